@@ -1,0 +1,90 @@
+// Lovász extension of the Jaccard loss over rows of errors, or over rows of logits through the hinge.
+#include <algorithm>
+#include <cstdint>
+#include <vector>
+
+#include "lovasz_weights.h"
+#include "memory.h"
+#include "parallel.h"
+#include "simd.h"
+#include "sort.h"
+
+namespace evalgrad {
+namespace {
+
+constexpr uint32_t kAbsent = 0;  // below the order bits of every float, -inf included: an item that does not count
+
+// One worker's memory for a row.
+struct RowScratch {
+    Scratch<uint32_t> errors;
+    KeySorter sorter;
+};
+
+struct RowRange {
+    int64_t foreground_total;
+    uint32_t lowest_foreground, highest;
+};
+
+EVALGRAD_SIMD void ordered_errors(const float* x, const uint8_t* foreground, const uint8_t* mask, int64_t n, bool hinge, uint32_t* errors) {
+    if (hinge) {
+        for (int64_t i = 0; i < n; ++i) {
+            const float error = foreground[i] ? 1.0f - x[i] : 1.0f + x[i];
+            errors[i] = ordered_bits(error < 0.0f ? 0.0f : error);  // this way round, NaN stays NaN
+        }
+    } else {
+        for (int64_t i = 0; i < n; ++i) errors[i] = ordered_bits(x[i]);
+    }
+    if (mask == nullptr) return;
+    for (int64_t i = 0; i < n; ++i) errors[i] = mask[i] ? errors[i] : kAbsent;
+}
+
+EVALGRAD_SIMD RowRange range_of(const uint32_t* errors, const uint8_t* foreground, int64_t n) {
+    int64_t total = 0;
+    uint32_t lowest = 0xFFFFFFFFu, highest = kAbsent;
+    for (int64_t i = 0; i < n; ++i) {
+        const bool counts = foreground[i] && errors[i] != kAbsent;
+        total += counts;
+        lowest = std::min(lowest, counts ? errors[i] : 0xFFFFFFFFu);
+        highest = std::max(highest, errors[i]);
+    }
+    return {total, lowest, highest};
+}
+
+float extend_row(const float* x, const uint8_t* foreground, const uint8_t* mask, int64_t n, bool hinge, float* gradient, RowScratch& scratch) {
+    uint32_t* errors = scratch.errors.reserve(n);
+    ordered_errors(x, foreground, mask, n, hinge, errors);
+    std::fill_n(gradient, n, 0.0f);
+    const RowRange range = range_of(errors, foreground, n);
+    if (range.highest == kAbsent || (hinge && range.highest == kOrderedZero)) return 0.0f;
+    if (range.foreground_total == 0) {  // the extension is the largest error
+        gradient[std::find(errors, errors + n, range.highest) - errors] = 1.0f;
+        return ordered_float(range.highest);
+    }
+    // Background below every foreground error weighs 0 and need not be sorted; nor does what the hinge has cut to 0.
+    const uint32_t lowest = hinge ? std::max(range.lowest_foreground, kOrderedZero + 1) : range.lowest_foreground;
+    uint64_t* keys = scratch.sorter.room(n + 1);
+    int64_t count = 0;
+    for (int64_t i = 0; i < n; ++i) {
+        keys[count] = pack_key(errors[i], i, foreground[i]);
+        count += errors[i] >= lowest;
+    }
+    const uint64_t* sorted = sort_by_error(scratch.sorter, count, lowest, range.highest);
+    return static_cast<float>(weigh_sorted(sorted, count, range.foreground_total, hinge ? -1.0f : 1.0f, 1.0f, gradient));
+}
+
+}  // namespace
+}  // namespace evalgrad
+
+// x (rows, n): errors, or logits if hinge; foreground, mask (rows, n), mask may be null; value (rows), gradient (rows, n).
+EVALGRAD_API void evalgrad_lovasz_rows(const float* x, const uint8_t* foreground, const uint8_t* mask, int64_t rows, int64_t n,
+                                       int64_t hinge, float* value, float* gradient, int64_t threads) {
+    using namespace evalgrad;
+    advise_huge_pages(gradient, rows * n * sizeof(float));
+    const int workers = useful_workers(rows * n, static_cast<int>(threads));
+    std::vector<RowScratch> scratch(workers);
+    parallel_tasks(rows, workers, [&](int64_t row, int worker) {
+        const int64_t start = row * n;
+        const uint8_t* row_mask = mask == nullptr ? nullptr : mask + start;
+        value[row] = extend_row(x + start, foreground + start, row_mask, n, hinge != 0, gradient + start, scratch[worker]);
+    });
+}

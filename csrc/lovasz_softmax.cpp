@@ -1,0 +1,290 @@
+// Lovász-Softmax, exact: softmax, errors, sort, weights and the way back through the softmax, in one buffer of the size of
+// the logits. Three passes: probabilities; per class, weights in their place; gradient in the logits in theirs.
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <limits>
+#include <numeric>
+#include <vector>
+
+#include "class_maps.h"
+#include "lovasz_weights.h"
+#include "memory.h"
+#include "parallel.h"
+#include "simd.h"
+#include "sort.h"
+
+namespace evalgrad {
+namespace {
+
+// Errors are compared in units of 2^-22, about what float32 resolves of a softmax; closer ones count as tied, which moves
+// the value by less than a unit. So two radix passes sort exactly, and the smallest errors, of which a trained network
+// has most, need no sort at all: they are counted in one cell per unit.
+constexpr float kUnits = 4194304.0f;
+constexpr int32_t kCells = 4096;
+constexpr float kIgnored = -1.0f;  // in place of the probability of a pixel that does not count
+
+// The buffer has the shape of the logits; scale: (groups, classes).
+struct Problem : ClassMaps {
+    const float* scale;
+    float* buffer;
+};
+
+// What pass 1 finds out per (group, class); one copy per worker, merged afterwards.
+struct ClassTotals {
+    int64_t foreground = 0;
+    float highest = 0.0f;  // largest own-class probability: 1 - the smallest foreground error
+    bool nan = false;
+};
+
+// What is kept per pixel from pass 1: softmax peak and inverse sum, and the label in a size that is quick to scan.
+struct PixelNorms {
+    Scratch<float> peak_memory, inverse_memory;
+    Scratch<int32_t> label_memory;
+    float *peak, *inverse;
+    int32_t* label;
+
+    explicit PixelNorms(int64_t pixels)
+        : peak(peak_memory.reserve(pixels)), inverse(inverse_memory.reserve(pixels)), label(label_memory.reserve(pixels)) {}
+};
+
+// ---- pass 1: probabilities into the buffer --------------------------------------------------------------------------
+
+EVALGRAD_SIMD void write_probabilities(const Problem& maps, const Tile& tile, PixelNorms& norms) {
+    float* p = maps.buffer + tile.map;
+    softmax_tile(maps.x + tile.map, maps.pixels, maps.classes, tile.width, p, maps.pixels, norms.peak + tile.pixel, norms.inverse + tile.pixel);
+    bool ignored = false;
+    for (int64_t j = 0; j < tile.width; ++j) {
+        norms.label[tile.pixel + j] = static_cast<int32_t>(maps.label[tile.pixel + j]);
+        ignored |= maps.label[tile.pixel + j] < 0;
+    }
+    if (!ignored) return;
+    for (int64_t c = 0; c < maps.classes; ++c)
+        for (int64_t j = 0; j < tile.width; ++j)
+            if (norms.label[tile.pixel + j] < 0) p[c * maps.pixels + j] = kIgnored;
+}
+
+void total_tile(const Problem& maps, const Tile& tile, const PixelNorms& norms, ClassTotals* totals) {
+    for (int64_t j = 0; j < tile.width; ++j) {
+        const int32_t y = norms.label[tile.pixel + j];
+        if (y < 0) continue;
+        const float p = maps.buffer[tile.map + y * maps.pixels + j];
+        ClassTotals& own = totals[tile.group * maps.classes + y];
+        ++own.foreground;
+        own.highest = std::max(own.highest, p);
+        own.nan |= p != p;
+    }
+}
+
+void merge(std::vector<ClassTotals>& into, const std::vector<ClassTotals>& from) {
+    for (std::size_t i = 0; i < into.size(); ++i) {
+        into[i].foreground += from[i].foreground;
+        into[i].highest = std::max(into[i].highest, from[i].highest);
+        into[i].nan |= from[i].nan;
+    }
+}
+
+// ---- pass 2: weights of one class of one group in place of its probabilities ----------------------------------------
+
+EVALGRAD_INLINE float error_of(float p, bool foreground) { return foreground ? 1.0f - p : p; }
+EVALGRAD_INLINE int32_t units_of(float error) { return static_cast<int32_t>(error * kUnits); }
+
+constexpr int32_t kStep = kCells + 1;  // cells of one kind, the last for errors above them and for ignored pixels
+
+// Background cells first, foreground cells a step later. A negative number of units wraps to a large one.
+EVALGRAD_INLINE uint32_t cell_of(float error, uint32_t foreground) {
+    const auto units = static_cast<uint32_t>(units_of(error));
+    return (units < static_cast<uint32_t>(kCells) ? units : kCells) + foreground * kStep;
+}
+
+struct ClassScratch {
+    KeySorter sorter;
+    uint32_t cells[2][2 * kStep];  // two sets of counters, so that neighbouring pixels need not wait for each other
+    float table[2 * kStep];        // slope x weight of a cell
+};
+
+EVALGRAD_INLINE bool any_candidate(const float* p, const int32_t* label, int32_t c, float threshold) {
+    int any = 0;
+    for (int j = 0; j < kTile; ++j) any |= (p[j] >= threshold) | (label[j] == c);
+    return any != 0;
+}
+
+// Appends keys of the foreground of class c and of the background at or above the threshold; offset: of p in `buffer`.
+EVALGRAD_SIMD int64_t collect(const float* p, const int32_t* label, int64_t pixels, int32_t c, float threshold, int64_t offset, uint64_t* keys) {
+    int64_t count = 0;
+    for (int64_t start = 0; start < pixels; start += kTile) {
+        const int64_t end = std::min(pixels, start + kTile);
+        if (end - start == kTile && !any_candidate(p + start, label + start, c, threshold)) continue;
+        for (int64_t i = start; i < end; ++i) {
+            const bool foreground = label[i] == c;
+            const float error = error_of(p[i], foreground);
+            keys[count] = pack_key(kOrderedZero | static_cast<uint32_t>(float_bits(error)), offset + i, foreground);
+            count += foreground | (error >= threshold);  // no branch to mispredict
+        }
+    }
+    return count;
+}
+
+// The same with the errors below kCells units counted instead of appended.
+EVALGRAD_SIMD int64_t collect_and_count(const float* p, const int32_t* label, int64_t pixels, int32_t c, int64_t offset, uint64_t* keys, uint32_t (*cells)[2 * kStep]) {
+    int64_t count = 0;
+    float error[kTile];
+    uint32_t cell[kTile];
+    for (int64_t start = 0; start < pixels; start += kTile) {
+        const int64_t width = std::min(kTile, pixels - start);
+        for (int64_t j = 0; j < width; ++j) {
+            const uint32_t foreground = label[start + j] == c;
+            error[j] = error_of(p[start + j], foreground);
+            cell[j] = cell_of(error[j], foreground);
+        }
+        for (int64_t j = 0; j < width; ++j) {
+            const uint32_t foreground = cell[j] >= static_cast<uint32_t>(kStep);
+            keys[count] = pack_key(kOrderedZero | static_cast<uint32_t>(float_bits(error[j])), offset + start + j, foreground);
+            count += error[j] >= kCells / kUnits;
+            ++cells[j & 1][cell[j]];
+        }
+    }
+    return count;
+}
+
+// Turns the counts into slope x weight per cell, from the largest errors down.
+void fill_table(ClassScratch& scratch, int64_t foreground_total, Ahead ahead, float scale) {
+    scratch.table[kCells] = scratch.table[kStep + kCells] = 0.0f;
+    for (int32_t u = kCells - 1; u >= 0; --u) {
+        const int64_t g = scratch.cells[0][u] + scratch.cells[1][u], f = scratch.cells[0][kStep + u] + scratch.cells[1][kStep + u];
+        const TieWeights weights = weigh_tie(foreground_total, ahead, f, g);
+        scratch.table[u] = scale * static_cast<float>(weights.background);
+        scratch.table[kStep + u] = -scale * static_cast<float>(weights.foreground);
+        ahead.foreground += f, ahead.background += g;
+    }
+}
+
+// Weights from the table in place of probabilities, 0 for what the cells do not hold; returns the sum of |slope| x error.
+EVALGRAD_SIMD double look_up(float* p, const int32_t* label, int64_t pixels, int32_t c, const float* __restrict table) {
+    double value = 0;
+    float product[kTile];
+    for (int64_t start = 0; start < pixels; start += kTile) {
+        const int64_t width = std::min(kTile, pixels - start);
+        for (int64_t j = 0; j < width; ++j) {
+            const uint32_t foreground = label[start + j] == c;
+            const float error = error_of(p[start + j], foreground);
+            const float slope = table[cell_of(error, foreground)];
+            p[start + j] = slope;
+            product[j] = std::fabs(slope) * error;
+        }
+        float sum = 0.0f;
+        for (int64_t j = 0; j < width; ++j) sum += product[j];
+        value += sum;
+    }
+    return value;
+}
+
+// Without foreground the extension is the largest error: the whole weight goes to one pixel.
+double weigh_absent(const Problem& maps, float* buffer, float scale, int64_t c) {
+    float highest = 0.0f;
+    float* top = nullptr;
+    for (int64_t image = 0; image < maps.images; ++image) {
+        float* p = buffer + (image * maps.classes + c) * maps.pixels;
+        for (int64_t i = 0; i < maps.pixels; ++i) {
+            if (p[i] > highest) highest = p[i], top = p + i;
+        }
+    }
+    for (int64_t image = 0; image < maps.images; ++image) std::fill_n(buffer + (image * maps.classes + c) * maps.pixels, maps.pixels, 0.0f);
+    if (top != nullptr) *top = scale;
+    return static_cast<double>(scale) * highest;
+}
+
+double weigh_class(const Problem& maps, const PixelNorms& norms, const ClassTotals& totals, int64_t group, int64_t c, ClassScratch& scratch) {
+    float* buffer = maps.buffer + group * maps.group_size();
+    const float scale = maps.scale[group * maps.classes + c];
+    if (totals.foreground == 0) return weigh_absent(maps, buffer, scale, c);
+    const auto for_images = [&](const auto& task) {
+        for (int64_t image = 0; image < maps.images; ++image)
+            task(norms.label + (group * maps.images + image) * maps.pixels, (image * maps.classes + c) * maps.pixels);
+    };
+    const float threshold = 1.0f - totals.highest;  // background below every foreground error weighs 0
+    const auto own = static_cast<int32_t>(c);
+    uint64_t* keys = scratch.sorter.room(maps.images * maps.pixels + 1);
+    int64_t count = 0;
+    double value = 0;
+    if (scale == 0.0f || totals.nan) {
+        for_images([&](const int32_t*, int64_t offset) { std::fill_n(buffer + offset, maps.pixels, 0.0f); });
+    } else if (units_of(threshold) >= kCells) {
+        for_images([&](const int32_t* label, int64_t offset) {
+            count += collect(buffer + offset, label, maps.pixels, own, threshold, offset, keys + count);
+            std::fill_n(buffer + offset, maps.pixels, 0.0f);
+        });
+    } else {
+        std::memset(scratch.cells, 0, sizeof scratch.cells);
+        for_images([&](const int32_t* label, int64_t offset) {
+            count += collect_and_count(buffer + offset, label, maps.pixels, own, offset, keys + count, scratch.cells);
+        });
+        Ahead ahead;
+        for (int64_t i = 0; i < count; ++i) ahead.foreground += key_foreground(keys[i]);
+        ahead.background = count - ahead.foreground;
+        fill_table(scratch, totals.foreground, ahead, scale);
+        for_images([&](const int32_t* label, int64_t offset) { value += look_up(buffer + offset, label, maps.pixels, own, scratch.table); });
+    }
+    const uint32_t last = static_cast<uint32_t>(kUnits) - 1;
+    const uint64_t* sorted = scratch.sorter.sort(count, [=](uint64_t key) {
+        return last - std::min(last, static_cast<uint32_t>(units_of(ordered_float(key_error(key)))));
+    });
+    return value + scale * weigh_sorted(sorted, count, totals.foreground, -scale, scale, buffer);
+}
+
+// ---- pass 3: through the softmax ------------------------------------------------------------------------------------
+
+// d/dx_c = p_c (g_c - sum_k g_k p_k). Exponentials are recomputed: cheaper than a second buffer of the size of the logits.
+EVALGRAD_SIMD void write_gradient(const Problem& maps, const Tile& tile, const PixelNorms& norms, float* probabilities) {
+    const float* x = maps.x + tile.map;
+    float* g = maps.buffer + tile.map;
+    const float *peak = norms.peak + tile.pixel, *inverse = norms.inverse + tile.pixel;
+    float mean[kTile] = {};
+    for (int64_t c = 0; c < maps.classes; ++c)
+        for (int64_t j = 0; j < tile.width; ++j) {
+            const float p = exp_shifted(x[c * maps.pixels + j], peak[j]) * inverse[j];
+            probabilities[c * kTile + j] = p;
+            mean[j] += p * g[c * maps.pixels + j];
+        }
+    for (int64_t c = 0; c < maps.classes; ++c)
+        for (int64_t j = 0; j < tile.width; ++j) {
+            const float gradient = probabilities[c * kTile + j] * (g[c * maps.pixels + j] - mean[j]);
+            g[c * maps.pixels + j] = norms.label[tile.pixel + j] < 0 ? 0.0f : gradient;
+        }
+}
+
+}  // namespace
+}  // namespace evalgrad
+
+// value (groups) = sum over classes of scale x loss; gradient (groups, images, classes, pixels) = d value / d x.
+EVALGRAD_API void evalgrad_lovasz_softmax(const float* x, const int64_t* label, const float* scale, int64_t groups, int64_t images,
+                                          int64_t classes, int64_t pixels, float* value, float* gradient, int64_t threads) {
+    using namespace evalgrad;
+    const Problem maps{{x, label, groups, images, classes, pixels}, scale, gradient};
+    const int64_t tiles = groups * maps.tiles_per_group();
+    const int workers = useful_workers(groups * maps.group_size(), static_cast<int>(threads));
+    advise_huge_pages(gradient, groups * maps.group_size() * sizeof(float));
+    PixelNorms norms(groups * images * pixels);
+
+    std::vector<std::vector<ClassTotals>> totals(workers, std::vector<ClassTotals>(groups * classes));
+    parallel_tiles(maps, 0, tiles, workers, [&](const Tile& tile, int worker) {
+        write_probabilities(maps, tile, norms);
+        total_tile(maps, tile, norms, totals[worker].data());
+    });
+    for (int worker = 1; worker < workers; ++worker) merge(totals[0], totals[worker]);
+
+    std::vector<ClassScratch> scratch(workers);
+    std::vector<double> losses(groups * classes);
+    parallel_tasks(groups * classes, workers, [&](int64_t i, int worker) {
+        const double loss = weigh_class(maps, norms, totals[0][i], i / classes, i % classes, scratch[worker]);
+        losses[i] = totals[0][i].nan ? std::numeric_limits<double>::quiet_NaN() : loss;
+    });
+    for (int64_t group = 0; group < groups; ++group)
+        value[group] = static_cast<float>(std::accumulate(&losses[group * classes], &losses[group * classes] + classes, 0.0));
+
+    std::vector<std::vector<float>> probabilities(workers, std::vector<float>(classes * kTile));
+    parallel_tiles(maps, 0, tiles, workers, [&](const Tile& tile, int worker) {
+        write_gradient(maps, tile, norms, probabilities[worker].data());
+    });
+}

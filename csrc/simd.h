@@ -1,0 +1,49 @@
+// Plain loops that the compiler vectorises, compiled once per instruction set and chosen when the library is loaded.
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+
+// Function multiversioning needs ifunc (Linux, gcc); elsewhere the baseline is built.
+#if defined(__x86_64__) && defined(__linux__) && defined(__GNUC__) && !defined(__clang__)
+#define EVALGRAD_SIMD __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
+#else
+#define EVALGRAD_SIMD
+#endif
+
+#define EVALGRAD_INLINE inline __attribute__((always_inline))
+#define EVALGRAD_API extern "C" __attribute__((visibility("default")))
+
+namespace evalgrad {
+
+EVALGRAD_INLINE int32_t float_bits(float x) {
+    int32_t bits;
+    std::memcpy(&bits, &x, sizeof bits);
+    return bits;
+}
+
+EVALGRAD_INLINE float bits_float(int32_t bits) {
+    float x;
+    std::memcpy(&x, &bits, sizeof x);
+    return x;
+}
+
+// exp(x) for x <= 0 to 1 ulp or so; 0 below -87.3, where float32 leaves its normal range; NaN stays NaN.
+// x = n log 2 + r, |r| <= log(2)/2, and a polynomial for exp(r); no branches, so that a loop of it becomes SIMD.
+EVALGRAD_INLINE float exp_nonpositive(float x) {
+    const float magic = 12582912.0f;  // 1.5 * 2^23: adding it rounds to an integer kept in the low bits
+    const float shifted = x * 1.44269504f + magic;
+    const float n = shifted - magic;
+    const float r = (x - n * 0.693359375f) + n * 2.12194440e-4f;
+    float poly = 1.9875691500e-4f;
+    poly = poly * r + 1.3981999507e-3f;
+    poly = poly * r + 8.3334519073e-3f;
+    poly = poly * r + 4.1665795894e-2f;
+    poly = poly * r + 1.6666665459e-1f;
+    poly = poly * r + 5.0000001201e-1f;
+    poly = poly * r * r + r + 1.0f;
+    const float scale = bits_float((float_bits(shifted) + (127 - 0x4B400000)) << 23);
+    return x < -87.3f ? 0.0f : poly * scale;
+}
+
+}  // namespace evalgrad

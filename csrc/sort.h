@@ -1,0 +1,92 @@
+// Sorting of (error, index, foreground) packed into one 64-bit key: two radix passes over the leading bits and a repair
+// of what they left tied. On some 10^5 keys a comparison sort takes 5 to 10 times as long.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <functional>
+#include <utility>
+
+#include "memory.h"
+#include "simd.h"
+
+namespace evalgrad {
+
+constexpr uint32_t kOrderedZero = 0x80000000u;  // ordered_bits(+0)
+
+// Unsigned integers in the order of the floats they come from (-inf first); NaN of either sign sorts as the largest.
+EVALGRAD_INLINE uint32_t ordered_bits(float x) {
+    const uint32_t bits = static_cast<uint32_t>(float_bits(x));
+    const uint32_t ordered = bits ^ ((bits >> 31) ? 0xFFFFFFFFu : 0x80000000u);
+    return x == x ? ordered : 0xFFFFFFFFu;
+}
+
+EVALGRAD_INLINE float ordered_float(uint32_t ordered) {
+    return bits_float(static_cast<int32_t>(ordered ^ ((ordered >> 31) ? 0x80000000u : 0xFFFFFFFFu)));
+}
+
+// error bits (32) | index (31) | foreground (1): one word to move, one word to compare.
+EVALGRAD_INLINE uint64_t pack_key(uint32_t ordered, int64_t index, bool foreground) {
+    return (static_cast<uint64_t>(ordered) << 32) | (static_cast<uint64_t>(index) << 1) | (foreground ? 1u : 0u);
+}
+EVALGRAD_INLINE uint32_t key_error(uint64_t key) { return static_cast<uint32_t>(key >> 32); }
+EVALGRAD_INLINE int64_t key_index(uint64_t key) { return static_cast<int64_t>((key >> 1) & 0x7FFFFFFFu); }
+EVALGRAD_INLINE bool key_foreground(uint64_t key) { return (key & 1u) != 0; }
+
+// A worker's keys and its second buffer, reused from group to group.
+class KeySorter {
+public:
+    static constexpr int kDigits = 22;  // what two passes sort by
+
+    // Where the caller writes up to `capacity` keys.
+    uint64_t* room(int64_t capacity) { return keys_.reserve(capacity); }
+
+    // The first `size` keys in increasing order of `digits(key)`, an integer below 2^kDigits; equal digits keep their order.
+    template <class Digits>
+    uint64_t* sort(int64_t size, const Digits& digits) {
+        uint64_t *keys = keys_.data(), *other = other_.reserve(size);
+        uint32_t low[kBuckets] = {}, high[kBuckets] = {};
+        for (int64_t i = 0; i < size; ++i) {
+            const uint32_t d = digits(keys[i]);
+            ++low[d % kBuckets];
+            ++high[d / kBuckets];
+        }
+        uint32_t low_start = 0, high_start = 0;
+        for (uint32_t d = 0; d < kBuckets; ++d) {
+            low_start += std::exchange(low[d], low_start);
+            high_start += std::exchange(high[d], high_start);
+        }
+        for (int64_t i = 0; i < size; ++i) other[low[digits(keys[i]) % kBuckets]++] = keys[i];
+        for (int64_t i = 0; i < size; ++i) keys[high[digits(other[i]) / kBuckets]++] = other[i];
+        return keys;
+    }
+
+private:
+    static constexpr uint32_t kBuckets = 1u << (kDigits / 2);
+    Scratch<uint64_t> keys_, other_;
+};
+
+// The first `size` keys in decreasing order of error, whose bits lie in [lowest, highest].
+inline const uint64_t* sort_by_error(KeySorter& sorter, int64_t size, uint32_t lowest, uint32_t highest) {
+    constexpr int64_t kSmall = 512;
+    if (size <= kSmall) {
+        uint64_t* keys = sorter.room(size);
+        std::sort(keys, keys + size, std::greater<uint64_t>());
+        return keys;
+    }
+    const int width = 32 - __builtin_clz((highest - lowest) | 1u), shift = std::max(0, width - KeySorter::kDigits);
+    const auto digits = [=](uint64_t key) { return (highest - key_error(key)) >> shift; };  // from the highest down
+    uint64_t* keys = sorter.sort(size, digits);
+    // Equal digits may hide a difference in the bits below. Few do: only a run that is out of order is sorted again.
+    for (int64_t i = 1; shift > 0 && i < size; ++i) {
+        if (key_error(keys[i]) <= key_error(keys[i - 1])) continue;
+        int64_t begin = i, end = i + 1;
+        while (begin > 0 && digits(keys[begin - 1]) == digits(keys[i])) --begin;
+        while (end < size && digits(keys[end]) == digits(keys[i])) ++end;
+        std::sort(keys + begin, keys + end, std::greater<uint64_t>());
+        i = end;
+    }
+    return keys;
+}
+
+}  // namespace evalgrad

@@ -1,0 +1,43 @@
+"""The extension without a sort: errors in [0, 1] counted in K equal bins of width 1/K.
+
+Items of one bin count as tied: its foreground items share one weight, its background items another, such that together they add
+up to the exact step of the Jaccard loss across the bin. The value is therefore within 1/K of the exact one, whatever the data. The
+gradient has no such bound: it is close (1e-4) for a class with many pixels, and can be off by some percent for one with a few
+dozen. Counts of several ranks or micro-batches simply add up.
+"""
+
+import torch
+from torch import Tensor
+
+
+def bin_of(errors: Tensor, bins: int) -> Tensor:
+    """Number of the bin of each error; bin K-1 holds the largest errors, 1.0 included."""
+    return (errors * bins).long().clamp(0, bins - 1)
+
+
+def count(errors: Tensor, foreground: Tensor, mask: Tensor, bins: int) -> Tensor:
+    """Items of the last axis per kind (background, foreground) and bin: ``(*, 2, K)`` integers."""
+    slot = bin_of(torch.where(mask, errors, 0.0).nan_to_num(), bins) + foreground * bins
+    slot = torch.where(mask, slot, 2 * bins)  # what is left out falls behind the last bin
+    counts = torch.zeros((*errors.shape[:-1], 2 * bins + 1), dtype=torch.int64, device=errors.device)
+    return counts.scatter_add(-1, slot, torch.ones_like(slot))[..., :-1].unflatten(-1, (2, bins))
+
+
+def bin_weights(counts: Tensor) -> Tensor:
+    """Weight of one item per kind and bin, from counts ``(*, 2, K)``; float64."""
+    g, f = counts.double().flip(-1).unbind(-2)  # largest errors first
+    total = f.sum(-1, keepdim=True)
+    a, b = f.cumsum(-1) - f, g.cumsum(-1) - g
+    before, after = total + b, total + b + g
+    # The mean of "foreground first" and "background first": both are orders of the tie, and so is every mixture.
+    of_front = 0.5 / before.clamp(min=1) + 0.5 / after.clamp(min=1)
+    of_back = (total - a - f / 2) / (before * after).clamp(min=1)
+    first = torch.where((b == 0) & (g > 0), 1 / g.clamp(min=1), 0.0)  # no foreground: the topmost bin has all the weight
+    return torch.stack([torch.where(total > 0, of_back, first), of_front], dim=-2).flip(-1)
+
+
+def look_up(table: Tensor, errors: Tensor, foreground: Tensor, mask: Tensor) -> Tensor:
+    """Entry of ``table (*, 2, K)`` for each item of the last axis of `errors`, 0 for what the mask leaves out."""
+    bins = table.shape[-1]
+    slot = bin_of(errors.nan_to_num(), bins) + foreground * bins
+    return torch.where(mask, table.flatten(-2).gather(-1, slot), 0.0)

@@ -1,0 +1,111 @@
+"""Operators of the Lovász-Softmax loss on class maps, exact and binned.
+
+Canonical shapes: x ``(G, M, C, S)`` logits of G groups of M images with S pixels; label ``(G, M, S)`` int64, -1 where ignored. Each
+operator returns the value ``(G,)`` of the sum over classes of factor x loss, and its gradient in x.
+"""
+
+import torch
+from torch import Tensor
+
+from evalgrad import _native
+from evalgrad.lovasz import bins as _bins
+from evalgrad.lovasz.extension import weights
+
+
+def by_class(x: Tensor, label: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Probabilities, errors, foreground and mask, each ``(G, C, M*S)``."""
+    item_label = label.flatten(1).unsqueeze(1)
+    mask = (item_label >= 0).expand(-1, x.shape[2], -1)
+    logits = x.clamp(max=torch.finfo(x.dtype).max).movedim(2, 1).flatten(2)  # +inf acts as its limit
+    p = torch.where(mask, logits, 0.0).softmax(1)
+    foreground = item_label == torch.arange(x.shape[2], device=x.device).unsqueeze(-1)
+    return p, torch.where(foreground, 1 - p, p), foreground, mask
+
+
+def _through_softmax(p: Tensor, slope: Tensor, x: Tensor) -> Tensor:
+    """d/dx_c = p_c (g_c - sum_k g_k p_k), back in the shape of x."""
+    gradient = p * (slope - (p * slope).sum(1, keepdim=True))
+    return gradient.unflatten(2, (x.shape[1], x.shape[3])).movedim(1, 2).contiguous()
+
+
+def _empty(x: Tensor, *_: Tensor) -> tuple[Tensor, Tensor]:
+    return x.new_empty(x.shape[0]), torch.empty_like(x, memory_format=torch.contiguous_format)
+
+
+# ---- exact: factor (G, C) per class ---------------------------------------------------------------------------------------------
+
+
+def _exact_pure(x: Tensor, label: Tensor, factor: Tensor) -> tuple[Tensor, Tensor]:
+    p, errors, foreground, mask = by_class(x, label)
+    scaled = weights(errors, foreground, mask) * factor.unsqueeze(-1)
+    value = (errors * scaled).sum((1, 2), dtype=torch.float64).to(x.dtype)
+    return value, _through_softmax(p, torch.where(foreground, -scaled, scaled), x)
+
+
+def _exact_native(x: Tensor, label: Tensor, factor: Tensor) -> tuple[Tensor, Tensor]:
+    if x[:1].numel() >= 2**31:  # a kernel key has 31 bits for the place in a group
+        return _exact_pure(x, label, factor)
+    value, gradient = _empty(x)
+    _native.call("lovasz_softmax", x, label, factor, *x.shape, value, gradient)
+    return value, gradient
+
+
+exact = _native.operator(
+    "lovasz_softmax(Tensor x, Tensor label, Tensor factor) -> (Tensor, Tensor)",
+    pure=_exact_pure,
+    native=_exact_native,
+    fake=_empty,
+)
+
+
+# ---- binned: counts, then a table (G, C, 2, K) of slopes, background and foreground ----------------------------------------------
+
+
+def binned(x: Tensor, label: Tensor, factor: Tensor, bins: int) -> tuple[Tensor, Tensor]:
+    """As `exact`, with the errors of a bin taken as tied."""
+    sign = torch.tensor([1.0, -1.0], dtype=torch.float64, device=x.device)  # on the foreground the error falls as p grows
+    slopes = _bins.bin_weights(bin_counts(x, label, bins)) * factor[..., None, None] * sign.unsqueeze(-1)
+    value, gradient = bin_gradient(x, label, slopes.to(x.dtype))
+    return value, gradient
+
+
+def _counts_pure(x: Tensor, label: Tensor, bins: int) -> Tensor:
+    _, errors, foreground, mask = by_class(x, label)
+    return _bins.count(errors, foreground, mask, bins)
+
+
+def _counts_empty(x: Tensor, label: Tensor, bins: int) -> Tensor:
+    return label.new_empty(x.shape[0], x.shape[2], 2, bins)
+
+
+def _counts_native(x: Tensor, label: Tensor, bins: int) -> Tensor:
+    counts = _counts_empty(x, label, bins)
+    _native.call("lovasz_bin_counts", x, label, *x.shape, bins, counts)
+    return counts
+
+
+def _gradient_pure(x: Tensor, label: Tensor, slopes: Tensor) -> tuple[Tensor, Tensor]:
+    p, errors, foreground, mask = by_class(x, label)
+    slope = _bins.look_up(slopes, errors, foreground, mask)
+    value = (errors * slope.abs()).sum((1, 2), dtype=torch.float64).to(x.dtype)
+    return value, _through_softmax(p, slope, x)
+
+
+def _gradient_native(x: Tensor, label: Tensor, slopes: Tensor) -> tuple[Tensor, Tensor]:
+    value, gradient = _empty(x)
+    _native.call("lovasz_bin_gradient", x, label, slopes, *x.shape, slopes.shape[-1], value, gradient)
+    return value, gradient
+
+
+bin_counts = _native.operator(
+    "lovasz_bin_counts(Tensor x, Tensor label, SymInt bins) -> Tensor",
+    pure=_counts_pure,
+    native=_counts_native,
+    fake=_counts_empty,
+)
+bin_gradient = _native.operator(
+    "lovasz_bin_gradient(Tensor x, Tensor label, Tensor slopes) -> (Tensor, Tensor)",
+    pure=_gradient_pure,
+    native=_gradient_native,
+    fake=_empty,
+)

@@ -1,0 +1,142 @@
+"""One row per loss: how to draw inputs, its oracle, its metric, its promises. `test_laws.py` runs every law on every row."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import oracles
+import torch
+from torch import Tensor
+
+import evalgrad as eg
+from evalgrad import metrics
+
+IGNORED = 255
+
+
+@dataclass(frozen=True)
+class Case:
+    """A loss under test. Inputs are float64; items are the last axis of x and of target."""
+
+    name: str
+    loss: Callable[..., Tensor]
+    module: Callable[..., torch.nn.Module]
+    draw: Callable[[torch.Generator], tuple[Tensor, Tensor]]
+    oracle: Callable[..., Any]
+    metric: Callable[[Tensor, Tensor], Tensor]  # 1 - metric of the predictions of x
+    options: tuple[dict[str, Any], ...]  # each must change the value or the gradient
+    perfect: Callable[[Tensor], Tensor]  # target -> x of a perfect, confident prediction
+    equals_metric: bool  # at confident predictions the loss equals 1 - metric; otherwise it is at least that
+    fixed: dict[str, Any] = field(default_factory=dict)  # options that define the case
+
+    def __call__(self, x: Tensor, target: Tensor, **options: Any) -> Tensor:
+        return self.loss(x, target, **self.fixed, **options)
+
+    def expected(self, x: Tensor, target: Tensor, **options: Any) -> Tensor:
+        plain = {k: v.tolist() if isinstance(v, Tensor) else v for k, v in options.items()}
+        return torch.tensor(self.oracle(x.tolist(), target.tolist(), **plain), dtype=torch.float64)
+
+    def with_ignored(self, x: Tensor, target: Tensor, garbage: float) -> tuple[Tensor, Tensor]:
+        """Two more items that do not count and hold garbage."""
+        extra = torch.full((*x.shape[:-1], 2), garbage, dtype=x.dtype)
+        labels = torch.full((*target.shape[:-1], 2), IGNORED, dtype=target.dtype)
+        return torch.cat([x, extra], -1), torch.cat([target, labels], -1)
+
+    def __str__(self) -> str:
+        return self.name
+
+
+def _integers(high: int, shape: tuple[int, ...], generator: torch.Generator) -> Tensor:
+    return torch.randint(high, shape, generator=generator)
+
+
+def _draw_classes(generator: torch.Generator) -> tuple[Tensor, Tensor]:
+    n, c, s = (int(_integers(3, (), generator)) + 1 for _ in range(3))
+    return 2 * torch.randn(n, c + 1, s + 2, dtype=torch.float64, generator=generator), _integers(c + 1, (n, s + 2), generator)
+
+
+def _draw_binary(generator: torch.Generator) -> tuple[Tensor, Tensor]:
+    n, s = int(_integers(3, (), generator)) + 1, int(_integers(6, (), generator)) + 1
+    return 1.5 * torch.randn(n, s, dtype=torch.float64, generator=generator), _integers(2, (n, s), generator)
+
+
+def _draw_multilabel(generator: torch.Generator) -> tuple[Tensor, Tensor]:
+    x, _ = _draw_classes(generator)
+    return x, _integers(2, tuple(x.shape), generator)
+
+
+def _one_hot(target: Tensor) -> Tensor:
+    return 60.0 * torch.nn.functional.one_hot(target, max(int(target.max()) + 1, 2)).movedim(-1, 1).double()
+
+
+def _miou_loss(x: Tensor, target: Tensor) -> Tensor:
+    return 1 - metrics.jaccard_index(x.argmax(1), target, num_classes=x.shape[1])
+
+
+def _image_iou_loss(x: Tensor, target: Tensor) -> Tensor:
+    return 1 - metrics.jaccard_index((x > 0).long(), target, num_classes=2, over="image", classes=[1])
+
+
+def _multilabel_iou_loss(x: Tensor, target: Tensor) -> Tensor:
+    return _image_iou_loss(x.flatten(0, 1), target.flatten(0, 1))
+
+
+WEIGHT = torch.tensor([0.5, 2.0, 1.0, 3.0], dtype=torch.float64)
+
+CASES = (
+    Case(
+        name="lovasz_softmax",
+        loss=lambda x, target, weight=None, **o: eg.lovasz_softmax_loss(
+            x, target, weight=None if weight is None else weight[: x.shape[1]], **o
+        ),
+        module=eg.LovaszSoftmaxLoss,
+        draw=_draw_classes,
+        oracle=oracles.lovasz_softmax,
+        metric=_miou_loss,
+        options=(
+            {"classes": "all"},
+            {"classes": [1]},
+            {"per_image": True},
+            {"weight": WEIGHT},
+            {"ignore_index": 0},
+            {"bins": 4},
+            {"bins": 4, "reduction": "none"},
+            {"reduction": "sum"},
+            {"reduction": "none"},
+            {"per_image": True, "weight": WEIGHT, "classes": "all", "ignore_index": 1},
+        ),
+        perfect=_one_hot,
+        equals_metric=True,
+    ),
+    Case(
+        name="lovasz_hinge",
+        loss=eg.lovasz_hinge_loss,
+        module=eg.LovaszHingeLoss,
+        draw=_draw_binary,
+        oracle=oracles.lovasz_hinge,
+        metric=_image_iou_loss,
+        options=(
+            {"per_image": False},
+            {"empty": "skip"},
+            {"ignore_index": 0},
+            {"gradient": "prox", "lam": 2.0},
+            {"gradient": "prox", "lam": 0.5},
+            {"reduction": "sum"},
+            {"reduction": "none"},
+        ),
+        perfect=lambda target: 2.0 * target.double() - 1,
+        equals_metric=False,
+    ),
+    Case(
+        name="lovasz_hinge_multilabel",
+        loss=eg.lovasz_hinge_loss,
+        module=eg.LovaszHingeLoss,
+        draw=_draw_multilabel,
+        oracle=oracles.lovasz_hinge_multilabel,
+        metric=_multilabel_iou_loss,
+        options=({"per_image": False}, {"reduction": "sum"}, {"reduction": "none"}),
+        perfect=lambda target: 2.0 * target.double() - 1,
+        equals_metric=False,
+        fixed={"per_class": True},
+    ),
+)

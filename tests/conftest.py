@@ -1,0 +1,21 @@
+"""Shared set-up: every test is seeded, on one thread, and may ask for the pure-torch path."""
+
+import pytest
+import torch
+from hypothesis import HealthCheck, settings
+
+from evalgrad import _native
+
+settings.register_profile("evalgrad", deadline=None, derandomize=True, max_examples=25, suppress_health_check=list(HealthCheck))
+settings.load_profile("evalgrad")
+
+
+@pytest.fixture(autouse=True)
+def _seed():
+    torch.manual_seed(0)
+
+
+@pytest.fixture
+def pure(monkeypatch):
+    """Run without the C++ kernels, as a build without a compiler does."""
+    monkeypatch.setattr(_native, "library", None)

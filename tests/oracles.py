@@ -1,0 +1,137 @@
+"""Slow oracles: loops and brute force written from the maths, importing nothing from evalgrad. Lists of floats in, floats out."""
+
+import itertools
+import math
+
+from scipy.optimize import minimize
+
+
+def jaccard_loss(wrong, foreground):
+    """Set function: items in `wrong` are mispredicted. 1 - IoU = |wrong| / |foreground union wrong|, 0/0 = 0."""
+    union = sum(1 for w, f in zip(wrong, foreground) if w or f)
+    return sum(wrong) / union if union else 0.0
+
+
+def extension(errors, foreground):
+    """Lovász extension from its definition: the integral of the set function over the level sets of the errors."""
+    order = sorted(range(len(errors)), key=lambda i: -errors[i])
+    value, before, wrong = 0.0, 0.0, [False] * len(errors)
+    for i in order:
+        wrong[i] = True
+        after = jaccard_loss(wrong, foreground)
+        value += errors[i] * (after - before)
+        before = after
+    return value
+
+
+def softmax(logits):
+    """Probabilities of one pixel; +inf takes all."""
+    if math.inf in logits:
+        hits = logits.count(math.inf)
+        return [1 / hits if x == math.inf else 0.0 for x in logits]
+    top = max(logits)
+    exps = [math.exp(x - top) for x in logits]
+    return [e / sum(exps) for e in exps]
+
+
+def lovasz_softmax(x, target, *, classes="present", per_image=False, ignore_index=None, weight=None, reduction="mean", bins=None):
+    """x: (N, C, S), target: (N, S) nested lists."""
+    images = [
+        [(softmax([row[i] for row in logits]), y[i]) for i in range(len(y)) if y[i] != ignore_index] for logits, y in zip(x, target)
+    ]
+    groups = images if per_image else [sum(images, [])]
+    num_classes = len(x[0])
+    table, means = [], []
+    for pixels in groups:
+        row, weights = [], []
+        for c in range(num_classes):
+            chosen = {"present": any(y == c for _, y in pixels), "all": True}[classes] if isinstance(classes, str) else c in classes
+            w = (1.0 if weight is None else weight[c]) if chosen and pixels else 0.0
+            errors = [1 - p[c] if y == c else p[c] for p, y in pixels]
+            value = extension(errors, [y == c for _, y in pixels]) if pixels else 0.0
+            row.append(w * (value if bins is None else binned(errors, [y == c for _, y in pixels], bins)))
+            weights.append(w)
+        table.append(row)
+        if sum(weights):
+            means.append(sum(row) / sum(weights))
+    if reduction == "none":
+        return table
+    return sum(map(sum, table)) if reduction == "sum" else (sum(means) / len(means) if means else 0.0)
+
+
+def binned(errors, foreground, bins):
+    """Errors of a bin are tied: the mean over "foreground first" and "background first" of the exact extension's weights."""
+    number = [min(int(e * bins), bins - 1) for e in errors]
+    value = 0.0
+    for front_first in (True, False):
+        order = sorted(range(len(errors)), key=lambda i: (-number[i], foreground[i] != front_first))
+        weights, before, wrong = {}, 0.0, [False] * len(errors)
+        for i in order:
+            wrong[i] = True
+            after = jaccard_loss(wrong, foreground)
+            weights[i], before = after - before, after
+        for kind in itertools.product(set(number), (True, False)):
+            items = [i for i in weights if (number[i], foreground[i]) == kind]
+            mean = sum(weights[i] for i in items) / max(len(items), 1)
+            value += sum(errors[i] * mean for i in items) / 2
+    return value
+
+
+def lovasz_hinge(x, target, *, per_image=True, ignore_index=None, empty="max", reduction="mean", gradient="subgradient", lam=1.0):
+    """x, target: (N, S) nested lists, target 0 or 1."""
+    images = [
+        [(max(1 - f * (1 if y == 1 else -1), 0), y == 1) for f, y in zip(fs, ys) if y != ignore_index] for fs, ys in zip(x, target)
+    ]
+    values, counted = [], []
+    for pixels in images if per_image else [sum(images, [])]:
+        front = [f for _, f in pixels]
+        counts = bool(pixels) and (empty == "max" or any(front))
+        values.append(extension([e for e, _ in pixels], front) if counts else 0.0)
+        counted.append(counts)
+    if reduction == "none":
+        return values
+    return sum(values) if reduction == "sum" else sum(values) / max(sum(counted), 1)
+
+
+def lovasz_hinge_multilabel(x, target, *, per_image=True, reduction="mean", **options):
+    """x, target: (N, C, S) nested lists: every class by itself."""
+    columns = [
+        lovasz_hinge([row[c] for row in x], [row[c] for row in target], per_image=per_image, reduction="none", **options)
+        for c in range(len(x[0]))
+    ]
+    table = [list(row) for row in zip(*columns)]
+    if reduction == "none":
+        return table
+    flat = sum(table, [])
+    return sum(flat) if reduction == "sum" else sum(flat) / len(flat)
+
+
+def prox(x, foreground, lam, hinge=False):
+    """Proximal point by a general convex solver.
+
+    The extension is the largest of the linear functions of all orders, so for a few items: minimise t + lam/2 |u - x|^2 subject to
+    t >= w.v for every order's weights w, and v >= u (v >= 0 too under the hinge).
+    """
+    n = len(x)
+    planes = set()
+    for order in itertools.permutations(range(n)):
+        weights, before, wrong = [0.0] * n, 0.0, [False] * n
+        for i in order:
+            wrong[i] = True
+            after = jaccard_loss(wrong, foreground)
+            weights[i], before = after - before, after
+        planes.add(tuple(weights))
+    constraints = [{"type": "ineq", "fun": lambda z, w=w: z[-1] - sum(a * b for a, b in zip(w, z[n : 2 * n]))} for w in planes]
+    if hinge:
+        constraints += [{"type": "ineq", "fun": lambda z, i=i: z[n + i] - z[i]} for i in range(n)]
+        constraints += [{"type": "ineq", "fun": lambda z, i=i: z[n + i]} for i in range(n)]
+    else:
+        constraints += [{"type": "eq", "fun": lambda z, i=i: z[n + i] - z[i]} for i in range(n)]
+    start = [*x, *(max(v, 0) if hinge else v for v in x), max(map(abs, x)) + 1]
+    solution = minimize(
+        lambda z: z[-1] + lam / 2 * sum((z[i] - x[i]) ** 2 for i in range(n)),
+        start,
+        constraints=constraints,
+        options={"ftol": 1e-14, "maxiter": 1000},
+    )
+    return list(solution.x[:n])

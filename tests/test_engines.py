@@ -1,0 +1,163 @@
+"""Every loss of the table on every engine: compile, export, torch.func, vmap, forward mode, autocast, meta and fake tensors."""
+
+import multiprocessing
+
+import pytest
+import torch
+from cases import CASES
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.autograd import forward_ad
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from evalgrad import _native
+
+every_case = pytest.mark.parametrize("case", CASES, ids=str)
+
+
+@pytest.fixture
+def drawn(case):
+    x, target = case.draw(torch.Generator().manual_seed(11))
+    return x.float(), target
+
+
+def grad_of(loss, x):
+    x = x.detach().clone().requires_grad_()
+    value = loss(x)
+    value.backward()
+    return value.detach(), x.grad
+
+
+@every_case
+@pytest.mark.parametrize("dynamic", [False, True])
+@pytest.mark.filterwarnings("ignore")  # the compiler's own
+def test_compiles_without_a_break(case, drawn, dynamic):
+    x, target = drawn
+    compiled = torch.compile(case, fullgraph=True, dynamic=dynamic, backend="aot_eager")
+    expected = grad_of(lambda z: case(z, target), x)
+    for actual, wanted in zip(grad_of(lambda z: compiled(z, target), x), expected, strict=True):
+        torch.testing.assert_close(actual, wanted)
+    torch._dynamo.reset()
+
+
+@every_case
+@pytest.mark.filterwarnings("ignore")
+def test_exports(case, drawn):
+    class Step(torch.nn.Module):
+        def forward(self, x, target):
+            return case(x, target)
+
+    x, target = drawn
+    exported = torch.export.export(Step(), (x, target))
+    torch.testing.assert_close(exported.module()(x, target), case(x, target))
+
+
+@every_case
+def test_func_grad(case, drawn):
+    x, target = drawn
+    torch.testing.assert_close(torch.func.grad(lambda z: case(z, target))(x), grad_of(lambda z: case(z, target), x)[1])
+
+
+@every_case
+@pytest.mark.parametrize("batched_target", [False, True])
+def test_vmap_of_value_and_gradient(case, drawn, batched_target):
+    x, target = drawn
+    xs = torch.stack([x, x.flip(-1), -x])
+    targets = torch.stack([target, target.flip(-1), target]) if batched_target else target
+    dims = (0, 0 if batched_target else None)
+    pairs = list(zip(xs, targets if batched_target else [target] * 3, strict=True))
+    torch.testing.assert_close(torch.vmap(case, dims)(xs, targets), torch.stack([case(*pair) for pair in pairs]))
+    gradients = torch.stack([grad_of(lambda z, t=t: case(z, t), z)[1] for z, t in pairs])
+    torch.testing.assert_close(torch.vmap(torch.func.grad(case), dims)(xs, targets), gradients)
+
+
+@every_case
+@pytest.mark.filterwarnings("ignore:.*torch.jit.script.*:DeprecationWarning")  # torch's own
+def test_forward_mode(case, drawn):
+    x, target = drawn
+    tangent = torch.randn_like(x)
+    _, gradient = grad_of(lambda z: case(z, target), x)
+    with forward_ad.dual_level():
+        value = case(forward_ad.make_dual(x, tangent), target)
+        torch.testing.assert_close(forward_ad.unpack_dual(value).tangent, (tangent * gradient).sum())
+
+
+@every_case
+def test_autocast_changes_nothing(case, drawn):
+    x, target = drawn
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        inside = grad_of(lambda z: case(z, target), x)
+    for actual, expected in zip(inside, grad_of(lambda z: case(z, target), x), strict=True):
+        assert torch.equal(actual, expected)
+
+
+@every_case
+def test_fake_and_meta_tensors(case, drawn):
+    x, target = drawn
+    with FakeTensorMode() as mode:
+        value = case(mode.from_tensor(x), mode.from_tensor(target))
+    assert (value.shape, value.dtype) == ((), x.dtype)
+    assert case(x.to("meta"), target.to("meta")).shape == ()
+
+
+class _Recorder(TorchDispatchMode):
+    """Collects the calls of our operators with their arguments."""
+
+    def __init__(self):
+        super().__init__()
+        self.calls = []
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        if func.namespace == "evalgrad":
+            self.calls.append((func, args))
+        return func(*args, **(kwargs or {}))
+
+
+@every_case
+def test_operators_pass_opcheck(case, drawn):
+    with _Recorder() as recorder:
+        for options in ({}, *case.options):
+            if options.get("classes") != [1]:
+                case(*drawn, **options)
+    assert recorder.calls
+    for operator, args in {str(call[0]): call for call in recorder.calls}.values():
+        torch.library.opcheck(operator, args)
+
+
+def _child(queue, case_index):
+    case = CASES[case_index]
+    x, target = case.draw(torch.Generator().manual_seed(11))
+    queue.put(case(x.float().repeat_interleave(5000, -1), target.repeat_interleave(5000, -1)).item())
+
+
+@pytest.mark.parametrize("index", range(len(CASES)), ids=[case.name for case in CASES])
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_works_in_a_forked_child(index):
+    """DataLoader workers are forked; a kernel with OpenMP would hang there after its first use in the parent."""
+    case = CASES[index]
+    x, target = case.draw(torch.Generator().manual_seed(11))
+    torch.set_num_threads(2)
+    expected = case(x.float().repeat_interleave(5000, -1), target.repeat_interleave(5000, -1)).item()
+    context = multiprocessing.get_context("fork")
+    queue = context.Queue()
+    process = context.Process(target=_child, args=(queue, index))
+    process.start()
+    try:
+        assert queue.get(timeout=60) == pytest.approx(expected, rel=1e-6)
+    finally:
+        process.join(10)
+        process.kill()
+
+
+@every_case
+def test_number_of_threads_does_not_matter(case, drawn):
+    if _native.library is None:
+        pytest.skip("built without kernels")
+    x, target = drawn
+    x, target = x.repeat_interleave(4000, -1) + torch.randn(1), target.repeat_interleave(4000, -1)
+    results = []
+    for threads in (1, 2):
+        torch.set_num_threads(threads)
+        results.append(grad_of(lambda z: case(z, target), x))
+    torch.set_num_threads(1)
+    for one, two in zip(*results, strict=True):
+        assert torch.equal(one, two)

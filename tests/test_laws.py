@@ -1,0 +1,299 @@
+"""Laws: what every loss of the table in `cases.py` promises. A new loss adds a row there and is tested by all of this."""
+
+import copy
+import io
+import pickle
+
+import pytest
+import torch
+from cases import CASES, IGNORED
+from hypothesis import given
+from hypothesis import strategies as st
+
+from evalgrad import _native
+
+seeds = st.integers(0, 2**32 - 1)
+every_case = pytest.mark.parametrize("case", CASES, ids=str)
+
+
+def drawn(case, seed):
+    return case.draw(torch.Generator().manual_seed(seed))
+
+
+def gradient(case, x, target, **options):
+    x = x.detach().clone().requires_grad_()
+    value = case(x, target, **options)
+    value.sum().backward()
+    return value.detach(), x.grad
+
+
+def assert_close(actual, expected, tolerance):
+    torch.testing.assert_close(actual.double(), expected.double(), rtol=tolerance, atol=tolerance)
+
+
+@every_case
+@given(seed=seeds, options=st.integers(-1, 20))
+def test_equals_oracle(case, seed, options):
+    chosen = case.options[options % len(case.options)] if options >= 0 else {}
+    x, target = drawn(case, seed)
+    if isinstance(chosen.get("classes"), list) and x.shape[1] < 2:
+        chosen = {}
+    expected = case.expected(x, target, **chosen)
+    assert_close(case(x, target, **chosen), expected, 1e-9)
+    assert_close(case(x.float(), target, **chosen), expected, 2e-5 if "bins" not in chosen else 0.3)
+
+
+@every_case
+@given(seed=seeds)
+def test_ties_have_one_value(case, seed):
+    x, target = drawn(case, seed)
+    x = x.round()  # many equal errors
+    assert_close(case(x, target), case.expected(x, target), 1e-9)
+    assert_close(case(x.float(), target), case.expected(x, target), 2e-5)
+
+
+@every_case
+@given(seed=seeds)
+def test_follows_metric_at_hard_predictions(case, seed):
+    generator = torch.Generator().manual_seed(seed)
+    _, target = drawn(case, seed)
+    other = target.flatten()[torch.randperm(target.numel(), generator=generator)].view_as(target)
+    x = case.perfect(other)  # confident in some labelling, right or wrong
+    loss, metric = case(x, target), case.metric(x, target)
+    if case.equals_metric:
+        assert_close(loss, metric, 1e-9)
+    else:
+        assert loss >= metric - 1e-9
+
+
+@every_case
+@given(seed=seeds)
+def test_zero_at_perfect_prediction(case, seed):
+    _, target = drawn(case, seed)
+    x = case.perfect(target)
+    for dtype in (torch.float64, torch.float32):
+        value, grad = gradient(case, x.to(dtype), target)
+        assert_close(value, torch.zeros(()), 1e-12)
+        assert_close(grad, torch.zeros_like(x), 1e-12)
+
+
+@every_case
+@pytest.mark.parametrize("seed", range(4))
+def test_gradcheck(case, seed):
+    x, target = drawn(case, seed)
+    inputs = (x.requires_grad_(),)  # normal draws keep clear of ties and kinks by far more than gradcheck's step of 1e-6
+    assert torch.autograd.gradcheck(lambda z: case(z, target), inputs)
+    assert torch.autograd.gradcheck(lambda z: case(z, target, reduction="none"), inputs)
+
+
+@every_case
+@given(seed=seeds)
+def test_float32_gradient_is_the_float64_gradient(case, seed):
+    x, target = drawn(case, seed)
+    value, grad = gradient(case, x.float(), target)
+    expected, expected_grad = gradient(case, x.float().double(), target)
+    assert_close(value, expected, 2e-6)
+    assert_close(grad / grad.abs().max().clamp(min=1e-9), expected_grad / grad.abs().max().clamp(min=1e-9), 2e-5)
+
+
+@every_case
+@given(seed=seeds)
+def test_order_of_items_does_not_matter(case, seed):
+    x, target = drawn(case, seed)
+    order = torch.randperm(x.shape[-1], generator=torch.Generator().manual_seed(seed))
+    value, grad = gradient(case, x, target)
+    permuted, permuted_grad = gradient(case, x[..., order], target[..., order])
+    assert_close(permuted, value, 1e-12)
+    assert_close(permuted_grad, grad[..., order], 1e-12)
+
+
+@every_case
+@pytest.mark.parametrize("garbage", [0.0, 1e4, float("nan"), float("inf"), -float("inf")])
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+def test_ignored_items_are_as_if_absent(case, garbage, dtype):
+    x, target = drawn(case, 3)
+    padded, labels = case.with_ignored(x, target, garbage)
+    value, grad = gradient(case, x.to(dtype), target)
+    padded_value, padded_grad = gradient(case, padded.to(dtype), labels, ignore_index=IGNORED)
+    assert_close(padded_value, value, 1e-12 if dtype == torch.float64 else 1e-6)
+    assert_close(padded_grad[..., :-2], grad, 1e-12 if dtype == torch.float64 else 1e-6)
+    assert (padded_grad[..., -2:] == 0).all()
+
+
+@every_case
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("kind", ["all ignored", "empty batch", "no items"])
+def test_nothing_left(case, dtype, kind):
+    x, target = drawn(case, 1)
+    if kind == "all ignored":
+        target = torch.full_like(target, IGNORED)
+    else:
+        x, target = (x[:0], target[:0]) if kind == "empty batch" else (x[..., :0], target[..., :0])
+    value, grad = gradient(case, x.to(dtype), target, ignore_index=IGNORED)
+    assert value.dtype == dtype
+    assert value.shape == ()
+    assert value == 0
+    assert (grad == 0).all()
+
+
+@every_case
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_half_precision_is_float32_inside(case, dtype):
+    x, target = drawn(case, 5)
+    value, grad = gradient(case, x.to(dtype), target)
+    expected, expected_grad = gradient(case, x.to(dtype).float(), target)
+    assert (value.dtype, grad.dtype) == (dtype, dtype)
+    assert torch.equal(value, expected.to(dtype))
+    assert torch.equal(grad, expected_grad.to(dtype))
+
+
+@every_case
+def test_loss_scale_saves_half_gradients(case):
+    x, target = drawn(case, 5)
+    half = x.half().requires_grad_()
+    (case(half, target) * 2.0**-22 * 2.0**22).backward()
+    assert (half.grad != 0).any()
+
+
+@every_case
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64])
+def test_target_dtypes(case, dtype):
+    x, target = drawn(case, 2)
+    assert torch.equal(case(x, target.to(dtype)), case(x, target))
+
+
+@every_case
+def test_strides_do_not_matter(case):
+    x, target = drawn(case, 2)
+    strided = x.float().transpose(0, -1).contiguous().transpose(0, -1)
+    labels = torch.stack([target, target], -1)[..., 0]
+    assert torch.equal(case(strided, labels), case(x.float(), target))
+
+
+@every_case
+def test_more_axes_are_more_items(case):
+    x, target = drawn(case, 2)
+    doubled = torch.stack([x, x], -1)
+    labels = torch.stack([target, target], -1)
+    assert_close(case(doubled, labels), case(doubled.flatten(-2), labels.flatten(-2)), 1e-12)
+
+
+@every_case
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+@pytest.mark.parametrize("scale", [1e4, 1e30])
+def test_huge_scores_stay_finite(case, dtype, scale):
+    x, target = drawn(case, 4)
+    value, grad = gradient(case, (scale * x).to(dtype), target)
+    assert value.isfinite().all()
+    assert grad.isfinite().all()
+
+
+@every_case
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+def test_nan_that_counts_propagates(case, dtype):
+    x, target = drawn(case, 4)
+    for i in range(x.numel()):
+        spoiled = x.to(dtype).clone()
+        spoiled.view(-1)[i] = torch.nan
+        assert case(spoiled, target).isnan()
+
+
+@every_case
+def test_reductions_agree(case):
+    for seed in range(5):
+        x, target = drawn(case, seed)
+        none = case(x, target, reduction="none")
+        assert_close(none.sum(), case(x, target, reduction="sum"), 1e-12)
+
+
+@every_case
+def test_every_option_changes_something(case):
+    for options in case.options:
+        differs = False
+        for seed in range(60):
+            x, target = drawn(case, seed)
+            if isinstance(options.get("classes"), list) and x.shape[1] < 2:
+                continue
+            plain, changed = gradient(case, x, target), gradient(case, x, target, **options)
+            differs |= any(a.shape != b.shape or not torch.allclose(a, b) for a, b in zip(plain, changed, strict=True))
+        assert differs, options
+
+
+@every_case
+def test_module_is_the_function(case):
+    x, target = drawn(case, 7)
+    for options in ({}, *case.options):
+        options = {k: v[: x.shape[1]] if isinstance(v, torch.Tensor) else v for k, v in options.items()}
+        if isinstance(options.get("classes"), list) and x.shape[1] < 2:
+            continue
+        module = case.module(**case.fixed, **options)
+        expected = case(x, target, **options)
+        assert torch.equal(module(x, target), expected)
+        for same in (copy.deepcopy(module), pickle.loads(pickle.dumps(module)), _reloaded(module)):
+            assert torch.equal(same(x, target), expected)
+        assert all(name in repr(module) for name in options if name != "weight")
+
+
+def _reloaded(module):
+    buffer = io.BytesIO()
+    torch.save(module.state_dict(), buffer)
+    buffer.seek(0)
+    fresh = copy.deepcopy(module)
+    fresh.load_state_dict(torch.load(buffer, weights_only=True))
+    return fresh
+
+
+@every_case
+def test_backward_twice(case):
+    """The gradient is handed out without a copy; what a caller does to it must not reach the next call."""
+    x, target = drawn(case, 5)
+    x = x.float().requires_grad_()
+    value = case(x, target)
+    for times in range(1, 5):
+        value.backward(retain_graph=True)
+        if times == 1:
+            once = x.grad.clone()
+        assert torch.equal(x.grad, times * once)
+
+
+@every_case
+def test_second_derivative_is_refused(case):
+    x, target = drawn(case, 5)
+    x = x.requires_grad_()
+    (grad,) = torch.autograd.grad(case(x, target), x, create_graph=True)
+    with pytest.raises(RuntimeError, match="no second derivative"):
+        grad.sum().backward()
+
+
+@every_case
+@given(seed=seeds)
+def test_kernel_equals_pure_torch(case, seed):
+    if _native.library is None:
+        pytest.skip("built without kernels")
+    x, target = drawn(case, seed)
+    x = x.float()
+    native = gradient(case, x, target)
+    library, _native.library = _native.library, None
+    try:
+        pure = gradient(case, x, target)
+    finally:
+        _native.library = library
+    assert_close(native[0], pure[0], 2e-6)
+    assert_close(native[1], pure[1], 2e-6)
+
+
+@every_case
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+def test_descent_improves_metric(case, dtype):
+    generator = torch.Generator().manual_seed(0)
+    x, target = case.draw(generator)
+    while (target == target.flatten()[0]).all() or case.metric(x, target) == 0:
+        x, target = case.draw(generator)
+    before = case.metric(x, target)
+    scores = x.to(dtype).requires_grad_()
+    optimizer = torch.optim.Adam([scores], lr=0.1)
+    for _ in range(150):
+        optimizer.zero_grad()
+        case(scores, target).backward()
+        optimizer.step()
+    assert case.metric(scores.detach(), target) < before
