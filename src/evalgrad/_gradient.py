@@ -20,7 +20,7 @@ def with_gradient(x: Tensor, value: Tensor, gradient: Tensor) -> Tensor:
     so that a loss scale saves small half-precision gradients from underflow.
     """
     function = _Attach if torch.compiler.is_compiling() else _AttachEager
-    attached: Tensor = function.apply(x, value, gradient)
+    attached: Tensor = function.apply(x, value, gradient)  # type: ignore[no-untyped-call]
     return attached
 
 
@@ -50,7 +50,7 @@ class _Attach(torch.autograd.Function):
         if upstream is None:
             return None, None, None
         x, gradient = ctx.saved_tensors
-        return _Scale.apply(upstream, gradient, x), None, None
+        return _Scale.apply(upstream, gradient, x), None, None  # type: ignore[no-untyped-call]
 
     @staticmethod
     def vmap(info: Any, in_dims: tuple[int | None, ...], *args: Tensor) -> tuple[Tensor, int]:
@@ -81,7 +81,7 @@ class _AttachEager(_Attach):
             elif gradient.dtype == x.dtype and bool((upstream == 1).all()):
                 ctx.handed_out = True
                 return gradient, None, None
-        return _Scale.apply(upstream, gradient, x), None, None
+        return _Scale.apply(upstream, gradient, x), None, None  # type: ignore[no-untyped-call]
 
 
 class _Scale(torch.autograd.Function):
@@ -102,4 +102,4 @@ class _Scale(torch.autograd.Function):
 
     @staticmethod
     def vmap(info: Any, in_dims: tuple[int | None, ...], *args: Tensor) -> tuple[Tensor, int]:
-        return _Scale.apply(*_move_to_front(info, in_dims, args)), 0
+        return _Scale.apply(*_move_to_front(info, in_dims, args)), 0  # type: ignore[no-untyped-call]

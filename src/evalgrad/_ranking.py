@@ -5,7 +5,7 @@ from torch import Tensor
 
 
 def descending(values: Tensor, mask: Tensor | None = None) -> Tensor:
-    """Indices that sort the last axis in decreasing order, NaN first, ties as they come; what the mask leaves out counts as -inf."""
+    """Indices that sort the last axis in decreasing order, NaN first; what the mask leaves out counts as -inf."""
     keys = values if mask is None else values.masked_fill(~mask, -torch.inf)
     return keys.argsort(dim=-1, descending=True, stable=True)
 
