@@ -160,13 +160,22 @@ double newton_on_row(const Row& row, float pivot, double s, double m) {
     }
 }
 
+// powers() of a block of keys, computed once if they are all the same.
+void block_powers(const int32_t* keys, int64_t n, float pivot, double exponent, float* y) {
+    const int32_t single = single_key(keys, n);
+    if (single < 0) return powers(keys, n, pivot, exponent, y);
+    float power;
+    powers(&single, 1, pivot, exponent, &power);
+    for (int64_t i = 0; i < n; ++i) y[i] = keys[i] ? power : 0.0f;
+}
+
 // Powers y = (l/A)^(q-1) into the row's weights; returns s = (alpha/A)^q.
 double solve(const Row& row, const Bracket& bracket, double m, double q) {
     const float pivot = bits_float(bracket.low);
     const Sums sums = row.sum_keys([&](const int32_t* keys, int64_t begin, int64_t count) {
         float x[kBlock];
         std::memcpy(x, keys, count * sizeof *x);
-        powers(keys, count, pivot, q - 1.0, row.weights + begin);
+        block_powers(keys, count, pivot, q - 1.0, row.weights + begin);
         const double below = sum_products(x, row.weights + begin, count, pivot);
         return Sums{below, count_keys(keys, count, bracket.low), count_keys(keys, count, bracket.high)};
     });

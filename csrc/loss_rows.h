@@ -31,6 +31,14 @@ EVALGRAD_SIMD static int64_t count_keys(const int32_t* keys, int64_t n, int32_t 
     return count;
 }
 
+// The only positive key of a block (0 if there is none), or -1 if it has several: equal losses need no work of their own.
+EVALGRAD_SIMD static int32_t single_key(const int32_t* keys, int64_t n) {
+    int32_t top = 0, others = 0;
+    for (int64_t i = 0; i < n; ++i) top = keys[i] > top ? keys[i] : top;
+    for (int64_t i = 0; i < n; ++i) others |= (keys[i] != 0) & (keys[i] != top);
+    return others ? -1 : top;
+}
+
 // Keys -> their `width` bits from `shift` on, or kElsewhere if the bits above are not `prefix`.
 EVALGRAD_SIMD static void take_digits(int32_t* keys, int64_t n, int shift, int width, int32_t prefix) {
     const int32_t ones = (1 << width) - 1;
@@ -54,6 +62,23 @@ EVALGRAD_SIMD static int64_t keep_keys(int32_t* keys, int64_t n, int32_t low, in
         }
     }
     return kept;
+}
+
+// Counts the digits of a block (see Row::histogram), four in turn in tables that are `step` apart.
+inline void count_digits(int32_t* keys, int64_t n, int shift, int width, int32_t prefix, int32_t* table, int64_t step) {
+    int32_t single[2] = {0, single_key(keys, n)};
+    if (single[1] >= 0) {
+        const int32_t positive = static_cast<int32_t>(count_keys(keys, n, 1));
+        take_digits(single, 2, shift, width, prefix);
+        table[single[0]] += static_cast<int32_t>(n) - positive, table[single[1]] += positive;
+        return;
+    }
+    take_digits(keys, n, shift, width, prefix);
+    int64_t i = 0;
+    for (; i + 4 <= n; i += 4) {
+        ++table[keys[i]], ++table[step + keys[i + 1]], ++table[2 * step + keys[i + 2]], ++table[3 * step + keys[i + 3]];
+    }
+    for (; i < n; ++i) ++table[keys[i]];
 }
 
 // What a pass over a row adds up: a sum over some losses, the number of some others.
@@ -130,16 +155,8 @@ struct Row {
         const int64_t tables = n < kChunk ? 1 : 4, size = tables * kStride;
         int32_t* counts = scratch.counts.reserve(size * workers);
         std::fill_n(counts, size * workers, 0);
-        for_keys([&](int32_t* digits, int64_t, int64_t count, int64_t, int worker) {
-            int32_t* table = counts + size * worker;
-            take_digits(digits, count, shift, width, prefix);
-            const int64_t step = tables == 4 ? kStride : 0;
-            int64_t i = 0;
-            for (; i + 4 <= count; i += 4) {
-                ++table[digits[i]], ++table[step + digits[i + 1]];
-                ++table[2 * step + digits[i + 2]], ++table[3 * step + digits[i + 3]];
-            }
-            for (; i < count; ++i) ++table[digits[i]];
+        for_keys([&](int32_t* keys, int64_t, int64_t count, int64_t, int worker) {
+            count_digits(keys, count, shift, width, prefix, counts + size * worker, tables == 4 ? kStride : 0);
         });
         for (int64_t t = 1; t < tables * workers; ++t) {
             for (int64_t i = 0; i < kBins; ++i) counts[i] += counts[t * kStride + i];

@@ -81,6 +81,28 @@ def _multilabel_iou_loss(x: Tensor, target: Tensor) -> Tensor:
     return _image_iou_loss(x.flatten(0, 1), target.flatten(0, 1))
 
 
+def _error_rate(x: Tensor, target: Tensor) -> Tensor:
+    return ((x > 0) != (target == 1)).double().mean()
+
+
+class Perceptron(torch.nn.Module):
+    """An element-wise criterion with exact arithmetic: max(0, -score) of the true side."""
+
+    reduction = "none"
+
+    def __init__(self, ignore_index: int | None = None) -> None:
+        super().__init__()
+        self.ignore_index = ignore_index
+
+    def forward(self, x: Tensor, target: Tensor) -> Tensor:
+        return torch.where(target == 1, -x, x).relu()
+
+
+def _pooled_perceptron(x: Tensor, target: Tensor, ignore_index: int | None = None, **options: Any) -> Tensor:
+    mask = None if ignore_index is None else target != ignore_index
+    return eg.loss_max_pooling(Perceptron()(x, target), mask=mask, **options)
+
+
 WEIGHT = torch.tensor([0.5, 2.0, 1.0, 3.0], dtype=torch.float64)
 
 CASES = (
@@ -138,5 +160,26 @@ CASES = (
         perfect=lambda target: 2.0 * target.double() - 1,
         equals_metric=False,
         fixed={"per_class": True},
+    ),
+    Case(
+        name="loss_max_pooling",
+        loss=_pooled_perceptron,
+        module=lambda **o: eg.LossMaxPooling(Perceptron(), **o),
+        draw=_draw_binary,
+        oracle=oracles.pooled_perceptron,
+        metric=_error_rate,
+        options=(
+            {"p": 1.0, "support": 0.5},
+            {"p": 2.0},
+            {"p": float("inf")},
+            {"p": 1.001, "support": 0.3},
+            {"support": 1.0},
+            {"per_image": False},
+            {"dim": 0},
+            {"reduction": "sum"},
+            {"reduction": "none"},
+        ),
+        perfect=lambda target: 120.0 * target.double() - 60,
+        equals_metric=False,
     ),
 )

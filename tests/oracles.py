@@ -3,6 +3,7 @@
 import itertools
 import math
 
+import mpmath
 from scipy.optimize import minimize
 
 
@@ -135,3 +136,81 @@ def prox(x, foreground, lam, hinge=False):
         options={"ftol": 1e-14, "maxiter": 1000},
     )
     return list(solution.x[:n])
+
+
+def pooling_constraints(n, p, support):
+    """m, gamma and tau of loss max-pooling over n valid items, in mpmath's precision."""
+    m = mpmath.mpf(min(max(support * n, 1.0), n))
+    inverse_q = 1 - 1 / mpmath.mpf(p)
+    gamma = mpmath.mpf(n) ** -inverse_q
+    return m, gamma, gamma * m ** (-1 / mpmath.mpf(p))
+
+
+def pooling_weights(losses, p, support):
+    """The maximiser of one row of finite losses: alpha by bisection of sum min(l/alpha, 1)^q = m, in 60 digits."""
+    with mpmath.workdps(60):
+        losses = [mpmath.mpf(float(loss)) for loss in losses]
+        n = len(losses)
+        m, _, tau = pooling_constraints(n, p, support)
+        if math.isinf(p):
+            return [1.0 / n] * n
+        if sum(loss > 0 for loss in losses) < m:
+            return [float(tau) if loss > 0 else 0.0 for loss in losses]
+        if p == 1:
+            return _greedy_weights(losses, m)
+        q = mpmath.mpf(p) / (mpmath.mpf(p) - 1)
+        alpha = _bisect_alpha(losses, m, q)
+        return [float(tau * min(mpmath.mpf(1), loss / alpha) ** (q - 1)) for loss in losses]
+
+
+def _greedy_weights(losses, m):
+    """p = 1: give 1/m to the largest until the total is 1; equal losses share."""
+    weights, left = [0.0] * len(losses), m
+    for level in sorted(set(losses), reverse=True):
+        tied = [i for i, loss in enumerate(losses) if loss == level]
+        share = min(left / len(tied), mpmath.mpf(1))
+        for i in tied:
+            weights[i] = float(share / m)
+        left -= share * len(tied)
+    return weights
+
+
+def _bisect_alpha(losses, m, q):
+    """Largest alpha with sum min(l/alpha, 1)^q >= m: the sum falls with alpha; bisection of log alpha."""
+    positive = [mpmath.log(loss) for loss in losses if loss > 0]
+    low, high = min(positive), max(positive) + mpmath.log(len(losses)) / q + 1
+    for _ in range(100):
+        middle = (low + high) / 2
+        if sum(mpmath.exp(min(mpmath.mpf(0), q * (log - middle))) for log in positive) >= m:
+            low = middle
+        else:
+            high = middle
+    return mpmath.exp(low)
+
+
+def pool(losses, p, support):
+    return sum(w * loss for w, loss in zip(pooling_weights(losses, p, support), losses)) if losses else 0.0
+
+
+def pool_by_solver(losses, p, support):
+    """The pooled value of a handful of positive losses from its definition, by a general convex solver."""
+    n, scale = len(losses), max(losses)
+    _, gamma, tau = (float(x) for x in pooling_constraints(n, p, support))
+    found = minimize(
+        lambda w: -sum(a * b for a, b in zip(w, losses)) / scale,
+        [0.5 * min(tau, gamma * n ** (-1 / p))] * n,
+        bounds=[(0.0, tau)] * n,
+        constraints={"type": "ineq", "fun": lambda w: 1 - sum((abs(x) / gamma) ** p for x in w)},
+        options={"maxiter": 1000, "ftol": 1e-14},
+    )
+    return -float(found.fun) * scale
+
+
+def pooled_perceptron(x, target, *, p=1.3, support=0.25, per_image=True, dim=None, ignore_index=None, reduction="mean"):
+    """x, target: (N, S) nested lists, target 0 or 1; the loss of an item is max(0, -score) of its true side."""
+    images = [[max(0.0, -f if y == 1 else f) for f, y in zip(fs, ys) if y != ignore_index] for fs, ys in zip(x, target)]
+    groups = [list(column) for column in zip(*images)] if dim == 0 else images if per_image else [sum(images, [])]
+    values = [pool(group, p, support) for group in groups]
+    if reduction == "none":
+        return values
+    return sum(values) if reduction == "sum" else sum(values) / max(sum(1 for group in groups if group), 1)
