@@ -85,7 +85,7 @@ def loss_max_pooling_weights(
 class LossMaxPooling(nn.Module):
     """`loss_max_pooling` of the losses of an element-wise criterion.
 
-    Where the criterion has an `ignore_index`, the pixels whose label it is are left out. What else does not count is said by `mask`.
+    Where the criterion has an `ignore_index`, pixels with that label are left out. `mask` says what else does not count.
 
     Args:
         criterion: a module or function that returns one loss >= 0 per pixel, e.g. ``nn.CrossEntropyLoss(reduction="none")``.
@@ -167,6 +167,8 @@ def _check_options(function: str, p: float, support: float, per_image: bool, dim
         _checks.fail(ValueError, function, "support", "at most 1", repr(support), repair)
     _checks.check_flag(function, "per_image", per_image)
     _checks.check_option(function, "reduction", reduction, _checks.REDUCTIONS)
+    if dim is not None and not isinstance(dim, int | Sequence):
+        _checks.fail(TypeError, function, "dim", "an axis, several axes or None", repr(dim), "Pass e.g. dim=-1 or dim=(1, 2).")
     for axis in _axes(dim):
         _checks.check_integer(function, "dim", axis, low=-64, high=63, repair="Pass an axis, several axes, or None.")
 
