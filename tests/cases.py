@@ -28,6 +28,7 @@ class Case:
     perfect: Callable[[Tensor], Tensor]  # target -> x of a perfect, confident prediction
     equals_metric: bool  # at confident predictions the loss equals 1 - metric; otherwise it is at least that
     fixed: dict[str, Any] = field(default_factory=dict)  # options that define the case
+    plain: bool = False  # ordinary autograd: no operator of ours, and second derivatives exist
 
     def __call__(self, x: Tensor, target: Tensor, **options: Any) -> Tensor:
         return self.loss(x, target, **self.fixed, **options)
@@ -83,6 +84,15 @@ def _multilabel_iou_loss(x: Tensor, target: Tensor) -> Tensor:
 
 def _error_rate(x: Tensor, target: Tensor) -> Tensor:
     return ((x > 0) != (target == 1)).double().mean()
+
+
+def _pixel_error(x: Tensor, target: Tensor) -> Tensor:
+    return (x.argmax(1) != target).double().mean()
+
+
+def _fit_weight(loss: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    """As many class weights as the drawn logits have classes."""
+    return lambda x, target, weight=None, **o: loss(x, target, weight=None if weight is None else weight[: x.shape[1]], **o)
 
 
 class Perceptron(torch.nn.Module):
@@ -181,5 +191,48 @@ CASES = (
         ),
         perfect=lambda target: 120.0 * target.double() - 60,
         equals_metric=False,
+    ),
+    Case(
+        name="bootstrapped_cross_entropy",
+        loss=_fit_weight(eg.bootstrapped_cross_entropy),
+        module=eg.BootstrappedCrossEntropy,
+        draw=_draw_classes,
+        oracle=oracles.bootstrapped_cross_entropy,
+        metric=_pixel_error,
+        options=(
+            {"k": 2},
+            {"k": 0.7},
+            {"threshold": 0.3, "k": 1},
+            {"threshold": 0.9, "k": 0.5},
+            {"per_image": False},
+            {"ignore_index": 0},
+            {"weight": WEIGHT, "k": 2},
+            {"reduction": "sum"},
+            {"reduction": "none"},
+        ),
+        perfect=_one_hot,
+        equals_metric=False,
+        plain=True,
+    ),
+    Case(
+        name="soft_jaccard",
+        loss=_fit_weight(eg.soft_jaccard_loss),
+        module=eg.SoftJaccardLoss,
+        draw=_draw_classes,
+        oracle=oracles.soft_jaccard,
+        metric=_miou_loss,
+        options=(
+            {"classes": "all"},
+            {"classes": [1]},
+            {"per_image": True},
+            {"weight": WEIGHT},
+            {"ignore_index": 0},
+            {"reduction": "sum"},
+            {"reduction": "none"},
+            {"per_image": True, "weight": WEIGHT, "classes": "all", "ignore_index": 1},
+        ),
+        perfect=_one_hot,
+        equals_metric=True,
+        plain=True,
     ),
 )

@@ -214,3 +214,47 @@ def pooled_perceptron(x, target, *, p=1.3, support=0.25, per_image=True, dim=Non
     if reduction == "none":
         return values
     return sum(values) if reduction == "sum" else sum(values) / max(sum(1 for group in groups if group), 1)
+
+
+def bootstrapped_cross_entropy(
+    x, target, *, k=0.25, threshold=None, per_image=True, ignore_index=None, weight=None, reduction="mean"
+):
+    """x: (N, C, S), target: (N, S) nested lists: sort the pixels by cross-entropy, take the first."""
+    images = [
+        [(-math.log(softmax([row[i] for row in logits])[y[i]]), y[i]) for i in range(len(y)) if y[i] != ignore_index]
+        for logits, y in zip(x, target)
+    ]
+    values = []
+    for pixels in images if per_image else [sum(images, [])]:
+        pixels = sorted(pixels, reverse=True)
+        count = max(math.floor(k * len(pixels)), 1) if isinstance(k, float) else k
+        if threshold is not None:
+            count = max(count, sum(1 for loss, _ in pixels if math.exp(-loss) < threshold))
+        kept = [(loss, 1.0 if weight is None else weight[y]) for loss, y in pixels[:count]]
+        values.append(sum(loss * w for loss, w in kept) / sum(w for _, w in kept) if kept else None)
+    if reduction == "none":
+        return [value or 0.0 for value in values]
+    counted = [value for value in values if value is not None]
+    return sum(counted) if reduction == "sum" else sum(counted) / max(len(counted), 1)
+
+
+def soft_jaccard(x, target, *, classes="present", per_image=False, ignore_index=None, weight=None, reduction="mean"):
+    """x: (N, C, S), target: (N, S) nested lists: 1 - sum p y / sum (p + y - p y) for each class."""
+    images = [
+        [(softmax([row[i] for row in logits]), y[i]) for i in range(len(y)) if y[i] != ignore_index] for logits, y in zip(x, target)
+    ]
+    table, means = [], []
+    for pixels in images if per_image else [sum(images, [])]:
+        row, weights = [], []
+        for c in range(len(x[0])):
+            chosen = {"present": any(y == c for _, y in pixels), "all": True}[classes] if isinstance(classes, str) else c in classes
+            hit = sum(p[c] * (y == c) for p, y in pixels)
+            union = sum(p[c] + (y == c) - p[c] * (y == c) for p, y in pixels)
+            weights.append((1.0 if weight is None else weight[c]) if chosen and pixels else 0.0)
+            row.append(weights[-1] * (1 - hit / union if union else 0.0))
+        table.append(row)
+        if sum(weights):
+            means.append(sum(row) / sum(weights))
+    if reduction == "none":
+        return table
+    return sum(map(sum, table)) if reduction == "sum" else (sum(means) / len(means) if means else 0.0)

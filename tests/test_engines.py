@@ -114,6 +114,8 @@ class _Recorder(TorchDispatchMode):
 
 @every_case
 def test_operators_pass_opcheck(case, drawn):
+    if case.plain:
+        pytest.skip("has no operator of its own")
     with _Recorder() as recorder:
         for options in ({}, *case.options):
             if options.get("classes") != [1]:
@@ -134,6 +136,8 @@ def _child(queue, case_index):
 def test_works_in_a_forked_child(index):
     """DataLoader workers are forked; a kernel with OpenMP would hang there after its first use in the parent."""
     case = CASES[index]
+    if case.plain:
+        pytest.skip("torch's own operators use OpenMP")
     x, target = case.draw(torch.Generator().manual_seed(11))
     torch.set_num_threads(2)
     expected = case(x.float().repeat_interleave(5000, -1), target.repeat_interleave(5000, -1)).item()

@@ -1,6 +1,14 @@
 """evalgrad: train PyTorch networks on the metric they are judged by."""
 
 from evalgrad import metrics
+from evalgrad.baselines import (
+    BootstrappedCrossEntropy,
+    SoftJaccardLoss,
+    bootstrapped_cross_entropy,
+    inverse_frequency_weights,
+    median_frequency_weights,
+    soft_jaccard_loss,
+)
 from evalgrad.loss_max_pooling import LossMaxPooling, loss_max_pooling, loss_max_pooling_weights
 from evalgrad.lovasz import (
     LovaszHingeLoss,
@@ -14,14 +22,20 @@ from evalgrad.lovasz import (
 __version__ = "0.1.0"
 
 __all__ = [
+    "BootstrappedCrossEntropy",
     "LossMaxPooling",
     "LovaszHingeLoss",
     "LovaszSoftmaxLoss",
+    "SoftJaccardLoss",
+    "bootstrapped_cross_entropy",
+    "inverse_frequency_weights",
     "jaccard_lovasz_extension",
     "loss_max_pooling",
     "loss_max_pooling_weights",
     "lovasz_hinge_loss",
     "lovasz_prox",
     "lovasz_softmax_loss",
+    "median_frequency_weights",
     "metrics",
+    "soft_jaccard_loss",
 ]

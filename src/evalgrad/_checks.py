@@ -10,6 +10,8 @@ from typing import NoReturn
 import torch
 from torch import Tensor
 
+from evalgrad._masking import valid_mask
+
 REDUCTIONS = ("mean", "sum", "none")
 
 
@@ -51,6 +53,16 @@ def check_target(function: str, target: Tensor, like: Tensor, shape: Sequence[in
         repair = f"Labels have the shape of the input without the axis of its classes: reshape or squeeze `{argument}`."
         fail(ValueError, function, argument, f"of shape {tuple(shape)}", describe(target), repair)
     check_device(function, argument, target, like)
+
+
+def check_class_maps(function: str, logits: Tensor, target: Tensor, ignore_index: int | None, weight: Tensor | None) -> None:
+    """Scores ``(N, C, *)`` with C >= 1, labels ``(N, *)`` in range, and one weight per class or None."""
+    check_floating(function, "logits", logits, at_least=2)
+    if logits.shape[1] == 0:
+        fail(ValueError, function, "logits", "(N, C, *) with C >= 1", describe(logits), "Put the classes on axis 1.")
+    check_target(function, target, logits, (logits.shape[0], *logits.shape[2:]))
+    check_labels(function, target, logits.shape[1], valid_mask(target, ignore_index))
+    check_weight(function, weight, logits.shape[1], logits)
 
 
 def check_device(function: str, argument: str, x: Tensor, like: Tensor) -> None:
@@ -95,6 +107,15 @@ def check_option(function: str, argument: str, value: object, options: Collectio
     if not isinstance(value, str) or value not in options:
         names = ", ".join(repr(option) for option in options)
         fail(ValueError, function, argument, f"one of {names}", repr(value), "Correct the spelling.")
+
+
+def check_classes(function: str, classes: str | Sequence[int], num_classes: int | None = None) -> None:
+    """``"present"``, ``"all"`` or a list of class indices, looked at once their number is known."""
+    if isinstance(classes, str):
+        check_option(function, "classes", classes, ("present", "all"))
+    elif num_classes is not None:
+        for c in classes:
+            check_integer(function, "classes", c, low=0, high=num_classes - 1, repair="List indices of existing classes.")
 
 
 def check_flag(function: str, argument: str, value: object) -> None:

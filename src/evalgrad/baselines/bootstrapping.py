@@ -1,0 +1,125 @@
+"""Bootstrapped cross-entropy: only the hardest pixels count (online bootstrapping, OHEM). Ordinary autograd."""
+
+import math
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from evalgrad import _checks
+from evalgrad._masking import finite_where_ignored, group_pixels, reduce, working_dtype
+
+
+def bootstrapped_cross_entropy(
+    logits: Tensor,
+    target: Tensor,
+    *,
+    k: int | float = 0.25,
+    threshold: float | None = None,
+    per_image: bool = True,
+    ignore_index: int | None = None,
+    weight: Tensor | None = None,
+    reduction: str = "mean",
+) -> Tensor:
+    """Cross-entropy of the hardest valid pixels (online bootstrapping, OHEM).
+
+    Wu, Shen, van den Hengel: Bridging Category-level and Instance-level Semantic Image Segmentation, 2016.
+
+    Args:
+        logits: ``(N, C, *)`` raw scores.
+        target: ``(N, *)`` class indices.
+        k: how many pixels of a group are kept: an integer, or a float in (0, 1] for a fraction of the valid pixels, rounded down
+            but not to 0. The hardest are those with the highest cross-entropy, before class weights.
+        threshold: keep every pixel whose class has a probability below this, and `k` pixels at least.
+        per_image: True: every image is a group. False: the batch is one group.
+        ignore_index: label of pixels that are as if absent.
+        weight: ``(C,)`` class weights; the loss of a group is the weighted mean over the pixels kept.
+        reduction: over groups ``"mean"`` | ``"sum"`` | ``"none"``: ``(groups,)``.
+
+    Example:
+        >>> logits = torch.tensor([[[0.0, 100.0, 0.0, 100.0], [0.0, 0.0, 100.0, 0.0]]])
+        >>> bootstrapped_cross_entropy(logits, torch.tensor([[0, 0, 0, 255]]), k=2, ignore_index=255)
+        tensor(50.3466)
+    """
+    _check_options(k, threshold, per_image, ignore_index, reduction)
+    _checks.check_class_maps("bootstrapped_cross_entropy", logits, target, ignore_index, weight)
+    x, label = group_pixels(logits, target, per_image, ignore_index)
+    losses = _pixel_losses(x.to(working_dtype(logits)), label)
+    label = label.flatten(1)
+    factor = torch.ones_like(losses) if weight is None else weight.to(losses)[label.clamp(min=0)]
+    kept = torch.where(_hardest(losses.detach(), label >= 0, k, threshold), factor, 0.0)
+    total = kept.sum(-1)
+    pooled = torch.where(kept > 0, losses * kept, 0.0).sum(-1) / torch.where(total > 0, total, 1.0)
+    return reduce(pooled, total > 0, reduction).to(logits.dtype)
+
+
+class BootstrappedCrossEntropy(nn.Module):
+    """`bootstrapped_cross_entropy` as a module, with the same options."""
+
+    weight: Tensor | None
+
+    def __init__(
+        self,
+        *,
+        k: int | float = 0.25,
+        threshold: float | None = None,
+        per_image: bool = True,
+        ignore_index: int | None = None,
+        weight: Tensor | None = None,
+        reduction: str = "mean",
+    ) -> None:
+        super().__init__()
+        _check_options(k, threshold, per_image, ignore_index, reduction)
+        self.options: dict[str, Any] = {
+            "k": k,
+            "threshold": threshold,
+            "per_image": per_image,
+            "ignore_index": ignore_index,
+            "reduction": reduction,
+        }
+        self.register_buffer("weight", weight)
+
+    def forward(self, logits: Tensor, target: Tensor) -> Tensor:
+        return bootstrapped_cross_entropy(logits, target, weight=self.weight, **self.options)
+
+    def extra_repr(self) -> str:
+        return ", ".join(f"{name}={value!r}" for name, value in self.options.items())
+
+
+def _check_options(k: int | float, threshold: float | None, per_image: bool, ignore_index: int | None, reduction: str) -> None:
+    function = "bootstrapped_cross_entropy"
+    repair = "Pass a number of pixels as an integer, or a fraction of the valid pixels as a float in (0, 1]."
+    _checks.check_number(function, "k", k, above=0, repair=repair)
+    if isinstance(k, float) and k > 1:
+        _checks.fail(ValueError, function, "k", "an integer or at most 1.0", repr(k), repair)
+    if threshold is not None:
+        repair = "It is a probability: pixels whose class has less are kept; 0.7 is usual, None keeps exactly k."
+        _checks.check_number(function, "threshold", threshold, above=0, repair=repair)
+        if threshold >= 1:
+            _checks.fail(ValueError, function, "threshold", "below 1", repr(threshold), repair)
+    _checks.check_flag(function, "per_image", per_image)
+    _checks.check_ignore_index(function, ignore_index)
+    _checks.check_option(function, "reduction", reduction, _checks.REDUCTIONS)
+
+
+def _pixel_losses(x: Tensor, label: Tensor) -> Tensor:
+    """Cross-entropy of each pixel, ``(G, M*S)``."""
+    log_p = finite_where_ignored(x, label).log_softmax(2)
+    return -log_p.gather(2, label.clamp(min=0).unsqueeze(2)).squeeze(2).flatten(1)
+
+
+def _hardest(losses: Tensor, valid: Tensor, k: int | float, threshold: float | None) -> Tensor:
+    """Which pixels are kept: the k highest losses of each row, or all above -log(threshold) if those are more."""
+    n = losses.shape[1]
+    available = valid.sum(-1, keepdim=True)
+    wanted = (k * available.double()).floor().clamp(min=1) if isinstance(k, float) else available.new_full((), k)
+    wanted = torch.minimum(wanted.to(available), available)
+    # No more than this are wanted of any row. Under compile n may be a symbol, which does not multiply by a float.
+    most = n if torch.compiler.is_compiling() else min(n, max(int(k * n), 1)) if isinstance(k, float) else min(n, k)
+    top = losses.masked_fill(~valid, -1.0).topk(most, dim=-1).indices
+    among = torch.arange(most, device=losses.device) < wanted
+    kept = torch.zeros_like(valid).scatter(-1, top, among)
+    if threshold is None:
+        return kept
+    hard = valid & ~(losses <= -math.log(threshold))  # NaN is hard
+    return torch.where(hard.sum(-1, keepdim=True) >= wanted, hard, kept)
