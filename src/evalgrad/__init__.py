@@ -18,16 +18,20 @@ from evalgrad.lovasz import (
     lovasz_prox,
     lovasz_softmax_loss,
 )
+from evalgrad.sampling import EquibatchSampler, PerformanceSampler, class_presence
 
 __version__ = "0.1.0"
 
 __all__ = [
     "BootstrappedCrossEntropy",
+    "EquibatchSampler",
     "LossMaxPooling",
     "LovaszHingeLoss",
     "LovaszSoftmaxLoss",
+    "PerformanceSampler",
     "SoftJaccardLoss",
     "bootstrapped_cross_entropy",
+    "class_presence",
     "inverse_frequency_weights",
     "jaccard_lovasz_extension",
     "loss_max_pooling",

@@ -1,0 +1,108 @@
+"""A sampler that prefers the classes that the network does badly on."""
+
+import itertools
+import math
+import random
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils.data import Sampler
+
+from evalgrad import _checks
+from evalgrad.sampling.presence import members_of_classes
+from evalgrad.sampling.stream import Stream
+
+
+class PerformanceSampler(Sampler[int]):
+    """Blends uniform sampling with sampling from the classes that the network does badly on.
+
+    With probability `blend` a class is drawn in proportion to 1 - IoU, then one of the samples that have it; else any sample. All
+    draws are with replacement. Rota Bulò, Neuhold, Kontschieder: Loss Max-Pooling, CVPR 2017, section 4.
+
+    Args:
+        presence: as for `EquibatchSampler`, as are the arguments not named here.
+        blend: share of the draws by class, in [0, 1].
+        momentum: how much of the IoU so far an update keeps, in [0, 1); 0 if the caller's IoU is a running one.
+
+    Example:
+        >>> sampler = PerformanceSampler(torch.tensor([[1, 0], [1, 0], [1, 0], [0, 1]]), blend=1.0)
+        >>> sampler.update([1.0, 0.2])
+        >>> list(sampler)
+        [3, 3, 3, 3]
+    """
+
+    def __init__(
+        self,
+        presence: Any,
+        *,
+        blend: float = 0.5,
+        momentum: float = 0.0,
+        classes: Sequence[int] | None = None,
+        num_samples: int | None = None,
+        seed: int = 0,
+        rank: int = 0,
+        world_size: int = 1,
+        class_names: Sequence[str] | None = None,
+    ) -> None:
+        function = "PerformanceSampler"
+        _check_share(function, "blend", blend, "It is the share of the draws by class; 0.5 is half and half.", closed=True)
+        _check_share(function, "momentum", momentum, "It is how much of the IoU so far an update keeps.", closed=False)
+        self._size, self._members = members_of_classes(function, presence, classes, class_names)
+        self._num_classes = presence.shape[1]
+        self._stream = Stream(function, num_samples, self._size, seed, rank, world_size)
+        self.blend, self.momentum = blend, momentum
+        self._set_iou([0.0] * self._num_classes)
+
+    def __iter__(self) -> Iterator[int]:
+        return (self._at(place) for place in self._stream.places())
+
+    def __len__(self) -> int:
+        return self._stream.length
+
+    def update(self, per_class_iou: Tensor | Sequence[float]) -> None:
+        """Take the ``(C,)`` IoU of the training data, the same on all ranks. NaN (nothing seen of a class) keeps what was."""
+        iou = torch.as_tensor(per_class_iou, dtype=torch.float64).tolist()
+        must, repair = f"{self._num_classes} values in [0, 1]", "Pass the IoU of every class, NaN where there is none."
+        if not isinstance(iou, list) or len(iou) != self._num_classes or any(x < 0 or x > 1 for x in iou):
+            _checks.fail(ValueError, "PerformanceSampler.update", "per_class_iou", must, repr(iou), repair)
+        self._set_iou(
+            [
+                old if math.isnan(new) else self.momentum * old + (1 - self.momentum) * new
+                for old, new in zip(self._iou, iou, strict=True)
+            ]
+        )
+
+    def set_epoch(self, epoch: int) -> None:
+        """Go to the start of an epoch; without it, each pass is the next one."""
+        self._stream.go_to(epoch, 0)
+
+    def state_dict(self, *, consumed: int | None = None) -> dict[str, Any]:
+        """Where the sampler is, as for `EquibatchSampler`, and the IoU it knows."""
+        return {**self._stream.state_dict(consumed), "iou": list(self._iou)}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Continue there: the next pass has the rest of the epoch."""
+        self._stream.load_state_dict(state)
+        self._set_iou(list(state["iou"]))
+
+    def _set_iou(self, iou: list[float]) -> None:
+        self._iou = iou
+        weights = [1 - iou[label] for label in self._members]
+        # All perfect: every class alike. 1 - IoU, unlike 1/IoU, is finite for a class that is never found.
+        self._cumulative = list(itertools.accumulate(weights if sum(weights) > 0 else [1.0] * len(weights)))
+
+    def _at(self, place: int) -> int:
+        draw = random.Random(f"draw/{self._stream.seed}/{place}")
+        if draw.random() >= self.blend:
+            return draw.randrange(self._size)
+        (label,) = draw.choices(list(self._members), cum_weights=self._cumulative)
+        return draw.choice(self._members[label])
+
+
+def _check_share(function: str, argument: str, value: object, repair: str, *, closed: bool) -> None:
+    _checks.check_number(function, argument, value, at_least=0, repair=repair)
+    assert isinstance(value, int | float)
+    if value > 1 or (value == 1 and not closed):
+        _checks.fail(ValueError, function, argument, "at most 1" if closed else "below 1", repr(value), repair)

@@ -1,0 +1,107 @@
+"""Which samples have which classes: computed from a dataset, or read from a table of any kind."""
+
+import contextlib
+import importlib
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from evalgrad import _checks
+
+
+def class_presence(
+    dataset: Any,
+    *,
+    num_classes: int,
+    ignore_index: int | None = None,
+    target: Callable[[Any], Any] | None = None,
+    progress: bool = True,
+) -> Tensor:
+    """Which classes each sample of a dataset has: a bool table ``(samples, C)``.
+
+    Args:
+        dataset: anything with a length and items.
+        num_classes: C.
+        ignore_index: label that is no class.
+        target: the labels of an item; None takes ``item[1]``.
+        progress: show a bar while reading: rich's or tqdm's if there is one, else a line of text.
+
+    Example:
+        >>> class_presence([("image", torch.tensor([0, 2])), ("image", torch.tensor([255]))], num_classes=3, ignore_index=255)
+        tensor([[ True, False,  True],
+                [False, False, False]])
+    """
+    _checks.check_integer("class_presence", "num_classes", num_classes, low=1, repair="Pass the number of classes.")
+    _checks.check_ignore_index("class_presence", ignore_index)
+    presence = torch.zeros(len(dataset), num_classes, dtype=torch.bool)
+    rows: Iterable[int] = range(len(dataset))
+    for row in _with_progress(rows, len(dataset)) if progress else rows:
+        item = dataset[row]
+        labels = torch.as_tensor(item[1] if target is None else target(item)).unique()
+        labels = labels if ignore_index is None else labels[labels != ignore_index]
+        _checks.check_target("class_presence", labels, labels, labels.shape)
+        _checks.check_labels("class_presence", labels, num_classes, None)
+        presence[row, labels.long()] = True
+    return presence
+
+
+def _with_progress(rows: Iterable[int], total: int) -> Iterable[int]:
+    """A progress bar on stderr, by whatever is installed."""
+    bar: Iterable[int] = _with_text(rows, total)
+    with contextlib.suppress(ImportError):
+        bar = importlib.import_module("tqdm").tqdm(rows, desc="Reading labels", total=total)
+    with contextlib.suppress(ImportError):
+        console = importlib.import_module("rich.console").Console(stderr=True)
+        bar = importlib.import_module("rich.progress").track(rows, "Reading labels", total, console=console)
+    return bar
+
+
+def _with_text(rows: Iterable[int], total: int) -> Iterator[int]:
+    for done, row in enumerate(rows, 1):
+        yield row
+        if done == total or done % max(total // 100, 1) == 0:
+            end = "\n" if done == total else ""
+            print(f"\rReading labels: {done} of {total}", end=end, file=sys.stderr, flush=True)
+
+
+def members_of_classes(
+    function: str, presence: Any, classes: Sequence[int] | None, names: Sequence[str] | None
+) -> tuple[int, dict[int, list[int]]]:
+    """Number of samples, and the samples of each class."""
+    if len(getattr(presence, "shape", ())) != 2:
+        got = _checks.describe(presence)
+        _checks.fail(ValueError, function, "presence", "a matrix (samples, classes)", got, "`class_presence` computes one.")
+    samples, num_classes = presence.shape
+    members: dict[int, list[int]] = {c: [] for c in (range(num_classes) if classes is None else classes)}
+    for c in members:
+        _checks.check_integer(function, "classes", c, low=0, high=num_classes - 1, repair="List columns of the table.")
+    if not members:
+        _checks.fail(ValueError, function, "classes", "at least one class", "none", "Pass None to cycle over all of them.")
+    rows, columns = _nonzero(presence)
+    for row, column in sorted(zip(rows, columns, strict=True)):
+        if column in members:
+            members[column].append(row)
+    for c, found in members.items():
+        if not found:
+            name = f"class {c}" + (f" ({names[c]!r})" if names is not None else "")
+            repair = "Leave it out by classes=[...], or add a sample that has it."
+            _checks.fail(ValueError, function, "presence", "a table where every class has a sample", f"none for {name}", repair)
+    return samples, members
+
+
+def _nonzero(matrix: Any) -> tuple[list[int], list[int]]:
+    """Rows and columns of what is not zero."""
+    if hasattr(matrix, "tocoo"):  # scipy's
+        entries = matrix.tocoo()
+        kept = entries.data != 0
+        return entries.row[kept].tolist(), entries.col[kept].tolist()
+    matrix = torch.as_tensor(matrix)
+    if matrix.layout != torch.strided:
+        entries = matrix.to_sparse_coo().coalesce()
+        rows, columns = entries.indices()[:, entries.values() != 0].tolist()
+    else:
+        rows, columns = matrix.nonzero().T.tolist()
+    return rows, columns
