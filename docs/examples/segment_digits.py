@@ -54,7 +54,7 @@ def train(loss, images: Tensor, labels: Tensor, steps: int, seed: int) -> nn.Mod
     optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, max_lr=0.01, total_steps=max(steps, 1))
     model.train()
-    for step in range(steps):
+    for _ in range(steps):
         batch = torch.randint(len(images), (16,))
         optimizer.zero_grad()
         loss(model(images[batch]), labels[batch]).backward()
