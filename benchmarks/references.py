@@ -1,5 +1,7 @@
 """What the losses are compared with: the papers' algorithms written plainly in torch, as the authors' code does."""
 
+import math
+
 import torch
 from torch import Tensor
 
@@ -30,3 +32,23 @@ def _jaccard_steps(foreground: Tensor) -> Tensor:
     total = foreground.sum()
     jaccard = 1 - (total - foreground.cumsum(0)) / (total + (1 - foreground).cumsum(0))
     return torch.cat([jaccard[:1], jaccard.diff()])
+
+
+def loss_max_pooling_algorithm_1(losses: Tensor, p: float, support: float) -> Tensor:
+    """The loss max-pooling paper's Algorithm 1 for one row, 1 < p < inf: a sort, cumulative sums, detached weights.
+
+    With the repairs without which it would not compute the same: normalised by the ceil(m)-th largest loss, sums in float64.
+    """
+    n = losses.numel()
+    m, q = max(support * n, 1.0), p / (p - 1)
+    tau = n ** (-1 / q) * m ** (-1 / p)
+    with torch.no_grad():
+        ordered, order = losses.sort(descending=True)
+        powers = (ordered / ordered[math.ceil(m) - 1]).double().pow(q)
+        tails = powers.flip(0).cumsum(0).flip(0)
+        c = m - torch.arange(n, dtype=torch.float64)
+        saturated = int(((c * powers > tails) & (c > 0)).sum())
+        s = tails[saturated] / (m - saturated)
+        w = (tau * (powers / s).clamp(max=1).pow(1 / p)).to(losses.dtype)
+        weights = torch.empty_like(w).scatter_(0, order, w)
+    return (weights * losses).sum()
