@@ -177,9 +177,14 @@ double solve(const Row& row, const Bracket& bracket, double m, double q) {
         std::memcpy(x, keys, count * sizeof *x);
         block_powers(keys, count, pivot, q - 1.0, row.weights + begin);
         const double below = sum_products(x, row.weights + begin, count, pivot);
-        return Sums{below, count_keys(keys, count, bracket.low), count_keys(keys, count, bracket.high)};
+        const int64_t from_low = count_keys(keys, count, bracket.low), beyond_low = count_keys(keys, count, bracket.low + 1);
+        return Sums{below, from_low, beyond_low, count_keys(keys, count, bracket.high)};
     });
-    if ((sums.at_or_above_low - sums.above) * 16 > row.n && row.n >= kShortRow) {
+    const int64_t inside = sums.from_low - sums.above;
+    if (sums.beyond_low == sums.above) {  // nothing inside but ties with A, as always at p = 1: one step
+        return std::max((sums.sum / pivot + inside) / (m - sums.above), 1.0);
+    }
+    if (inside * 16 > row.n && row.n >= kShortRow) {
         return newton_on_row(row, pivot, std::pow(static_cast<double>(bits_float(bracket.high)) / pivot, q), m);
     }
     const int64_t size = row.gather(bracket.low, bracket.high);
@@ -197,7 +202,7 @@ double solve(const Row& row, const Bracket& bracket, double m, double q) {
 double solve_limit(const Row& row, int32_t threshold, double m) {
     const Sums sums = row.sum_keys([&](const int32_t* keys, int64_t begin, int64_t count) {
         for (int64_t i = 0; i < count; ++i) row.weights[begin + i] = keys[i] >= threshold;
-        return Sums{0.0, 0, count_keys(keys, count, threshold)};
+        return Sums{0.0, 0, 0, count_keys(keys, count, threshold)};
     });
     return std::max(sums.above / m, 1.0);
 }
@@ -218,7 +223,7 @@ float pool_row(const Row& row, double p, double support) {
     const float tau = static_cast<float>(std::exp(-std::log(std::max<double>(valid, 1.0)) / q - std::log(m) * inverse_p));
     const float scale = static_cast<float>(std::pow(s, -inverse_p));
     const double value = row.sum_blocks([&](int64_t begin, int64_t count) {
-        return Sums{finish_weights(row.losses + begin, row.mask_at(begin), count, scale, tau, row.weights + begin), 0, 0};
+        return Sums{finish_weights(row.losses + begin, row.mask_at(begin), count, scale, tau, row.weights + begin), 0, 0, 0};
     }).sum;
     if (std::isnan(value)) {  // a loss that counts is NaN: so is every weight that counts
         for (int64_t i = 0; i < row.n; ++i) row.weights[i] = row.mask && !row.mask[i] ? 0.0f : NAN;

@@ -84,10 +84,10 @@ inline void count_digits(int32_t* keys, int64_t n, int shift, int width, int32_t
 // What a pass over a row adds up: a sum over some losses, the number of some others.
 struct Sums {
     double sum = 0.0;
-    int64_t at_or_above_low = 0, above = 0;
+    int64_t from_low = 0, beyond_low = 0, above = 0;  // keys >= low, > low, >= high
 
     void operator+=(const Sums& other) {
-        sum += other.sum, at_or_above_low += other.at_or_above_low, above += other.above;
+        sum += other.sum, from_low += other.from_low, beyond_low += other.beyond_low, above += other.above;
     }
 };
 
