@@ -32,9 +32,10 @@ check: $(VENV)/installed  ## format, lint, types, spelling, then tests and docte
 
 bench: $(VENV)/installed  ## cost against cross-entropy; writes benchmarks/results/*.json
 	$(BIN)/python benchmarks/lovasz.py
+	$(BIN)/python benchmarks/loss_max_pooling.py
 
 docs: $(VENV)/installed  ## regenerate what is generated in README and docs
-	$(BIN)/python docs/figures.py
+	$(BIN)/python docs/figures/loss_max_pooling.py
 
 clean:
 	rm -rf $(VENV) build
