@@ -50,8 +50,7 @@ def loss_max_pooling(
     function = "loss_max_pooling"
     _check_options(function, p, support, per_image, dim, reduction)
     _check_tensors(function, losses, mask, dim)
-    rows, counts = (None if x is None else _group(x, per_image, dim) for x in (losses, mask))
-    assert rows is not None
+    rows, counts = _group(losses, per_image, dim), None if mask is None else _group(mask, per_image, dim)
     value, weights = pool_rows(rows.detach().to(working_dtype(losses)), counts, float(p), float(support))
     pooled = with_gradient(rows, value, weights)
     counted = torch.full_like(value, rows.shape[1] > 0, dtype=torch.bool) if counts is None else counts.any(-1)
@@ -76,9 +75,8 @@ def loss_max_pooling_weights(
     function = "loss_max_pooling_weights"
     _check_options(function, p, support, per_image, dim, "none")
     _check_tensors(function, losses, mask, dim)
-    rows, counts = (None if x is None else _group(x.detach(), per_image, dim) for x in (losses, mask))
-    assert rows is not None
-    _, weights = pool_rows(rows.to(working_dtype(losses)), counts, float(p), float(support))
+    rows, counts = _group(losses, per_image, dim), None if mask is None else _group(mask, per_image, dim)
+    _, weights = pool_rows(rows.detach().to(working_dtype(losses)), counts, float(p), float(support))
     return _ungroup(weights.to(losses.dtype), losses, per_image, dim)
 
 

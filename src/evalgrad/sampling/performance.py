@@ -50,7 +50,7 @@ class PerformanceSampler(Sampler[int]):
         _check_share(function, "blend", blend, "It is the share of the draws by class; 0.5 is half and half.", closed=True)
         _check_share(function, "momentum", momentum, "It is how much of the IoU so far an update keeps.", closed=False)
         self._size, self._members = members_of_classes(function, presence, classes, class_names)
-        self._num_classes = presence.shape[1]
+        self._num_classes, self._labels = presence.shape[1], list(self._members)
         self._stream = Stream(function, num_samples, self._size, seed, rank, world_size)
         self.blend, self.momentum = blend, momentum
         self._set_iou([0.0] * self._num_classes)
@@ -89,7 +89,7 @@ class PerformanceSampler(Sampler[int]):
 
     def _set_iou(self, iou: list[float]) -> None:
         self._iou = iou
-        weights = [1 - iou[label] for label in self._members]
+        weights = [1 - iou[label] for label in self._labels]
         # All perfect: every class alike. 1 - IoU, unlike 1/IoU, is finite for a class that is never found.
         self._cumulative = list(itertools.accumulate(weights if sum(weights) > 0 else [1.0] * len(weights)))
 
@@ -97,7 +97,7 @@ class PerformanceSampler(Sampler[int]):
         draw = random.Random(f"draw/{self._stream.seed}/{place}")
         if draw.random() >= self.blend:
             return draw.randrange(self._size)
-        (label,) = draw.choices(list(self._members), cum_weights=self._cumulative)
+        (label,) = draw.choices(self._labels, cum_weights=self._cumulative)
         return draw.choice(self._members[label])
 
 

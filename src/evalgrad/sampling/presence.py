@@ -75,15 +75,15 @@ def members_of_classes(
         got = _checks.describe(presence)
         _checks.fail(ValueError, function, "presence", "a matrix (samples, classes)", got, "`class_presence` computes one.")
     samples, num_classes = presence.shape
-    members: dict[int, list[int]] = {c: [] for c in (range(num_classes) if classes is None else classes)}
-    for c in members:
-        _checks.check_integer(function, "classes", c, low=0, high=num_classes - 1, repair="List columns of the table.")
-    if not members:
+    chosen = range(num_classes) if classes is None else classes
+    if not chosen:
         _checks.fail(ValueError, function, "classes", "at least one class", "none", "Pass None to cycle over all of them.")
+    for c in chosen:
+        _checks.check_integer(function, "classes", c, low=0, high=num_classes - 1, repair="List columns of the table.")
     rows, columns = _nonzero(presence)
-    for row, column in sorted(zip(rows, columns, strict=True)):
-        if column in members:
-            members[column].append(row)
+    by_class = (columns * samples + rows).argsort()
+    parts = rows[by_class].split(columns.bincount(minlength=num_classes).tolist())
+    members: dict[int, list[int]] = {c: parts[c].tolist() for c in chosen}
     for c, found in members.items():
         if not found:
             name = f"class {c}" + (f" ({names[c]!r})" if names is not None else "")
@@ -92,16 +92,16 @@ def members_of_classes(
     return samples, members
 
 
-def _nonzero(matrix: Any) -> tuple[list[int], list[int]]:
+def _nonzero(matrix: Any) -> tuple[Tensor, Tensor]:
     """Rows and columns of what is not zero."""
-    if hasattr(matrix, "tocoo"):  # scipy's
-        entries = matrix.tocoo()
+    if hasattr(matrix, "tocsr"):  # scipy's
+        entries = matrix.tocsr().tocoo()  # adds up what is listed twice
         kept = entries.data != 0
-        return entries.row[kept].tolist(), entries.col[kept].tolist()
-    matrix = torch.as_tensor(matrix)
-    if matrix.layout != torch.strided:
-        entries = matrix.to_sparse_coo().coalesce()
-        rows, columns = entries.indices()[:, entries.values() != 0].tolist()
+        return torch.as_tensor(entries.row[kept]).long(), torch.as_tensor(entries.col[kept]).long()
+    matrix = torch.as_tensor(matrix).cpu()
+    if matrix.layout == torch.strided:
+        rows, columns = matrix.nonzero().unbind(1)
     else:
-        rows, columns = matrix.nonzero().T.tolist()
+        entries = matrix.to_sparse_coo().coalesce()
+        rows, columns = entries.indices()[:, entries.values() != 0]
     return rows, columns
