@@ -50,6 +50,23 @@ EVALGRAD_SIMD RowRange range_of(const uint32_t* errors, const uint8_t* foregroun
     return {total, lowest, highest};
 }
 
+// Keys of the items at or above `lowest`; blocks without one, most of them in a trained network, are passed over.
+EVALGRAD_SIMD int64_t collect(const uint32_t* errors, const uint8_t* foreground, int64_t n, uint32_t lowest, uint64_t* keys) {
+    constexpr int64_t kBlock = 32;
+    int64_t count = 0;
+    for (int64_t start = 0; start < n; start += kBlock) {
+        const int64_t end = std::min(n, start + kBlock);
+        uint32_t top = 0;
+        for (int64_t i = start; i < end; ++i) top = std::max(top, errors[i]);
+        if (top < lowest) continue;
+        for (int64_t i = start; i < end; ++i) {
+            keys[count] = pack_key(errors[i], i, foreground[i]);
+            count += errors[i] >= lowest;  // no branch to mispredict
+        }
+    }
+    return count;
+}
+
 float extend_row(const float* x, const uint8_t* foreground, const uint8_t* mask, int64_t n, bool hinge, float* gradient, RowScratch& scratch) {
     uint32_t* errors = scratch.errors.reserve(n);
     ordered_errors(x, foreground, mask, n, hinge, errors);
@@ -63,11 +80,7 @@ float extend_row(const float* x, const uint8_t* foreground, const uint8_t* mask,
     // Background below every foreground error weighs 0 and need not be sorted; nor does what the hinge has cut to 0.
     const uint32_t lowest = hinge ? std::max(range.lowest_foreground, kOrderedZero + 1) : range.lowest_foreground;
     uint64_t* keys = scratch.sorter.room(n + 1);
-    int64_t count = 0;
-    for (int64_t i = 0; i < n; ++i) {
-        keys[count] = pack_key(errors[i], i, foreground[i]);
-        count += errors[i] >= lowest;
-    }
+    const int64_t count = collect(errors, foreground, n, lowest, keys);
     const uint64_t* sorted = sort_by_error(scratch.sorter, count, lowest, range.highest);
     return static_cast<float>(weigh_sorted(sorted, count, range.foreground_total, hinge ? -1.0f : 1.0f, 1.0f, gradient));
 }

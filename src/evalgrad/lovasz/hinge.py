@@ -56,8 +56,7 @@ def lovasz_hinge_loss(
     value = extend(x, foreground, mask, hinge=True)
     if gradient == "prox":
         value = _with_prox_gradient(x, foreground, mask, value.detach(), lam)
-    counts = torch.ones_like(foreground) if mask is None else mask
-    counted = (foreground & counts if empty == "skip" else counts).any(-1)
+    counted = _counted(foreground, mask, empty)
     return reduce(value, counted, reduction).to(logits.dtype)
 
 
@@ -121,6 +120,15 @@ def _group(x: Tensor, per_image: bool, per_class: bool) -> Tensor:
     if per_image:
         return x
     return x.movedim(0, -2).flatten(-2).unsqueeze(0)
+
+
+def _counted(foreground: Tensor, mask: Tensor | None, empty: str) -> Tensor:
+    """Which groups take part in the mean."""
+    if empty == "skip":
+        return (foreground if mask is None else foreground & mask).any(-1)
+    if mask is None:
+        return torch.full(foreground.shape[:-1], foreground.shape[-1] > 0, device=foreground.device)
+    return mask.any(-1)
 
 
 def _with_prox_gradient(x: Tensor, foreground: Tensor, mask: Tensor | None, value: Tensor, lam: float) -> Tensor:
