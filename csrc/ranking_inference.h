@@ -96,18 +96,18 @@ public:
         return 2 * sum / pairs();
     }
 
-    // factor * (dF(y) - dF(y_reference)); the reference is y_w or all positives first.
+    // factor * (dF(y) - dF(y_reference)); the reference is y_w or all positives first. Adding 0 leaves no -0.
     template <class Real>
     void write_gradient(double factor, bool reference_is_model, Real* gradient) const {
         const double unit = -2 * factor / pairs();
         for (int64_t i = 0; i < P_; ++i) {
             const int64_t moved = n_[i] - (reference_is_model ? positives_.rank[i] : 0);
-            gradient[positives_.index[i]] = static_cast<Real>(unit * moved);
+            gradient[positives_.index[i]] = static_cast<Real>(unit * moved + 0.0);
         }
         for (int64_t j = 0, o = 0; j < N_; ++j) {
             while (o < P_ && n_[o] <= j) ++o;  // o_j
             const int64_t moved = o - (reference_is_model ? negatives_.rank[j] : P_);
-            gradient[negatives_.index[j]] = static_cast<Real>(unit * moved);
+            gradient[negatives_.index[j]] = static_cast<Real>(unit * moved + 0.0);
         }
     }
 

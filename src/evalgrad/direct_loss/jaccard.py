@@ -76,7 +76,7 @@ def _pure(scores: Tensor, target: Tensor, mask: Tensor, epsilon: float, sign: in
     predicted, foreground = mask & (scores > 0), mask & target
     direct = _augment(torch.where(mask & ~isnan, scores, 0.0).to(exact_dtype(scores)), target, mask, epsilon, sign)
     n = mask.sum(1, keepdim=True).clamp_min(1)
-    gradient = (direct.to(exact_dtype(scores)) - predicted.to(exact_dtype(scores))) * (sign / epsilon) / n
+    gradient = sign * (direct.long() - predicted.long()) / (epsilon * n.to(exact_dtype(scores)))
     gradient = torch.where(mask & isnan.any(1, keepdim=True), math.nan, gradient)
     union = (predicted | foreground).sum(1)
     wrong = (predicted ^ foreground).sum(1).to(exact_dtype(scores)) / union.clamp_min(1)

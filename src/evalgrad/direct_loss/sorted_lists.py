@@ -118,7 +118,7 @@ def in_given_order(lists: SortedLists, value: Tensor, gradient: Tensor, like: Te
     counts = lists.is_positive | lists.is_negative
     gradient = torch.where(lists.nan & lists.live & counts, math.nan, gradient)
     gradient = torch.zeros_like(gradient).scatter_(1, lists.order, gradient)
-    return row_values(lists, value, like), gradient.to(like.dtype)
+    return row_values(lists, value, like), gradient.to(like.dtype) + 0.0  # no -0
 
 
 def row_values(lists: SortedLists, value: Tensor, like: Tensor) -> Tensor:
