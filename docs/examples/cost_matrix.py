@@ -40,7 +40,11 @@ def train(x: Tensor, target: Tensor, *, direct: bool, start: torch.nn.Linear | N
     for _ in range(300):
         optimizer.zero_grad()
         logits = model(x)
-        loss = cost_matrix_loss(logits, target, COST, epsilon=0.1).mean() if direct else torch.nn.functional.cross_entropy(logits, target)
+        loss = (
+            cost_matrix_loss(logits, target, COST, epsilon=0.1).mean()
+            if direct
+            else torch.nn.functional.cross_entropy(logits, target)
+        )
         loss.backward()
         optimizer.step()
     return model
