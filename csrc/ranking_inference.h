@@ -19,8 +19,6 @@
 
 namespace evalgrad {
 
-constexpr double kTie = 1e-13;
-
 // T and its drops T(r-1) - T(r), in a form without cancellation, up to the last rank that counts in a row of n items.
 struct RankingMetric {
     bool average_precision;

@@ -10,6 +10,8 @@
 
 namespace evalgrad {
 
+constexpr double kTie = 1e-13;  // objectives closer than this, relative to their scale, count as equal
+
 // One class of items. `rank[i]` = number of items of the other class that the model puts above item i.
 struct SortedItems {
     std::vector<int64_t> index, rank;

@@ -140,6 +140,19 @@ def test_kernel_equals_pure_torch_on_long_lists(monkeypatch, direction, k, share
                 assert_equals(found, value_and_gradient(loss, scores, target, **options), 2e-6)
 
 
+@every_direction
+@pytest.mark.parametrize("share", [0.0, 0.02, 0.5, 1.0])
+def test_jaccard_kernel_equals_pure_torch_on_long_lists(monkeypatch, direction, share):
+    target, mask = torch.rand(3, 700) < share, torch.rand(3, 700) < 0.9
+    for epsilon, step in ((0.003, 1e-9), (0.3, 0.125)):
+        scores = ((torch.randn(3, 700) + target) / step).round() * step
+        options = {"mask": mask, "epsilon": epsilon, "direction": direction, "reduction": "none"}
+        found = value_and_gradient(eg.direct_jaccard_loss, scores, target, **options)
+        with monkeypatch.context() as context:
+            context.setattr(_native, "library", None)
+            assert_equals(found, value_and_gradient(eg.direct_jaccard_loss, scores, target, **options), 2e-6)
+
+
 @given(seed=seeds)
 def test_average_precision_hinge_meets_every_interleaving(engine, seed):
     rng = random.Random(seed)
@@ -166,7 +179,7 @@ def test_average_precision_perceptron_is_its_sum_over_pairs(engine, seed):
 
 
 @given(seed=seeds, direction=directions)
-def test_jaccard_meets_every_labelling(seed, direction):
+def test_jaccard_meets_every_labelling(engine, seed, direction):
     rng = random.Random(seed)
     scores, target, epsilon = draw_row(rng, 8, torch.float64)
     padded, labels, mask, where = with_strangers(rng, scores, target)

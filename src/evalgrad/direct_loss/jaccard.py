@@ -15,6 +15,8 @@ from evalgrad import _native
 from evalgrad._gradient import with_gradient
 from evalgrad._masking import working_dtype
 from evalgrad.direct_loss.arguments import SIGNS, as_rows, check_lists, check_options, describe_options, reduce_lists
+from evalgrad.direct_loss.inference import TIE
+from evalgrad.direct_loss.operators import KERNEL_DTYPES, KEY_INDICES
 from evalgrad.direct_loss.sorted_lists import exact_dtype
 
 
@@ -72,6 +74,8 @@ class DirectJaccardLoss(nn.Module):
 
 def _pure(scores: Tensor, target: Tensor, mask: Tensor, epsilon: float, sign: int) -> tuple[Tensor, Tensor]:
     """Values (R,) and gradients (R, n)."""
+    if scores.numel() == 0:
+        return scores.new_zeros(scores.shape[0]), scores.new_zeros(scores.shape)
     isnan = mask & scores.isnan()
     predicted, foreground = mask & (scores > 0), mask & target
     direct = _augment(torch.where(mask & ~isnan, scores, 0.0).to(exact_dtype(scores)), target, mask, epsilon, sign)
@@ -96,7 +100,8 @@ def _augment(scores: Tensor, target: Tensor, mask: Tensor, epsilon: float, sign:
     false_scores, false_order = torch.where(background, scores, -math.inf).sort(dim=1, descending=True, stable=True)
     gained = torch.nn.functional.pad(false_scores.cumsum(1), (1, 0)) + _surplus(scores, foreground, P, theta)
     gained = gained + torch.where((P == 0) & (b > 0), sign * reach, 0.0)  # without foreground Delta = [b > 0]
-    best = torch.where(b <= n - P, gained, -math.inf).argmax(1, keepdim=True)  # the first maximum
+    gained = torch.where(b <= n - P, gained, -math.inf)
+    best = (gained >= gained.amax(1, keepdim=True) - TIE * reach).int().argmax(1, keepdim=True)  # the first True
     chosen_false = torch.zeros_like(mask).scatter_(1, false_order, b[:-1] < best)
     return torch.where(target, scores > theta.gather(1, best), chosen_false) & mask
 
@@ -109,6 +114,15 @@ def _surplus(scores: Tensor, foreground: Tensor, P: Tensor, theta: Tensor) -> Te
     return total.gather(1, below) - (P - below) * theta
 
 
+def _native_rows(scores: Tensor, target: Tensor, mask: Tensor, epsilon: float, sign: int) -> tuple[Tensor, Tensor]:
+    if scores.shape[1] >= KEY_INDICES:
+        return _pure(scores, target, mask, epsilon, sign)
+    value, gradient = _fake(scores, target, mask, epsilon, sign)
+    name = f"direct_jaccard_{KERNEL_DTYPES[scores.dtype]}"
+    _native.call(name, scores, target, mask, *scores.shape, float(epsilon), sign, value, gradient)
+    return value, gradient
+
+
 def _fake(scores: Tensor, target: Tensor, mask: Tensor, epsilon: float, sign: int) -> tuple[Tensor, Tensor]:
     return scores.new_empty(scores.shape[0]), torch.empty_like(scores, memory_format=torch.contiguous_format)
 
@@ -116,7 +130,7 @@ def _fake(scores: Tensor, target: Tensor, mask: Tensor, epsilon: float, sign: in
 direct_jaccard = _native.operator(
     "direct_jaccard(Tensor scores, Tensor target, Tensor mask, float epsilon, int sign) -> (Tensor, Tensor)",
     pure=_pure,
-    native=_pure,
+    native=_native_rows,
     fake=_fake,
-    dtypes=(),  # no kernel: its sorts are torch's
+    dtypes=tuple(KERNEL_DTYPES),
 )
