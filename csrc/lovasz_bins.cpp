@@ -46,22 +46,17 @@ void count_tile(const ClassMaps& maps, const Tile& tile, const TileBins& tile_bi
         for (int64_t j = 0; j < tile.width; ++j) ++counts[tile_bins.slot[c * kTile + j]];
 }
 
-// Through the softmax: d/dx_c = p_c (g_c - sum_k g_k p_k). Returns the tile's part of the value.
+// Slopes from the table, then through the softmax. Returns the tile's part of the value.
 EVALGRAD_SIMD double gradient_tile(const ClassMaps& maps, const Tile& tile, const TileBins& tile_bins, const float* table, float* gradient) {
-    float mean[kTile] = {}, value[kTile] = {};
+    float value[kTile] = {};
     const int64_t* label = maps.label + tile.pixel;
     for (int64_t c = 0; c < maps.classes; ++c)
         for (int64_t j = 0; j < tile.width; ++j) {
             const float p = tile_bins.p[c * kTile + j], g = table[tile_bins.slot[c * kTile + j]];
             gradient[c * maps.pixels + j] = g;
-            mean[j] += p * g;
             value[j] += g < 0.0f ? (p - 1.0f) * g : p * g;  // slopes are negative on the foreground only
         }
-    for (int64_t c = 0; c < maps.classes; ++c)
-        for (int64_t j = 0; j < tile.width; ++j) {
-            const float g = tile_bins.p[c * kTile + j] * (gradient[c * maps.pixels + j] - mean[j]);
-            gradient[c * maps.pixels + j] = label[j] < 0 ? 0.0f : g;
-        }
+    softmax_backward_tile(tile_bins.p.data(), maps.classes, tile.width, label, gradient, maps.pixels);
     double sum = 0;
     for (int64_t j = 0; j < tile.width; ++j) sum += label[j] < 0 ? 0.0f : value[j];
     return sum;

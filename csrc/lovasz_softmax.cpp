@@ -235,23 +235,13 @@ double weigh_class(const Problem& maps, const PixelNorms& norms, const ClassTota
 
 // ---- pass 3: through the softmax ------------------------------------------------------------------------------------
 
-// d/dx_c = p_c (g_c - sum_k g_k p_k). Exponentials are recomputed: cheaper than a second buffer of the size of the logits.
-EVALGRAD_SIMD void write_gradient(const Problem& maps, const Tile& tile, const PixelNorms& norms, float* probabilities) {
+// Exponentials are recomputed: cheaper than a second buffer of the size of the logits.
+EVALGRAD_SIMD void write_gradient(const Problem& maps, const Tile& tile, const PixelNorms& norms, float* __restrict p) {
     const float* x = maps.x + tile.map;
-    float* g = maps.buffer + tile.map;
     const float *peak = norms.peak + tile.pixel, *inverse = norms.inverse + tile.pixel;
-    float mean[kTile] = {};
     for (int64_t c = 0; c < maps.classes; ++c)
-        for (int64_t j = 0; j < tile.width; ++j) {
-            const float p = exp_shifted(x[c * maps.pixels + j], peak[j]) * inverse[j];
-            probabilities[c * kTile + j] = p;
-            mean[j] += p * g[c * maps.pixels + j];
-        }
-    for (int64_t c = 0; c < maps.classes; ++c)
-        for (int64_t j = 0; j < tile.width; ++j) {
-            const float gradient = probabilities[c * kTile + j] * (g[c * maps.pixels + j] - mean[j]);
-            g[c * maps.pixels + j] = norms.label[tile.pixel + j] < 0 ? 0.0f : gradient;
-        }
+        for (int64_t j = 0; j < tile.width; ++j) p[c * kTile + j] = exp_shifted(x[c * maps.pixels + j], peak[j]) * inverse[j];
+    softmax_backward_tile(p, maps.classes, tile.width, maps.label + tile.pixel, maps.buffer + tile.map, maps.pixels);
 }
 
 }  // namespace

@@ -42,7 +42,8 @@ EVALGRAD_INLINE float exp_nonpositive(float x) {
     poly = poly * r + 1.6666665459e-1f;
     poly = poly * r + 5.0000001201e-1f;
     poly = poly * r * r + r + 1.0f;
-    const float scale = bits_float((float_bits(shifted) + (127 - 0x4B400000)) << 23);
+    const uint32_t exponent = static_cast<uint32_t>(float_bits(shifted)) + (127u - 0x4B400000u);
+    const float scale = bits_float(static_cast<int32_t>(exponent << 23));
     return x < -87.3f ? 0.0f : poly * scale;
 }
 

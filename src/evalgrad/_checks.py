@@ -65,7 +65,7 @@ def check_device(function: str, argument: str, x: Tensor, like: Tensor) -> None:
         )
 
 
-def check_labels(function: str, target: Tensor, num_classes: int, mask: Tensor | None) -> None:
+def check_labels(function: str, target: Tensor, num_classes: int, mask: Tensor | None, *, argument: str = "target") -> None:
     """Labels that count lie in [0, num_classes); looked at only where that costs no sync."""
     if not readable(target) or (target.dtype == torch.bool and num_classes >= 2):
         return
@@ -76,7 +76,7 @@ def check_labels(function: str, target: Tensor, num_classes: int, mask: Tensor |
     if low < 0 or high >= num_classes:
         wrong = low if low < 0 else high
         repair = f"If {wrong} marks pixels or samples to leave out, pass ignore_index={wrong}."
-        fail(ValueError, function, "target", f"labels in [0, {num_classes - 1}]", f"the label {wrong}", repair)
+        fail(ValueError, function, argument, f"labels in [0, {num_classes - 1}]", f"the label {wrong}", repair)
 
 
 def check_binary(function: str, target: Tensor, mask: Tensor | None) -> None:

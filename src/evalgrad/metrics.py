@@ -28,6 +28,7 @@ def jaccard_counts(prediction: Tensor, target: Tensor, *, num_classes: int, igno
     _checks.check_target(function, target, prediction, prediction.shape)
     mask = valid_mask(target, ignore_index)
     _checks.check_labels(function, target, num_classes, mask)
+    _checks.check_labels(function, prediction, num_classes, mask, argument="prediction")
     predicted, true = prediction.long().flatten(1), target.long().flatten(1)
     behind = torch.full_like(true, num_classes)  # a class behind the last takes what does not count
     if mask is not None:

@@ -1,0 +1,238 @@
+"""What is particular to the Lovász family: bins, prox, exhaustive small cases, large counts, confident networks."""
+
+import itertools
+
+import oracles
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+import evalgrad as eg
+from evalgrad import _native
+from evalgrad.lovasz import class_maps
+
+
+def test_extension_equals_jaccard_loss_on_every_set():
+    for n in range(1, 6):
+        for foreground in itertools.product([False, True], repeat=n):
+            sets = torch.tensor(list(itertools.product([0.0, 1.0], repeat=n)), dtype=torch.float64)
+            front = torch.tensor(foreground).expand(len(sets), n)
+            expected = [oracles.jaccard_loss([bool(e) for e in row], foreground) for row in sets.tolist()]
+            torch.testing.assert_close(eg.jaccard_lovasz_extension(sets, front), torch.tensor(expected, dtype=torch.float64))
+
+
+def test_extension_of_any_real_errors():
+    """The extension is defined for negative errors too; the kernel sorts them as floats, not as magnitudes."""
+    errors = torch.randn(50, 7, dtype=torch.float64)
+    foreground = torch.rand(50, 7) > 0.5
+    expected = torch.tensor([oracles.extension(e, f) for e, f in zip(errors.tolist(), foreground.tolist())], dtype=torch.float64)
+    torch.testing.assert_close(eg.jaccard_lovasz_extension(errors, foreground), expected)
+    torch.testing.assert_close(eg.jaccard_lovasz_extension(errors.float(), foreground).double(), expected, rtol=1e-5, atol=1e-6)
+
+
+def test_extension_takes_a_mask():
+    errors, foreground = torch.tensor([1.0, torch.nan, 0.5]), torch.tensor([True, True, False])
+    mask = torch.tensor([True, False, True])
+    value = eg.jaccard_lovasz_extension(errors, foreground, mask=mask)
+    assert value == eg.jaccard_lovasz_extension(errors[mask], foreground[mask])
+
+
+def background_weights(n=300_000, extension=eg.jaccard_lovasz_extension, dtype=torch.float32):
+    """Gradient of the extension on the background, for errors that mix both kinds."""
+    generator = torch.Generator().manual_seed(1)
+    errors = torch.rand(n, generator=generator).to(dtype).requires_grad_()
+    foreground = torch.rand(n, generator=generator) < 0.3
+    extension(errors, foreground).backward()
+    return errors.grad[~foreground].double()
+
+
+def check_background_digits(extension):
+    exact = background_weights(dtype=torch.float64)
+    error = (background_weights(extension=extension) - exact).abs() / exact.clamp(min=1e-30)
+    assert error.median() < 1e-6
+
+
+def test_background_gradients_keep_their_digits():
+    check_background_digits(eg.jaccard_lovasz_extension)
+
+
+def test_counts_beyond_float32():
+    """float32 counts to 2^24 only; a weight behind 2^24 + 64 background items must still be right."""
+    background = 2**24 + 64
+    errors = torch.ones(background + 1)
+    errors[-1] = 0.5
+    errors.requires_grad_()
+    foreground = torch.zeros(background + 1, dtype=torch.bool)
+    foreground[-1] = True
+    eg.jaccard_lovasz_extension(errors, foreground).backward()
+    assert errors.grad[-1].item() == pytest.approx(1 / (background + 1), rel=2e-7)
+
+
+@pytest.mark.parametrize("confidence", [0, 3, 8, 20, 60])
+@pytest.mark.parametrize("per_image", [False, True])
+@pytest.mark.parametrize("bins", [None, 512])
+def test_kernel_at_size(confidence, per_image, bins):
+    """Thousands of pixels from an untrained to a saturated network: every branch of the kernel against float64."""
+    target = torch.randint(5, (2, 60, 70))
+    target[:, :10] = 255
+    logits = (1 + 0.2 * confidence) * torch.randn(2, 6, 60, 70)
+    logits += confidence * torch.nn.functional.one_hot(target % 51, 6).movedim(-1, 1)
+    results = []
+    for dtype in (torch.float32, torch.float64):
+        x = logits.to(dtype, copy=True).requires_grad_()
+        value = eg.lovasz_softmax_loss(x, target, ignore_index=255, per_image=per_image, classes="all", bins=bins)
+        value.backward()
+        results.append((value.double(), x.grad.double() / x.grad.abs().max()))
+    (value, gradient), (expected, expected_gradient) = results
+    torch.testing.assert_close(value, expected, rtol=1e-5, atol=1e-6)
+    # A float32 error can fall on the other side of a bin border than its float64 twin.
+    torch.testing.assert_close(gradient, expected_gradient, rtol=0, atol=2e-5 if bins is None else 0.02)
+
+
+@given(seed=st.integers(0, 2**32 - 1), bins=st.sampled_from([1, 2, 7, 64, 4096]), few=st.booleans())
+def test_bins_are_within_the_widest_bin(seed, bins, few):
+    generator = torch.Generator().manual_seed(seed)
+    logits = 3 * torch.randn(2, 3, 200, generator=generator, dtype=torch.float64)
+    target = (torch.rand(2, 200, generator=generator) < (0.01 if few else 0.4)).long()
+    exact = eg.lovasz_softmax_loss(logits, target, classes="all", reduction="none")
+    for x in (logits, logits.float()):
+        binned = eg.lovasz_softmax_loss(x, target, classes="all", reduction="none", bins=bins)
+        assert (binned.double() - exact).abs().max() <= 1 / bins + 1e-5
+        mean = eg.lovasz_softmax_loss(x, target, classes="all", bins=bins)
+        torch.testing.assert_close(mean, binned.mean(), rtol=1e-4, atol=1e-5)
+
+
+def test_many_bins_have_the_exact_gradient():
+    logits, target = torch.randn(1, 4, 5000, dtype=torch.float64), torch.randint(4, (1, 5000))
+    gradients = []
+    for bins in (None, 2**20):
+        x = logits.clone().requires_grad_()
+        eg.lovasz_softmax_loss(x, target, bins=bins).backward()
+        gradients.append(x.grad)
+    assert (gradients[1] - gradients[0]).norm() < 1e-3 * gradients[0].norm()
+
+
+def test_bin_counts_add_up_over_shards():
+    """What the cheap global batch over ranks rests on."""
+    x, label = torch.randn(1, 4, 3, 50), torch.randint(-1, 3, (1, 4, 50))
+    whole = class_maps.bin_counts(x, label, 16)
+    parts = [class_maps.bin_counts(x[:, i : i + 2], label[:, i : i + 2], 16) for i in (0, 2)]
+    assert torch.equal(whole, parts[0] + parts[1])
+    assert whole.sum() == 3 * (label >= 0).sum()
+
+
+# ---- prox ---------------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("hinge", [False, True])
+@pytest.mark.parametrize("n", [1, 2, 3, 4])
+def test_prox_equals_a_convex_solver(n, hinge):
+    for seed in range(8):
+        generator = torch.Generator().manual_seed(seed)
+        x = torch.randn(n, generator=generator, dtype=torch.float64)
+        foreground = torch.rand(n, generator=generator) > 0.4
+        lam = [0.3, 1.0, 5.0][seed % 3]
+        expected = torch.tensor(oracles.prox(x.tolist(), foreground.tolist(), lam, hinge), dtype=torch.float64)
+        torch.testing.assert_close(eg.lovasz_prox(x, foreground, lam=lam, hinge=hinge), expected, rtol=0, atol=2e-5)
+
+
+@pytest.mark.parametrize("lam", [0.01, 1.0, 100.0])
+def test_prox_kernel_equals_pure_torch(lam, monkeypatch):
+    x, foreground, mask = torch.randn(3, 80, dtype=torch.float64), torch.rand(3, 80) < 0.3, torch.rand(3, 80) < 0.9
+    foreground[0] = False  # the prox of the largest error
+    u = eg.lovasz_prox(x, foreground, lam=lam, mask=mask)
+    monkeypatch.setattr(_native, "library", None)
+    torch.testing.assert_close(eg.lovasz_prox(x, foreground, lam=lam, mask=mask), u, rtol=0, atol=1e-12)
+
+
+def objective(u, x, foreground, lam):
+    return eg.jaccard_lovasz_extension(u, foreground) + lam / 2 * (u - x).square().sum(-1)
+
+
+def test_prox_beats_every_neighbour():
+    for seed in range(10):
+        generator = torch.Generator().manual_seed(seed)
+        x = torch.rand(200, generator=generator, dtype=torch.float64).round(decimals=1 + seed % 2)
+        foreground = torch.rand(200, generator=generator) < 0.3
+        lam = 10.0 ** (seed % 5 - 2)
+        u = eg.lovasz_prox(x, foreground, lam=lam)
+        best = objective(u, x, foreground, lam)
+        for size in (1e-1, 1e-3, 1e-5):
+            moved = u + size * torch.randn(300, 200, generator=generator, dtype=torch.float64)
+            assert (objective(moved, x, foreground.expand(300, 200), lam) >= best - 1e-12).all()
+
+
+def test_prox_has_a_certificate():
+    """lam (x - u) must be a subgradient at u: in the base polytope, and attaining the value there."""
+    x, foreground = torch.rand(500, dtype=torch.float64), torch.rand(500) < 0.2
+    u = eg.lovasz_prox(x, foreground, lam=0.01)
+    w = 0.01 * (x - u)
+    assert w.sum().item() == pytest.approx(1, abs=1e-9)
+    assert (w * u).sum().item() == pytest.approx(eg.jaccard_lovasz_extension(u, foreground).item(), abs=1e-9)
+
+
+def test_prox_of_large_lam_stays_and_batches():
+    x, foreground = torch.rand(2, 2, 30), torch.rand(2, 2, 30) < 0.5
+    torch.testing.assert_close(eg.lovasz_prox(x, foreground, lam=1e9), x)
+    rows = torch.stack([eg.lovasz_prox(a, b, lam=0.5) for a, b in zip(x.flatten(0, 1), foreground.flatten(0, 1))])
+    torch.testing.assert_close(eg.lovasz_prox(x, foreground, lam=0.5).flatten(0, 1), rows)
+
+
+def test_prox_mask_leaves_items_out():
+    x, foreground = torch.rand(30, dtype=torch.float64), torch.rand(30) < 0.5
+    mask = torch.rand(30) < 0.6
+    spoiled = torch.where(mask, x, torch.nan)
+    u = eg.lovasz_prox(spoiled, foreground, lam=0.5, mask=mask)
+    torch.testing.assert_close(u[mask], eg.lovasz_prox(x[mask], foreground[mask], lam=0.5))
+    assert u[~mask].isnan().all()
+
+
+def test_training_with_the_prox():
+    """Value unchanged, gradient in the margins lam (x - u)."""
+    logits = torch.randn(2, 40, dtype=torch.float64, requires_grad=True)
+    target = torch.randint(2, (2, 40))
+    value = eg.lovasz_hinge_loss(logits, target, gradient="prox", lam=3.0, reduction="sum")
+    value.backward()
+    sign = 1 - 2.0 * target
+    margin = 1 + sign * logits.detach()
+    u = eg.lovasz_prox(margin, target == 1, lam=3.0, hinge=True)
+    torch.testing.assert_close(value, eg.lovasz_hinge_loss(logits, target, reduction="sum"))
+    torch.testing.assert_close(logits.grad, sign * 3.0 * (margin - u))
+
+
+# ---- hard cases -----------------------------------------------------------------------------------------------------------------
+
+
+def test_image_without_foreground():
+    logits = torch.tensor([[0.5, -3.0], [2.0, 0.0]])
+    target = torch.tensor([[0, 0], [1, 0]])
+    assert eg.lovasz_hinge_loss(logits, target, reduction="none")[0] == 1.5  # the largest error
+    assert eg.lovasz_hinge_loss(logits, target, empty="skip") == eg.lovasz_hinge_loss(logits[1:], target[1:])
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+def test_infinite_logits_act_as_their_limit(dtype):
+    """+inf: the class takes all; -inf: it is ruled out."""
+    logits = torch.tensor([[torch.inf, 0.0, 0.0], [0.0, 0.0, -torch.inf], [0.0, torch.inf, 1.0]], dtype=dtype).T[None]
+    near = logits.clamp(-1e4, 1e4).requires_grad_()
+    logits.requires_grad_()
+    target = torch.tensor([[0, 1, 0]])
+    value, expected = eg.lovasz_softmax_loss(logits, target), eg.lovasz_softmax_loss(near, target)
+    torch.testing.assert_close(value, expected)
+    torch.testing.assert_close(*(torch.autograd.grad(v, x)[0] for v, x in ((value, logits), (expected, near))))
+
+
+def test_one_pixel_one_class():
+    for dtype in (torch.float32, torch.float64):
+        assert eg.lovasz_softmax_loss(torch.zeros(1, 1, dtype=dtype), torch.zeros(1, dtype=torch.long)) == 0
+        assert eg.lovasz_softmax_loss(torch.zeros(1, 2, dtype=dtype), torch.zeros(1, dtype=torch.long)) == 0.5
+        assert eg.lovasz_hinge_loss(torch.zeros(1, dtype=dtype), torch.ones(1, dtype=torch.long)) == 1
+
+
+def test_void_images_are_left_out_of_the_mean():
+    logits, target = torch.randn(3, 4, 10), torch.randint(4, (3, 10))
+    target[1] = 255
+    kept = [0, 2]
+    expected = eg.lovasz_softmax_loss(logits[kept], target[kept], per_image=True)
+    torch.testing.assert_close(eg.lovasz_softmax_loss(logits, target, per_image=True, ignore_index=255), expected)
