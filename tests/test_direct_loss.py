@@ -2,6 +2,8 @@
 
 import math
 import random
+import re
+from pathlib import Path
 
 import oracles_direct_loss as oracles
 import pytest
@@ -365,3 +367,12 @@ def test_suggested_epsilon_goes_the_share_of_the_way(direction, metric):
     assert 0 < narrow < wide
     assert eg.suggest_epsilon(100 * scores, target, share=0.3, **options) == pytest.approx(100 * wide, rel=0.01)
     assert eg.suggest_epsilon(scores, target, share=0.3, k=300, **options) == pytest.approx(wide, rel=0.01)
+
+
+def test_the_page_runs():
+    """The examples of docs/direct_loss.md, one after the other."""
+    page = (Path(__file__).parents[1] / "docs" / "direct_loss.md").read_text()
+    names: dict[str, object] = {}
+    for block in re.findall(r"```python\n(.*?)```", page, re.DOTALL):
+        exec(block, names)
+    assert names["logits"].grad.any()
