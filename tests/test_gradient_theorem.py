@@ -31,6 +31,16 @@ def average_precision(scores, **options):
     return eg.direct_average_precision_loss(scores, target, reduction="none", **options)
 
 
+def ndcg(scores, **options):
+    target = torch.tensor([True, True, True, False, False, False]).expand_as(scores)
+    return eg.direct_ndcg_loss(scores, target, k=2, reduction="none", **options)
+
+
+def jaccard(scores, **options):
+    target = torch.tensor([True, True, False, False]).expand_as(scores)
+    return eg.direct_jaccard_loss(scores, target, reduction="none", **options)
+
+
 def zero_one(scores, **options):
     target = torch.tensor([True, False, True]).expand_as(scores)
     return eg.direct_zero_one_loss(scores, target, reduction="none", **options)
@@ -45,6 +55,8 @@ def cost_matrix(scores, **options):
 
 FEATURES = {
     average_precision: [0.9, 0.1, -0.4, 0.7, -0.3, -1.0],
+    ndcg: [0.9, 0.1, -0.4, 0.7, -0.3, -1.0],
+    jaccard: [1.0, 0.5, -0.7, 0.3],
     zero_one: [1.0, -0.5, 0.8],
     cost_matrix: [1.0, -0.4, 0.2],
 }
