@@ -69,6 +69,10 @@ void total_tile(const Problem& maps, const Tile& tile, const PixelNorms& norms, 
     for (int64_t j = 0; j < tile.width; ++j) {
         const int32_t y = norms.label[tile.pixel + j];
         if (y < 0) continue;
+        if (y >= maps.classes) {  // unchecked where a check would force a sync: loud, and within bounds
+            totals[tile.group * maps.classes].nan = true;
+            continue;
+        }
         const float p = maps.buffer[tile.map + y * maps.pixels + j];
         ClassTotals& own = totals[tile.group * maps.classes + y];
         ++own.foreground;
