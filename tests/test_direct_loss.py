@@ -213,6 +213,29 @@ def test_the_general_loss_with_brute_force_is_the_direct_average_precision(direc
     assert gradient.any()
 
 
+@pytest.mark.filterwarnings("ignore")  # the compiler's own
+def test_the_general_loss_on_other_engines():
+    cost, target = torch.rand(3, 3), torch.randint(3, (64,))
+
+    def loss(logits):
+        return eg.direct_loss(
+            lambda y: logits.gather(1, y[:, None])[:, 0],
+            lambda y: cost[target, y],
+            lambda: logits.argmax(1),
+            lambda weight: (logits + weight * cost[target]).argmax(1),
+            epsilon=1.0,
+        ).mean()
+
+    logits = torch.randn(64, 3)
+    value, gradient = value_and_gradient(loss, logits)
+    assert gradient.any()
+    assert torch.equal(torch.func.grad(loss)(logits), gradient)
+    torch.testing.assert_close(torch.vmap(torch.func.grad(loss))(torch.stack([-logits, logits]))[1], gradient)
+    compiled = torch.compile(loss, fullgraph=True, backend="aot_eager")
+    assert all(torch.equal(a, b) for a, b in zip(value_and_gradient(compiled, logits), (value, gradient)))
+    torch._dynamo.reset()
+
+
 def test_the_general_loss_survives_an_infinite_score():
     logits, costs = torch.tensor([[INF, 0.0]]).requires_grad_(), torch.tensor([[0.0, 1.0]])
     loss = eg.direct_loss(
