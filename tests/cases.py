@@ -2,9 +2,11 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import oracles
+import topk_oracles
 import torch
 from torch import Tensor
 
@@ -30,7 +32,7 @@ class Case:
     fixed: dict[str, Any] = field(default_factory=dict)  # options that define the case
 
     def __call__(self, x: Tensor, target: Tensor, **options: Any) -> Tensor:
-        return self.loss(x, target, **self.fixed, **options)
+        return self.loss(x, target, **{**self.fixed, **options})
 
     def expected(self, x: Tensor, target: Tensor, **options: Any) -> Tensor:
         plain = {k: v.tolist() if isinstance(v, Tensor) else v for k, v in options.items()}
@@ -55,6 +57,12 @@ def _draw_classes(generator: torch.Generator) -> tuple[Tensor, Tensor]:
     return 2 * torch.randn(n, c + 1, s + 2, dtype=torch.float64, generator=generator), _integers(c + 1, (n, s + 2), generator)
 
 
+def _draw_samples(generator: torch.Generator) -> tuple[Tensor, Tensor]:
+    """Items are samples, classes on axis 1: 4 to 6 of them, so that k = 2 and k = 3 leave something to do."""
+    n, c, s = (int(_integers(3, (), generator)) + 1 for _ in range(3))
+    return 2 * torch.randn(n, c + 3, s + 2, dtype=torch.float64, generator=generator), _integers(c + 3, (n, s + 2), generator)
+
+
 def _draw_binary(generator: torch.Generator) -> tuple[Tensor, Tensor]:
     n, s = int(_integers(3, (), generator)) + 1, int(_integers(6, (), generator)) + 1
     return 1.5 * torch.randn(n, s, dtype=torch.float64, generator=generator), _integers(2, (n, s), generator)
@@ -67,6 +75,15 @@ def _draw_multilabel(generator: torch.Generator) -> tuple[Tensor, Tensor]:
 
 def _one_hot(target: Tensor) -> Tensor:
     return 60.0 * torch.nn.functional.one_hot(target, max(int(target.max()) + 1, 2)).movedim(-1, 1).double()
+
+
+def _sure(target: Tensor) -> Tensor:
+    return 100.0 * torch.nn.functional.one_hot(target, 6).movedim(-1, 1).double()
+
+
+def _weighted(loss: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    """Weights for as many classes as were drawn."""
+    return lambda x, target, weight=None, **o: loss(x, target, weight=None if weight is None else weight[: x.shape[1]], **o)
 
 
 def _miou_loss(x: Tensor, target: Tensor) -> Tensor:
@@ -82,6 +99,7 @@ def _multilabel_iou_loss(x: Tensor, target: Tensor) -> Tensor:
 
 
 WEIGHT = torch.tensor([0.5, 2.0, 1.0, 3.0], dtype=torch.float64)
+SAMPLE_WEIGHT = torch.tensor([0.5, 2.0, 0.0, 3.0, 1.0, 0.25], dtype=torch.float64)
 
 CASES = (
     Case(
@@ -138,5 +156,50 @@ CASES = (
         perfect=lambda target: 2.0 * target.double() - 1,
         equals_metric=False,
         fixed={"per_class": True},
+    ),
+    Case(
+        name="smooth_topk",
+        loss=_weighted(eg.smooth_topk_loss),
+        module=eg.SmoothTopKLoss,
+        draw=_draw_samples,
+        oracle=partial(topk_oracles.smooth_topk, k=2),
+        metric=partial(metrics.topk_error, k=2),
+        options=(
+            {"k": 1},
+            {"k": 3},
+            {"temperature": 0.2},
+            {"temperature": 10.0, "margin": 0.0},
+            {"margin": 3.0},
+            {"weight": SAMPLE_WEIGHT},
+            {"ignore_index": 0},
+            {"weight": SAMPLE_WEIGHT, "ignore_index": 1, "temperature": 0.5},
+            {"weight": SAMPLE_WEIGHT, "reduction": "none"},
+            {"reduction": "sum"},
+            {"reduction": "none"},
+        ),
+        perfect=_sure,
+        equals_metric=False,
+        fixed={"k": 2},
+    ),
+    Case(
+        name="topk_hinge",
+        loss=_weighted(eg.topk_hinge_loss),
+        module=eg.TopKHingeLoss,
+        draw=_draw_samples,
+        oracle=partial(topk_oracles.topk_hinge, k=2),
+        metric=partial(metrics.topk_error, k=2),
+        options=(
+            {"k": 1},
+            {"k": 3},
+            {"margin": 0.0},
+            {"weight": SAMPLE_WEIGHT},
+            {"ignore_index": 0},
+            {"weight": SAMPLE_WEIGHT, "ignore_index": 1, "reduction": "none"},
+            {"reduction": "sum"},
+            {"reduction": "none"},
+        ),
+        perfect=_sure,
+        equals_metric=False,
+        fixed={"k": 2},
     ),
 )

@@ -226,7 +226,7 @@ def test_module_is_the_function(case):
         options = {k: v[: x.shape[1]] if isinstance(v, torch.Tensor) else v for k, v in options.items()}
         if isinstance(options.get("classes"), list) and x.shape[1] < 2:
             continue
-        module = case.module(**case.fixed, **options)
+        module = case.module(**{**case.fixed, **options})
         expected = case(x, target, **options)
         assert torch.equal(module(x, target), expected)
         for same in (copy.deepcopy(module), pickle.loads(pickle.dumps(module)), _reloaded(module)):
