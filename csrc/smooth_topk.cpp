@@ -81,9 +81,10 @@ EVALGRAD_SIMD void hinge_float(const Problem<float>& p, int64_t r, Worker<float>
 EVALGRAD_SIMD void hinge_double(const Problem<double>& p, int64_t r, Worker<double>& w) { hinge_row(p, r, w); }
 
 template <class T, class Row>
-void all_rows(const Problem<T>& p, int64_t rows, int64_t steps, int64_t threads, const Row& row) {
+void all_rows(const Problem<T>& p, int64_t rows, int64_t steps_per_class, int64_t threads, const Row& row) {
+    constexpr int64_t steps_per_row = 256;  // what even a row of two classes costs
     advise_huge_pages(p.gradient, rows * p.split.classes * sizeof(T));
-    const int workers = useful_workers(rows * p.split.classes * steps, static_cast<int>(threads));
+    const int workers = useful_workers(rows * (p.split.classes * steps_per_class + steps_per_row), static_cast<int>(threads));
     std::vector<Worker<T>> scratch(workers, Worker<T>{{}, Workspace<T>(p.split)});
     parallel_tasks(rows, workers, [&](int64_t r, int worker) { row(p, r, scratch[worker]); });
 }
