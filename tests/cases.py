@@ -30,7 +30,9 @@ class Case:
     perfect: Callable[[Tensor], Tensor]  # target -> x of a perfect, confident prediction
     equals_metric: bool  # at confident predictions the loss equals 1 - metric; otherwise it is at least that
     fixed: dict[str, Any] = field(default_factory=dict)  # options that define the case
-    crowd: int = 5000  # copies of the items that a kernel shares among threads, but torch, whose own OpenMP hangs if forked, does not
+    crowd: int = (
+        5000  # copies of the items that a kernel shares among threads, but torch, whose own OpenMP hangs if forked, does not
+    )
 
     def __call__(self, x: Tensor, target: Tensor, **options: Any) -> Tensor:
         return self.loss(x, target, **{**self.fixed, **options})

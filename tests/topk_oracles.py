@@ -58,8 +58,9 @@ def smooth_topk_row(scores: list[float], y: int, k: int, temperature: float, mar
     if brute:
         (upper, p_upper), (lower, p_lower) = marginals_by_subsets(x, k), marginals_by_subsets(x, k - 1)
     else:
-        (upper, p_upper), (lower, p_lower) = marginals_by_products(x, [k, k - 1]) if k > 1 else (
-            marginals_by_products(x, [1])[0], (mpf(1), [mpf(0)] * len(x)))
+        (upper, p_upper), (lower, p_lower) = (
+            marginals_by_products(x, [k, k - 1]) if k > 1 else (marginals_by_products(x, [1])[0], (mpf(1), [mpf(0)] * len(x)))
+        )
     z = mpf(margin) / tau + log(upper) - log(lower) - mpf(scores[y]) / (k * tau)
     value = tau * (z + log1p(exp(-z)) if z > 0 else log1p(exp(z)))
     slope = 1 / (1 + exp(-z))
