@@ -1,7 +1,6 @@
 """Slow oracles of smooth top-k in 60-digit arithmetic: subsets for a few classes, products of polynomials for many."""
 
 import math
-
 from itertools import combinations
 
 from mpmath import exp, inf, log, log1p, mp, mpf

@@ -112,8 +112,8 @@ def jaccard_index(
 def topk_error(scores: Tensor, target: Tensor, *, k: int = 5, ignore_index: int | None = None) -> Tensor:
     """Share of the samples whose label is not among the k best scores.
 
-    Ties count against the model: a sample is right if fewer than k of the other classes score at least as much as its label, so that
-    constant scores are wrong, not perfect. A NaN score counts against the model too.
+    Ties count against the model: a sample is right if fewer than k of the other classes score at least as much as its label, so
+    that constant scores are wrong, not perfect. A NaN score counts against the model too.
 
     Args:
         scores: ``(N, C)`` or ``(N, C, *)`` scores.

@@ -24,7 +24,7 @@ class Expansion(NamedTuple):
     """sigma_0 .. sigma_k of one batch of rows and what their derivatives need; K = k + 1 degrees."""
 
     top: Tensor  # (R, H) head scores, descending
-    index: Tensor  # (R, H) their classes
+    places: Tensor  # (R, H) their classes
     states: list[Tensor]  # S before each head item and after the last, (R, K)
     factors: list[Tensor]  # exp(x_i - x_[j]) of each head item, (R, K)
     scales: dict[int, Tensor]  # head item -> powers of two applied before it, (R, K)
@@ -41,31 +41,31 @@ def expand(x: Tensor, k: int, inverse: float) -> Expansion:
     """Expand rows ``(R, n)`` of x * inverse, 1 <= k <= n; equal infinities count as tied."""
     n, wide, inverse = x.shape[-1], wide_dtype(x), min(inverse, sys.float_info.max)
     size = n if k > _WIDEST_BULK or n <= 6 * k else 3 * k
-    top, index = x.topk(size, dim=-1)
+    top, places = x.topk(size, dim=-1)
     states, factors, scales, exponent = _head_recursion(_ratios(top.to(wide), inverse), k)
     one = torch.ones_like(states[-1][:, :1])
     u, mu, bulk = None, one, F.pad(one, (0, k))
     if size < n:
-        u, mu, bulk = _bulk(x, top[:, k - 1 : k], index, k, inverse)
+        u, mu, bulk = _bulk(x, top[:, k - 1 : k], places, k, inverse)
     gain = F.pad(torch.exp(_distance(top[:, k - 1 : k].to(wide), top[:, :k].to(wide)) * inverse) / mu, (1, 0), value=1.0)
     unit = gain.detach().clamp_min(1)
     units, gain = unit.cumprod(-1), gain / unit
     full = _join(states[-1] / units, bulk, gain) if size < n else states[-1]
     log_s = full.log() + unit.log().cumsum(-1) + exponent * math.log(2)
-    return Expansion(top, index, states, factors, scales, u, bulk, gain, units, full, mu, log_s)
+    return Expansion(top, places, states, factors, scales, u, bulk, gain, units, full, mu, log_s)
 
 
 def derivative(rest: Expansion, upstream: Tensor, x: Tensor) -> Tensor:
     """sum_j upstream_j p_j(i) over all classes, in the dtype of x; itself differentiable by autograd."""
     head = _head_derivative(rest, upstream).to(x.dtype)
     if rest.u is None:
-        return torch.zeros_like(x).scatter(-1, rest.index, head)
+        return torch.zeros_like(x).scatter(-1, rest.places, head)
     p = total = torch.zeros_like(x)
     for j, q in enumerate(_bulk_steps(rest), start=1):
         odds = rest.u * q.to(x.dtype)
         p = odds - odds * p
         total = total + upstream[:, j : j + 1].to(x.dtype) * p
-    return total.scatter(-1, rest.index, head)
+    return total.scatter(-1, rest.places, head)
 
 
 def log_ratio_derivative(rest: Expansion, coefficient: Tensor, x: Tensor) -> Tensor:
@@ -74,7 +74,7 @@ def log_ratio_derivative(rest: Expansion, coefficient: Tensor, x: Tensor) -> Ten
     upstream = (degree == degree[-1]).to(rest.full.dtype) - (degree == degree[-2]).to(rest.full.dtype)
     head = _head_derivative(rest, upstream.expand_as(rest.full)) * coefficient
     bulk = torch.zeros_like(x) if rest.u is None else _bulk_difference(rest.u, _bulk_steps(rest)) * coefficient
-    return bulk.to(x.dtype).scatter(-1, rest.index, head.to(x.dtype))
+    return bulk.to(x.dtype).scatter(-1, rest.places, head.to(x.dtype))
 
 
 def wide_dtype(x: Tensor) -> torch.dtype:
@@ -140,10 +140,10 @@ def _head_derivative(rest: Expansion, upstream: Tensor) -> Tensor:
 # ---- bulk ------------------------------------------------------------------------------------------------------------------------
 
 
-def _bulk(x: Tensor, pivot: Tensor, index: Tensor, k: int, inverse: float) -> tuple[Tensor, Tensor, Tensor]:
-    """u, mu and mu^a V_a; `pivot` is x_[k] and `index` says who is in the head."""
+def _bulk(x: Tensor, pivot: Tensor, places: Tensor, k: int, inverse: float) -> tuple[Tensor, Tensor, Tensor]:
+    """u, mu and mu^a V_a; `pivot` is x_[k] and `places` says who is in the head."""
     u = torch.exp(torch.where(x >= pivot, 0, x - pivot) * min(inverse, torch.finfo(x.dtype).max))
-    u = u.scatter(-1, index, 0)
+    u = u.scatter(-1, places, 0)
     mu, wide = _bulk_scale(u, k), wide_dtype(x)
     polynomial = _bulk_polynomial((u * mu).to(u.dtype if k <= _NARROW_BULK else wide), k).to(wide)
     return u, mu.to(wide), F.pad(polynomial, (1, 0), value=1.0)

@@ -1,7 +1,7 @@
 """The smooth top-k loss: a surrogate of top-k error for classification.
 
-A sample is wrong in the sense of top-k error if its label y is not among the k best scores. The hinge of that is not smooth, and its
-gradient is sparse; with temperature tau the maxima in it become log-sums over all k-subsets of the classes,
+A sample is wrong in the sense of top-k error if its label y is not among the k best scores. The hinge of that is not smooth, and
+its gradient is sparse; with temperature tau the maxima in it become log-sums over all k-subsets of the classes,
 L = tau softplus(z), z = margin/tau + log sigma_k - log sigma_{k-1} - s_y/(k tau), where sigma_j is the j-th elementary symmetric
 polynomial of exp(s/(k tau)) over the classes other than y. Berrada, Zisserman, Kumar: Smooth loss functions for deep top-k
 classification, ICLR 2018. The paper approximates the gradient of sigma; here it is exact, see `expansion`.

@@ -13,19 +13,20 @@ from evalgrad._masking import valid_mask, working_dtype
 
 
 def check_temperature(function: str, temperature: float) -> None:
+    """A finite number above 0."""
     _checks.check_number(function, "temperature", temperature, above=0, repair="1.0 is smooth, 0.1 close to top-k error.")
 
 
 def check_options(function: str, k: int, margin: float, ignore_index: int | None, reduction: str) -> None:
+    """Options that can be wrong before there is a tensor."""
     _checks.check_integer(function, "k", k, low=1, repair="k is the number of guesses allowed; 1 is ordinary classification.")
     _checks.check_number(function, "margin", margin, at_least=0, repair="The paper uses 1; 0 leaves the margin out.")
     _checks.check_ignore_index(function, ignore_index)
     _checks.check_option(function, "reduction", reduction, _checks.REDUCTIONS)
 
 
-def check_tensors(
-    function: str, scores: Tensor, target: Tensor, k: int, ignore_index: int | None, weight: Tensor | None = None
-) -> None:
+def check_tensors(function: str, scores: Tensor, target: Tensor, k: int, ignore_index: int | None, weight: Tensor | None) -> None:
+    """Scores and labels of one shape, labels and k within the classes."""
     _checks.check_floating(function, "scores", scores, at_least=2)
     classes = scores.shape[1]
     if classes < 2:
