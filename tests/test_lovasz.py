@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import evalgrad as eg
+from evalgrad import _native
 from evalgrad.lovasz import class_maps
 
 
@@ -134,6 +135,15 @@ def test_prox_equals_a_convex_solver(n, hinge):
         lam = [0.3, 1.0, 5.0][seed % 3]
         expected = torch.tensor(oracles.prox(x.tolist(), foreground.tolist(), lam, hinge), dtype=torch.float64)
         torch.testing.assert_close(eg.lovasz_prox(x, foreground, lam=lam, hinge=hinge), expected, rtol=0, atol=2e-5)
+
+
+@pytest.mark.parametrize("lam", [0.01, 1.0, 100.0])
+def test_prox_kernel_equals_pure_torch(lam, monkeypatch):
+    x, foreground, mask = torch.randn(3, 80, dtype=torch.float64), torch.rand(3, 80) < 0.3, torch.rand(3, 80) < 0.9
+    foreground[0] = False  # the prox of the largest error
+    u = eg.lovasz_prox(x, foreground, lam=lam, mask=mask)
+    monkeypatch.setattr(_native, "library", None)
+    torch.testing.assert_close(eg.lovasz_prox(x, foreground, lam=lam, mask=mask), u, rtol=0, atol=1e-12)
 
 
 def objective(u, x, foreground, lam):

@@ -44,7 +44,7 @@ def proximal_point(x: Tensor, foreground: Tensor, mask: Tensor | None, *, lam: f
     """`lovasz_prox` without the checks."""
     counts = torch.ones_like(foreground) if mask is None else mask
     rows, front, counted = (t.reshape(x.shape[:-1].numel(), x.shape[-1]) for t in (x, foreground, counts))
-    u = _prox_rows(rows, front, counted, lam).view_as(x)
+    u: Tensor = _prox_rows(rows, front, counted, float(lam)).view_as(x)
     if hinge:  # where the extension would pull u below 0 the hinge is flat
         u = torch.maximum(u, x.clamp(max=0))
     return u if mask is None else torch.where(mask, u, x)
@@ -120,6 +120,12 @@ def _prox_rows_pure(x: Tensor, foreground: Tensor, mask: Tensor, lam: float) -> 
     return u
 
 
+def _prox_rows_native(x: Tensor, foreground: Tensor, mask: Tensor, lam: float) -> Tensor:
+    u = torch.empty(x.shape, dtype=torch.float64)
+    _native.call("lovasz_prox", x.double(), foreground, mask, *x.shape, lam, u)
+    return u.to(x.dtype)
+
+
 def _empty(x: Tensor, foreground: Tensor, mask: Tensor, lam: float) -> Tensor:
     return torch.empty_like(x, memory_format=torch.contiguous_format)
 
@@ -127,6 +133,7 @@ def _empty(x: Tensor, foreground: Tensor, mask: Tensor, lam: float) -> Tensor:
 _prox_rows = _native.operator(
     "lovasz_prox(Tensor x, Tensor foreground, Tensor mask, float lam) -> Tensor",
     pure=_prox_rows_pure,
-    native=_prox_rows_pure,
+    native=_prox_rows_native,
     fake=_empty,
+    dtypes=(torch.float32, torch.float64),
 )

@@ -1,0 +1,29 @@
+"""What README and docs show runs as shown."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+PAGES = [ROOT / "README.md", *sorted(ROOT.glob("docs/**/*.md"))]
+BLOCKS = [(page, i, code) for page in PAGES for i, code in enumerate(re.findall(r"```python\n(.*?)```", page.read_text(), re.S))]
+
+
+@pytest.mark.parametrize(("page", "number", "code"), BLOCKS, ids=[f"{page.name}-{i}" for page, i, _ in BLOCKS])
+def test_code_in_pages_runs(page, number, code):
+    exec(compile(code, f"{page.name} block {number}", "exec"), {"__name__": "__main__"})
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_lead_somewhere(page):
+    for link in re.findall(r"\]\(([^)#]+)", page.read_text()):
+        assert link.startswith("http") or (page.parent / link).exists(), link
+
+
+def test_demo_example_runs():
+    command = [sys.executable, str(ROOT / "docs/examples/segment_digits.py"), "--steps", "2", "--seeds", "1"]
+    result = subprocess.run(command, capture_output=True, text=True, check=True, timeout=300)
+    assert result.stdout.count("after") == 2
