@@ -41,21 +41,26 @@ def check_tensors(function: str, scores: Tensor, target: Tensor, k: int, ignore_
 
 def rows_of(scores: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
     """Canonical form: scores ``(R, C)`` and int64 labels ``(R,)``, one row per sample."""
+    if scores.ndim == 2:
+        return scores, target.long()
     return scores.movedim(1, -1).reshape(target.numel(), scores.shape[1]), target.reshape(target.numel()).long()
 
 
 def row_factor(scores: Tensor, label: Tensor, ignore_index: int | None, weight: Tensor | None, reduction: str) -> Tensor:
     """Factor of every row in the result, in the dtype that the rows are computed in."""
-    mask = valid_mask(label, ignore_index)
-    factor = torch.ones_like(label, dtype=torch.float64)
+    if weight is None and ignore_index is None:
+        factor = torch.ones_like(label, dtype=working_dtype(scores))
+        return factor / label.numel() if reduction == "mean" else factor
+    weights = torch.ones_like(label, dtype=torch.float64)
     if weight is not None:
-        factor = weight.double()[label.clamp(0, scores.shape[1] - 1)]
+        weights = weight.double()[label.clamp(0, scores.shape[1] - 1)]
+    mask = valid_mask(label, ignore_index)
     if mask is not None:
-        factor = torch.where(mask, factor, 0.0)
+        weights = torch.where(mask, weights, 0.0)
     if reduction == "mean":
-        total = factor.sum()
-        factor = factor / torch.where(total > 0, total, 1.0)
-    return factor.to(working_dtype(scores))
+        total = weights.sum()
+        weights = weights / torch.where(total > 0, total, 1.0)
+    return weights.to(working_dtype(scores))
 
 
 def attach(rows: Tensor, value: Tensor, gradient: Tensor, target: Tensor, reduction: str) -> Tensor:
