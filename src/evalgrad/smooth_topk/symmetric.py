@@ -23,6 +23,7 @@ def log_elementary_symmetric(x: Tensor, *, k: int) -> Tensor:
         ``(*, k + 1)``, of the dtype of `x`.
 
     Example:
+        >>> import torch
         >>> log_elementary_symmetric(torch.tensor([1.0, 2.0, 3.0]).log(), k=3).exp()  # 1, 1+2+3, 1*2+1*3+2*3, 1*2*3
         tensor([ 1.,  6., 11.,  6.])
     """
