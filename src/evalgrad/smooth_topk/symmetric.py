@@ -25,7 +25,7 @@ def log_elementary_symmetric(x: Tensor, *, k: int) -> Tensor:
     Example:
         >>> import torch
         >>> log_elementary_symmetric(torch.tensor([1.0, 2.0, 3.0]).log(), k=3).exp()  # 1, 1+2+3, 1*2+1*3+2*3, 1*2*3
-        tensor([ 1.,  6., 11.,  6.])
+        tensor([ 1.0000,  6.0000, 11.0000,  6.0000])
     """
     function = "log_elementary_symmetric"
     _checks.check_floating(function, "x", x)
