@@ -23,7 +23,7 @@ struct Item {
 // Memory for one row at a time; the answer is at the beginning of `items`.
 template <class T>
 struct TopItems {
-    std::vector<T> maxima, ranked;
+    std::vector<T> maxima;
     std::vector<Item<T>> items;
 };
 
@@ -51,28 +51,37 @@ EVALGRAD_INLINE bool group_maxima(const T* row, int64_t count, int64_t chunk, T*
     return *std::max_element(defect, defect + block) == T(0);
 }
 
-// The wanted-th largest value. Counting the greater ones of each is quadratic, but free of branches: faster for a few hundred.
 template <class T>
-EVALGRAD_INLINE T nth_largest(const std::vector<T>& values, int64_t wanted, std::vector<T>& ranked) {
-    const int64_t count = values.size();
-    if (count > 256) {
-        ranked = values;
-        std::nth_element(ranked.begin(), ranked.begin() + (wanted - 1), ranked.end(), std::greater<T>());
-        return ranked[wanted - 1];
+EVALGRAD_INLINE int64_t count_reaching(const std::vector<T>& values, T threshold) {
+    int32_t count = 0;
+    for (const T value : values) count += value >= threshold ? 1 : 0;
+    return count;
+}
+
+// A number that at least `wanted` of the values reach, and hardly more if bisection finds one: far cheaper than the exact one.
+template <class T>
+EVALGRAD_INLINE T reached_by(const std::vector<T>& values, int64_t wanted) {
+    constexpr T infinity = std::numeric_limits<T>::infinity();
+    T low = infinity, high = -infinity, reached = -infinity;
+    for (const T value : values) {
+        low = value < low && value > -infinity ? value : low;
+        high = value > high ? value : high;
     }
-    constexpr int64_t width = group_lanes<T> / 2;  // divides the count; so many counters stay in registers
-    T smallest = std::numeric_limits<T>::infinity();
-    for (const T* v = values.data(); v < values.data() + count; v += width) {
-        T greater[width] = {};
-        for (const T value : values)
-            for (int64_t l = 0; l < width; ++l) greater[l] += value > v[l] ? T(1) : T(0);
-        for (int64_t l = 0; l < width; ++l) smallest = greater[l] < T(wanted) && v[l] < smallest ? v[l] : smallest;
+    for (int step = 0; step < 20; ++step) {
+        const T middle = low / 2 + high / 2;
+        const int64_t count = count_reaching(values, middle);
+        if (count >= wanted) {
+            reached = low = middle;
+            if (count <= wanted + wanted / 8) break;
+        } else {
+            high = middle;
+        }
     }
-    return smallest;
+    return reached;
 }
 
 // items[0 .. wanted) = the largest of the row in descending order; false if the row has a NaN. At least `wanted` groups reach the
-// wanted-th largest group maximum, so no smaller score is among them, and only those groups are searched.
+// threshold, so no smaller score is among the largest, and only those groups are searched.
 template <class T>
 EVALGRAD_INLINE bool select_top(const T* row, int64_t count, int64_t wanted, TopItems<T>& s) {
     constexpr int64_t block = group_lanes<T>;
@@ -81,7 +90,7 @@ EVALGRAD_INLINE bool select_top(const T* row, int64_t count, int64_t wanted, Top
     const int64_t chunk = std::max<int64_t>(1, blocks * block / groups) * block;
     s.maxima.resize((count + chunk - 1) / chunk * block);
     if (!group_maxima(row, count, chunk, s.maxima.data())) return false;
-    const T threshold = nth_largest(s.maxima, wanted, s.ranked);
+    const T threshold = reached_by(s.maxima, wanted);
 
     s.items.resize(std::max<size_t>(s.items.size(), count + 1));
     int64_t found = 0, ties = 0;  // of a long plateau at the threshold, `wanted` items are enough
