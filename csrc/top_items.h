@@ -23,8 +23,8 @@ struct Item {
 // Memory for one row at a time; the answer is at the beginning of `items`.
 template <class T>
 struct TopItems {
-    std::vector<T> maxima;
-    std::vector<Item<T>> items;
+    std::vector<T> maxima, scores, greater;
+    std::vector<Item<T>> items, unranked;
 };
 
 template <class T>
@@ -80,6 +80,33 @@ EVALGRAD_INLINE T reached_by(const std::vector<T>& values, int64_t wanted) {
     return reached;
 }
 
+// The `count` items in descending order. Counting the greater ones of each is quadratic, but free of branches: up to some hundreds
+// that beats a sort by comparisons, which mispredicts every other one.
+template <class T>
+EVALGRAD_INLINE void rank_items(TopItems<T>& s, int64_t count) {
+    constexpr int64_t width = group_lanes<T> / 2;  // so many counters stay in registers
+    const int64_t padded = (count + width - 1) / width * width;
+    s.scores.resize(padded);
+    s.greater.resize(padded);
+    s.unranked.assign(s.items.begin(), s.items.begin() + count);
+    for (int64_t i = 0; i < count; ++i) {
+        s.scores[i] = s.unranked[i].score;
+        s.items[i].index = -1;
+    }
+    for (int64_t begin = 0; begin < padded; begin += width) {
+        T greater[width] = {};
+        const T* own = s.scores.data() + begin;
+        for (int64_t i = 0; i < count; ++i)
+            for (int64_t l = 0; l < width; ++l) greater[l] += s.scores[i] > own[l] ? T(1) : T(0);
+        std::copy_n(greater, width, s.greater.data() + begin);
+    }
+    for (int64_t i = 0; i < count; ++i) {
+        int64_t place = static_cast<int64_t>(s.greater[i]);
+        while (s.items[place].index >= 0) ++place;  // tied items stand one behind the other
+        s.items[place] = s.unranked[i];
+    }
+}
+
 // items[0 .. wanted) = the largest of the row in descending order; false if the row has a NaN. At least `wanted` groups reach the
 // threshold, so no smaller score is among the largest, and only those groups are searched.
 template <class T>
@@ -105,8 +132,14 @@ EVALGRAD_INLINE bool select_top(const T* row, int64_t count, int64_t wanted, Top
         }
     }
     const auto first = s.items.begin();
-    if (found > 2 * wanted) std::nth_element(first, first + wanted, first + found, std::greater<Item<T>>());
-    std::sort(first, first + (found > 2 * wanted ? wanted : found), std::greater<Item<T>>());
+    if (found > 2 * wanted) {
+        std::nth_element(first, first + wanted, first + found, std::greater<Item<T>>());
+        found = wanted;
+    }
+    if (found <= 256)
+        rank_items(s, found);
+    else
+        std::sort(first, first + found, std::greater<Item<T>>());
     return true;
 }
 
