@@ -50,34 +50,49 @@ EVALGRAD_SIMD RowRange range_of(const uint32_t* errors, const uint8_t* foregroun
     return {total, lowest, highest};
 }
 
-float extend_row(const float* x, const uint8_t* foreground, const uint8_t* mask, int64_t n, bool hinge, float* gradient, RowScratch& scratch) {
+// Keys of the items at or above `lowest`; blocks without one, most of them in a trained network, are passed over.
+EVALGRAD_SIMD int64_t collect(const uint32_t* errors, const uint8_t* foreground, int64_t n, uint32_t lowest, uint64_t* keys) {
+    constexpr int64_t kBlock = 32;
+    int64_t count = 0;
+    for (int64_t start = 0; start < n; start += kBlock) {
+        const int64_t end = std::min(n, start + kBlock);
+        uint32_t top = 0;
+        for (int64_t i = start; i < end; ++i) top = std::max(top, errors[i]);
+        if (top < lowest) continue;
+        for (int64_t i = start; i < end; ++i) {
+            keys[count] = pack_key(errors[i], i, foreground[i]);
+            count += errors[i] >= lowest;  // no branch to mispredict
+        }
+    }
+    return count;
+}
+
+float extend_row(const float* x, const uint8_t* foreground, const uint8_t* mask, int64_t n, bool hinge, float factor, float* gradient, RowScratch& scratch) {
     uint32_t* errors = scratch.errors.reserve(n);
     ordered_errors(x, foreground, mask, n, hinge, errors);
     std::fill_n(gradient, n, 0.0f);
+    if (factor == 0.0f) return 0.0f;
     const RowRange range = range_of(errors, foreground, n);
     if (range.highest == kAbsent || (hinge && range.highest == kOrderedZero)) return 0.0f;
     if (range.foreground_total == 0) {  // the extension is the largest error
-        gradient[std::find(errors, errors + n, range.highest) - errors] = 1.0f;
-        return ordered_float(range.highest);
+        gradient[std::find(errors, errors + n, range.highest) - errors] = factor;
+        return factor * ordered_float(range.highest);
     }
     // Background below every foreground error weighs 0 and need not be sorted; nor does what the hinge has cut to 0.
     const uint32_t lowest = hinge ? std::max(range.lowest_foreground, kOrderedZero + 1) : range.lowest_foreground;
     uint64_t* keys = scratch.sorter.room(n + 1);
-    int64_t count = 0;
-    for (int64_t i = 0; i < n; ++i) {
-        keys[count] = pack_key(errors[i], i, foreground[i]);
-        count += errors[i] >= lowest;
-    }
+    const int64_t count = collect(errors, foreground, n, lowest, keys);
     const uint64_t* sorted = sort_by_error(scratch.sorter, count, lowest, range.highest);
-    return static_cast<float>(weigh_sorted(sorted, count, range.foreground_total, hinge ? -1.0f : 1.0f, 1.0f, gradient));
+    return static_cast<float>(factor * weigh_sorted(sorted, count, range.foreground_total, hinge ? -factor : factor, factor, gradient));
 }
 
 }  // namespace
 }  // namespace evalgrad
 
-// x (rows, n): errors, or logits if hinge; foreground, mask (rows, n), mask may be null; value (rows), gradient (rows, n).
-EVALGRAD_API void evalgrad_lovasz_rows(const float* x, const uint8_t* foreground, const uint8_t* mask, int64_t rows, int64_t n,
-                                       int64_t hinge, float* value, float* gradient, int64_t threads) {
+// x (rows, n): errors, or logits if hinge; foreground, mask (rows, n), mask may be null; factor (rows) or null; value (rows),
+// gradient (rows, n), both times the factor.
+EVALGRAD_API void evalgrad_lovasz_rows(const float* x, const uint8_t* foreground, const uint8_t* mask, const float* factor, int64_t rows,
+                                       int64_t n, int64_t hinge, float* value, float* gradient, int64_t threads) {
     using namespace evalgrad;
     advise_huge_pages(gradient, rows * n * sizeof(float));
     const int workers = useful_workers(rows * n, static_cast<int>(threads));
@@ -85,6 +100,7 @@ EVALGRAD_API void evalgrad_lovasz_rows(const float* x, const uint8_t* foreground
     parallel_tasks(rows, workers, [&](int64_t row, int worker) {
         const int64_t start = row * n;
         const uint8_t* row_mask = mask == nullptr ? nullptr : mask + start;
-        value[row] = extend_row(x + start, foreground + start, row_mask, n, hinge != 0, gradient + start, scratch[worker]);
+        const float row_factor = factor == nullptr ? 1.0f : factor[row];
+        value[row] = extend_row(x + start, foreground + start, row_mask, n, hinge != 0, row_factor, gradient + start, scratch[worker]);
     });
 }

@@ -69,6 +69,10 @@ void total_tile(const Problem& maps, const Tile& tile, const PixelNorms& norms, 
     for (int64_t j = 0; j < tile.width; ++j) {
         const int32_t y = norms.label[tile.pixel + j];
         if (y < 0) continue;
+        if (y >= maps.classes) {  // unchecked where a check would force a sync: loud, and within bounds
+            totals[tile.group * maps.classes].nan = true;
+            continue;
+        }
         const float p = maps.buffer[tile.map + y * maps.pixels + j];
         ClassTotals& own = totals[tile.group * maps.classes + y];
         ++own.foreground;
@@ -226,9 +230,9 @@ double weigh_class(const Problem& maps, const PixelNorms& norms, const ClassTota
         fill_table(scratch, totals.foreground, ahead, scale);
         for_images([&](const int32_t* label, int64_t offset) { value += look_up(buffer + offset, label, maps.pixels, own, scratch.table); });
     }
-    const uint32_t last = static_cast<uint32_t>(kUnits) - 1;
-    const uint64_t* sorted = scratch.sorter.sort(count, [=](uint64_t key) {
-        return last - std::min(last, static_cast<uint32_t>(units_of(ordered_float(key_error(key)))));
+    static_assert(static_cast<uint32_t>(kUnits) - 1 == KeySorter::kLast, "an error of 1 has the last digit");
+    const uint64_t* sorted = scratch.sorter.sort(count, [](uint64_t key) {
+        return KeySorter::kLast - std::min(KeySorter::kLast, static_cast<uint32_t>(units_of(ordered_float(key_error(key)))));
     });
     return value + scale * weigh_sorted(sorted, count, totals.foreground, -scale, scale, buffer);
 }

@@ -11,7 +11,7 @@ namespace evalgrad {
 // u_i = exp(x_i - x_[k]) in place; returns their sum.
 template <class T>
 EVALGRAD_INLINE double bulk_exponentials(T* u, int64_t count, T pivot, T inverse) {
-    constexpr int64_t block = group_lanes<T>;
+    constexpr int64_t block = 64 / sizeof(T);  // sums that stay in registers
     T sums[block] = {};
     int64_t i = 0;
     for (; i + block <= count; i += block)

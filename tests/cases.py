@@ -6,7 +6,8 @@ from functools import partial
 from typing import Any
 
 import oracles
-import topk_oracles
+import oracles_direct_loss as ranking_oracles
+import oracles_smooth_topk as topk_oracles
 import torch
 from torch import Tensor
 
@@ -30,9 +31,10 @@ class Case:
     perfect: Callable[[Tensor], Tensor]  # target -> x of a perfect, confident prediction
     equals_metric: bool  # at confident predictions the loss equals 1 - metric; otherwise it is at least that
     fixed: dict[str, Any] = field(default_factory=dict)  # options that define the case
-    crowd: int = (
-        5000  # copies of the items that a kernel shares among threads, but torch, whose own OpenMP hangs if forked, does not
-    )
+    crowd: int = 5000  # copies of the items that a kernel spreads over threads and torch, whose OpenMP hangs if forked, not
+    piecewise_constant: bool = False  # the value has no derivative of its own: the gradient theorem replaces gradcheck
+    axes_are_items: bool = True  # further axes hold more items; False: the last axis holds the items, the others are lists
+    plain: bool = False  # torch operations alone, no operator of ours
 
     def __call__(self, x: Tensor, target: Tensor, **options: Any) -> Tensor:
         return self.loss(x, target, **{**self.fixed, **options})
@@ -100,6 +102,55 @@ def _image_iou_loss(x: Tensor, target: Tensor) -> Tensor:
 def _multilabel_iou_loss(x: Tensor, target: Tensor) -> Tensor:
     return _image_iou_loss(x.flatten(0, 1), target.flatten(0, 1))
 
+
+def _by_mask(loss: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    """A loss that leaves items out by a mask, for laws that leave them out by a label."""
+
+    def masked(x: Tensor, target: Tensor, ignore_index: int | None = None, **options: Any) -> Tensor:
+        if ignore_index is None:
+            return loss(x, target, **options)
+        mask = target != ignore_index
+        return loss(x, torch.where(mask, target, 0), mask=mask, **options)
+
+    return masked
+
+
+def _draw_lists(generator: torch.Generator) -> tuple[Tensor, Tensor]:
+    """Lists with a positive and a negative each: void ones have their own tests."""
+    rows, n = int(_integers(3, (), generator)) + 1, int(_integers(6, (), generator)) + 2
+    target = _integers(2, (rows, n), generator)
+    target[:, 0], target[:, 1] = 1, 0
+    return torch.randn(rows, n, dtype=torch.float64, generator=generator), target
+
+
+def _ranked_by(target: Tensor) -> Tensor:
+    """Scores far apart, positives above negatives: confident even for the perceptron, which knows no loss but the gaps."""
+    return 10_000 * target.double() + 100.0 * torch.arange(target.shape[-1])
+
+
+def _list_case(name: str, loss: Callable[..., Tensor], module: Any, value: Callable[..., float], **fields: Any) -> Case:
+    """A loss over lists of scored items."""
+    oracle = ranking_oracles.over_lists(value)
+    return Case(name, _by_mask(loss), module, _draw_lists, oracle, axes_are_items=False, **fields)
+
+
+def _rank_loss(x: Tensor, target: Tensor) -> Tensor:
+    return 1 - metrics.average_precision(x, target)
+
+
+def _error_rate(x: Tensor, target: Tensor) -> Tensor:
+    return (torch.where(target == 1, x, -x) <= 0).double().mean()
+
+
+def _signs(target: Tensor) -> Tensor:
+    return 120 * target.double() - 60
+
+
+STEPS = ({"epsilon": 0.1}, {"reduction": "sum"}, {"reduction": "none"})
+REDUCTIONS = ({"reduction": "sum"}, {"reduction": "none"})
+RANKING = {"perfect": _ranked_by, "metric": _rank_loss}
+DECISION = {"perfect": _signs, "metric": _error_rate, "plain": True}
+DIRECT = {"equals_metric": True, "piecewise_constant": True}
 
 WEIGHT = torch.tensor([0.5, 2.0, 1.0, 3.0], dtype=torch.float64)
 SAMPLE_WEIGHT = torch.tensor([0.5, 2.0, 0.0, 3.0, 1.0, 0.25], dtype=torch.float64)
@@ -206,5 +257,93 @@ CASES = (
         equals_metric=False,
         fixed={"k": 2},
         crowd=500,
+    ),
+    _list_case(
+        "direct_average_precision",
+        eg.direct_average_precision_loss,
+        eg.DirectAveragePrecisionLoss,
+        ranking_oracles.model_loss,
+        options=({"direction": "negative"}, *STEPS),
+        fixed={"epsilon": 1.0},
+        **RANKING,
+        **DIRECT,
+    ),
+    _list_case(
+        "direct_average_precision_negative",
+        eg.direct_average_precision_loss,
+        eg.DirectAveragePrecisionLoss,
+        ranking_oracles.model_loss,
+        options=({"direction": "positive"}, *STEPS),
+        fixed={"epsilon": 1.0, "direction": "negative"},
+        **RANKING,
+        **DIRECT,
+    ),
+    _list_case(
+        "direct_ndcg",
+        eg.direct_ndcg_loss,
+        eg.DirectNDCGLoss,
+        lambda scores, target, k=None: ranking_oracles.model_loss(scores, target, "ndcg", k),
+        options=({"direction": "negative"}, {"k": 2}, {"k": 1, "direction": "negative"}, *STEPS),
+        fixed={"epsilon": 1.0},
+        perfect=_ranked_by,
+        metric=lambda x, target: 1 - metrics.ndcg(x, target),
+        **DIRECT,
+    ),
+    _list_case(
+        "direct_jaccard",
+        eg.direct_jaccard_loss,
+        eg.DirectJaccardLoss,
+        lambda scores, target: float(ranking_oracles.jaccard_of([s > 0 for s in scores], target)),
+        options=({"direction": "negative"}, *STEPS),
+        fixed={"epsilon": 1.0},
+        perfect=_signs,
+        metric=_image_iou_loss,
+        **DIRECT,
+    ),
+    _list_case(
+        "direct_zero_one",
+        eg.direct_zero_one_loss,
+        eg.DirectZeroOneLoss,
+        lambda scores, target: ranking_oracles.direct_zero_one(scores, target, 1.0, 1)[0],
+        options=({"direction": "negative"}, *STEPS),
+        fixed={"epsilon": 2.0},
+        **DECISION,
+        **DIRECT,
+    ),
+    _list_case(
+        "average_precision_hinge",
+        eg.average_precision_hinge_loss,
+        eg.AveragePrecisionHingeLoss,
+        lambda scores, target: ranking_oracles.ap_hinge(scores, target)[0],
+        options=REDUCTIONS,
+        equals_metric=False,
+        **RANKING,
+    ),
+    _list_case(
+        "average_precision_perceptron",
+        eg.average_precision_perceptron_loss,
+        eg.AveragePrecisionPerceptronLoss,
+        ranking_oracles.ap_perceptron,
+        options=REDUCTIONS,
+        equals_metric=False,
+        **RANKING,
+    ),
+    _list_case(
+        "zero_one_hinge",
+        eg.zero_one_hinge_loss,
+        eg.ZeroOneHingeLoss,
+        lambda scores, target: ranking_oracles.zero_one_bound(scores, target, 1.0),
+        options=REDUCTIONS,
+        equals_metric=False,
+        **DECISION,
+    ),
+    _list_case(
+        "zero_one_perceptron",
+        eg.zero_one_perceptron_loss,
+        eg.ZeroOnePerceptronLoss,
+        lambda scores, target: ranking_oracles.zero_one_bound(scores, target, 0.0),
+        options=REDUCTIONS,
+        equals_metric=False,
+        **DECISION,
     ),
 )

@@ -19,3 +19,15 @@ def _seed():
 def pure(monkeypatch):
     """Run without the C++ kernels, as a build without a compiler does."""
     monkeypatch.setattr(_native, "library", None)
+
+
+@pytest.fixture(params=["kernel", "pure"])
+def engine(request):
+    """Run on both paths. Without state of its own, so that the examples of a Hypothesis test may share it."""
+    library = _native.library
+    if request.param == "pure":
+        _native.library = None
+    elif library is None:
+        pytest.skip("built without kernels")
+    yield request.param
+    _native.library = library

@@ -118,7 +118,7 @@ def test_operators_pass_opcheck(case, drawn):
         for options in ({}, *case.options):
             if options.get("classes") != [1]:
                 case(*drawn, **options)
-    assert recorder.calls
+    assert bool(recorder.calls) != case.plain
     for operator, args in {str(call[0]): call for call in recorder.calls}.values():
         torch.library.opcheck(operator, args)
 

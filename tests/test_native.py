@@ -21,8 +21,8 @@ def test_raw_pointers_only_from_contiguous_cpu_tensors():
 
 def test_operator_takes_strided_tensors():
     x, front = torch.randn(6, 5), torch.rand(6, 5) > 0.5
-    value, gradient = extend_rows(x.T, front.T, None, False)
-    expected = extend_rows(x.T.contiguous(), front.T.contiguous(), None, False)
+    value, gradient = extend_rows(x.T, front.T, None, None, False)
+    expected = extend_rows(x.T.contiguous(), front.T.contiguous(), None, None, False)
     assert torch.equal(value, expected[0])
     assert torch.equal(gradient, expected[1])
 

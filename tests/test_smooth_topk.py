@@ -2,8 +2,8 @@
 
 import math
 
+import oracles_smooth_topk as topk_oracles
 import pytest
-import topk_oracles
 import torch
 import torch.nn.functional as F
 from hypothesis import given

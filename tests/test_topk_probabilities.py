@@ -2,8 +2,8 @@
 
 import math
 
+import oracles_smooth_topk as topk_oracles
 import pytest
-import topk_oracles
 import torch
 from test_smooth_topk import KINDS, draw
 from torchmetrics.functional.classification import multiclass_accuracy

@@ -79,6 +79,17 @@ def check_labels(function: str, target: Tensor, num_classes: int, mask: Tensor |
         fail(ValueError, function, argument, f"labels in [0, {num_classes - 1}]", f"the label {wrong}", repair)
 
 
+def check_binary(function: str, target: Tensor, mask: Tensor | None) -> None:
+    """Labels that count are 0 or 1; looked at only where that costs no sync."""
+    if not readable(target) or target.dtype == torch.bool:
+        return
+    counted = target if mask is None else target[mask]
+    wrong = counted[(counted != 0) & (counted != 1)]
+    if wrong.numel():
+        repair = "Graded relevance is not supported: choose a grade, e.g. `target >= 2`. Items to leave out go through `mask`."
+        fail(ValueError, function, "target", "0 or 1, or bool", f"the label {int(wrong[0])}", repair)
+
+
 def check_bool(function: str, argument: str, x: Tensor | None, like: Tensor) -> None:
     """None, or a bool tensor of the shape of `like`, on its device."""
     if x is None:

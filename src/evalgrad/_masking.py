@@ -16,6 +16,12 @@ def working_dtype(x: Tensor) -> torch.dtype:
     return x.dtype if x.dtype in (torch.float32, torch.float64) else torch.float32
 
 
+def reduction_factor(counted: Tensor, reduction: str) -> Tensor:
+    """What each group is multiplied with before the sum that makes the mean or the sum over what is `counted`; 0 for the rest."""
+    factor = counted.double()
+    return factor / factor.sum().clamp(min=1) if reduction == "mean" else factor
+
+
 def reduce(values: Tensor, counted: Tensor, reduction: str) -> Tensor:
     """Reduce `values` over what is `counted`; the mean of nothing is 0. What does not count holds 0 under "none"."""
     values = torch.where(counted, values, values.new_zeros(()))

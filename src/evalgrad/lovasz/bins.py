@@ -20,7 +20,7 @@ def count(errors: Tensor, foreground: Tensor, mask: Tensor, bins: int) -> Tensor
     slot = bin_of(torch.where(mask, errors, 0.0).nan_to_num(), bins) + foreground * bins
     slot = torch.where(mask, slot, 2 * bins)  # what is left out falls behind the last bin
     counts = torch.zeros((*errors.shape[:-1], 2 * bins + 1), dtype=torch.int64, device=errors.device)
-    return counts.scatter_add(-1, slot, torch.ones_like(slot))[..., :-1].unflatten(-1, (2, bins))
+    return counts.scatter_add(-1, slot, torch.ones_like(slot))[..., :-1].unflatten(-1, (2, bins)).contiguous()
 
 
 def bin_weights(counts: Tensor) -> Tensor:

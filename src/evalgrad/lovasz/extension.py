@@ -34,14 +34,18 @@ def jaccard_lovasz_extension(errors: Tensor, foreground: Tensor, *, mask: Tensor
     _checks.check_floating(function, "errors", errors)
     _checks.check_bool(function, "foreground", foreground, errors)
     _checks.check_bool(function, "mask", mask, errors)
-    return extend(errors, foreground, mask, hinge=False).to(errors.dtype)
+    return extend(errors, foreground, mask).to(errors.dtype)
 
 
-def extend(x: Tensor, foreground: Tensor, mask: Tensor | None, *, hinge: bool) -> Tensor:
-    """The extension over the last axis: of errors x, or of the hinge losses of logits x."""
+def extend(x: Tensor, foreground: Tensor, mask: Tensor | None, *, hinge: bool = False, factor: Tensor | None = None) -> Tensor:
+    """The extension over the last axis, of errors x or of the hinge losses of logits x, times a factor per group.
+
+    With the factor of a mean taken here, nothing is left to scale in the backward pass.
+    """
     shape = (x.shape[:-1].numel(), x.shape[-1])
     rows, front, counts = x.reshape(shape), foreground.reshape(shape), None if mask is None else mask.reshape(shape)
-    value, gradient = extend_rows(rows.detach().to(working_dtype(x)), front, counts, hinge)
+    scale = None if factor is None else factor.reshape(-1).to(working_dtype(x))
+    value, gradient = extend_rows(rows.detach().to(working_dtype(x)), front, counts, scale, hinge)
     return with_gradient(rows, value, gradient).reshape(x.shape[:-1])
 
 
@@ -62,13 +66,15 @@ def weights(errors: Tensor, foreground: Tensor, mask: Tensor | None) -> Tensor:
     return torch.zeros_like(sorted_weights).scatter(-1, order, sorted_weights).to(errors.dtype)
 
 
-def _pure(x: Tensor, foreground: Tensor, mask: Tensor | None, hinge: bool) -> tuple[Tensor, Tensor]:
+def _pure(x: Tensor, foreground: Tensor, mask: Tensor | None, factor: Tensor | None, hinge: bool) -> tuple[Tensor, Tensor]:
     errors, slope = x, torch.ones_like(x)
     if hinge:
         sign = torch.where(foreground, -slope, slope)
         margin = 1 + sign * x
         errors, slope = margin.clamp(min=0), torch.where(margin > 0, sign, 0.0)
     gradient = weights(errors, foreground, mask)
+    if factor is not None:
+        gradient = gradient * factor.unsqueeze(-1)
     # A weight of 0 takes part with 0 even where the error is infinite or, left out by the mask, NaN.
     value = torch.where(gradient == 0, 0.0, errors * gradient)
     if mask is not None:
@@ -76,20 +82,20 @@ def _pure(x: Tensor, foreground: Tensor, mask: Tensor | None, hinge: bool) -> tu
     return value.sum(-1, dtype=torch.float64).to(x.dtype), gradient * slope
 
 
-def _native_rows(x: Tensor, foreground: Tensor, mask: Tensor | None, hinge: bool) -> tuple[Tensor, Tensor]:
+def _native_rows(x: Tensor, foreground: Tensor, mask: Tensor | None, factor: Tensor | None, hinge: bool) -> tuple[Tensor, Tensor]:
     if x.shape[1] >= 2**31:  # a kernel key has 31 bits for the index
-        return _pure(x, foreground, mask, hinge)
-    value, gradient = _fake(x, foreground, mask, hinge)
-    _native.call("lovasz_rows", x, foreground, mask, *x.shape, int(hinge), value, gradient)
+        return _pure(x, foreground, mask, factor, hinge)
+    value, gradient = _fake(x, foreground, mask, factor, hinge)
+    _native.call("lovasz_rows", x, foreground, mask, factor, *x.shape, int(hinge), value, gradient)
     return value, gradient
 
 
-def _fake(x: Tensor, foreground: Tensor, mask: Tensor | None, hinge: bool) -> tuple[Tensor, Tensor]:
+def _fake(x: Tensor, foreground: Tensor, mask: Tensor | None, factor: Tensor | None, hinge: bool) -> tuple[Tensor, Tensor]:
     return x.new_empty(x.shape[0]), torch.empty_like(x, memory_format=torch.contiguous_format)
 
 
 extend_rows = _native.operator(
-    "lovasz_rows(Tensor x, Tensor foreground, Tensor? mask, bool hinge) -> (Tensor, Tensor)",
+    "lovasz_rows(Tensor x, Tensor foreground, Tensor? mask, Tensor? factor, bool hinge) -> (Tensor, Tensor)",
     pure=_pure,
     native=_native_rows,
     fake=_fake,

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from evalgrad import _checks
 from evalgrad._gradient import with_gradient
-from evalgrad._masking import reduce, valid_mask, working_dtype
+from evalgrad._masking import reduction_factor, valid_mask, working_dtype
 from evalgrad.lovasz.extension import extend
 from evalgrad.lovasz.prox import proximal_point
 
@@ -53,12 +53,11 @@ def lovasz_hinge_loss(
     x, foreground = (_group(t, per_image, per_class) for t in (logits, target == 1))
     valid = valid_mask(target, ignore_index)
     mask = None if valid is None else _group(valid, per_image, per_class)
-    value = extend(x, foreground, mask, hinge=True)
+    factor = reduction_factor(_counted(foreground, mask, empty), reduction)
+    value = extend(x, foreground, mask, hinge=True, factor=factor)
     if gradient == "prox":
-        value = _with_prox_gradient(x, foreground, mask, value.detach(), lam)
-    counts = torch.ones_like(foreground) if mask is None else mask
-    counted = (foreground & counts if empty == "skip" else counts).any(-1)
-    return reduce(value, counted, reduction).to(logits.dtype)
+        value = _with_prox_gradient(x, foreground, mask, value.detach(), factor, lam)
+    return (value if reduction == "none" else value.sum()).to(logits.dtype)
 
 
 class LovaszHingeLoss(nn.Module):
@@ -123,9 +122,18 @@ def _group(x: Tensor, per_image: bool, per_class: bool) -> Tensor:
     return x.movedim(0, -2).flatten(-2).unsqueeze(0)
 
 
-def _with_prox_gradient(x: Tensor, foreground: Tensor, mask: Tensor | None, value: Tensor, lam: float) -> Tensor:
+def _counted(foreground: Tensor, mask: Tensor | None, empty: str) -> Tensor:
+    """Which groups take part in the mean."""
+    if empty == "skip":
+        return (foreground if mask is None else foreground & mask).any(-1)
+    if mask is None:
+        return torch.full(foreground.shape[:-1], foreground.shape[-1] > 0, device=foreground.device)
+    return mask.any(-1)
+
+
+def _with_prox_gradient(x: Tensor, foreground: Tensor, mask: Tensor | None, value: Tensor, factor: Tensor, lam: float) -> Tensor:
     sign = torch.where(foreground, -1.0, 1.0).to(working_dtype(x))
     margin = 1 + sign * x.detach()
     u = proximal_point(margin, foreground, mask, lam=lam, hinge=True)
-    step = sign * lam * (margin - u)
+    step = sign * lam * (margin - u) * factor.unsqueeze(-1).to(u.dtype)
     return with_gradient(x, value, step if mask is None else torch.where(mask, step, 0.0))

@@ -162,6 +162,6 @@ def _class_losses(x: Tensor, label: Tensor, bins: int | None) -> Tensor:
     """Loss of every class by itself, ``(G, C)``, by autograd through the softmax."""
     _, errors, foreground, mask = class_maps.by_class(x.to(working_dtype(x)), label)
     if bins is None:
-        return extend(errors, foreground, mask, hinge=False)
+        return extend(errors, foreground, mask)
     table = bin_weights(count(errors.detach(), foreground, mask, bins)).to(errors.dtype)
     return (errors * look_up(table, errors.detach(), foreground, mask)).sum(-1)
