@@ -33,6 +33,7 @@ check: $(VENV)/installed  ## format, lint, types, spelling, then tests and docte
 bench: $(VENV)/installed  ## cost against cross-entropy; writes benchmarks/results/*.json
 	$(BIN)/python benchmarks/lovasz.py
 	$(BIN)/python benchmarks/loss_max_pooling.py
+	$(BIN)/python benchmarks/smooth_topk.py
 	$(BIN)/python benchmarks/direct_loss.py
 
 docs: $(VENV)/installed  ## regenerate what is generated in README and docs

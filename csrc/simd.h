@@ -47,4 +47,31 @@ EVALGRAD_INLINE float exp_nonpositive(float x) {
     return x < -87.3f ? 0.0f : poly * scale;
 }
 
+// The same in double: 0 below -708.
+EVALGRAD_INLINE double exp_nonpositive(double x) {
+    const double magic = 6755399441055744.0;  // 1.5 * 2^52
+    const double shifted = x * 1.4426950408889634 + magic;
+    const double n = shifted - magic;
+    const double r = (x - n * 6.93147180369123816490e-01) - n * 1.90821492927058770002e-10;
+    double poly = 1.0 / 6227020800;  // Taylor, 1/13! first
+    poly = poly * r + 1.0 / 479001600;
+    poly = poly * r + 1.0 / 39916800;
+    poly = poly * r + 1.0 / 3628800;
+    poly = poly * r + 1.0 / 362880;
+    poly = poly * r + 1.0 / 40320;
+    poly = poly * r + 1.0 / 5040;
+    poly = poly * r + 1.0 / 720;
+    poly = poly * r + 1.0 / 120;
+    poly = poly * r + 1.0 / 24;
+    poly = poly * r + 1.0 / 6;
+    poly = poly * r + 0.5;
+    poly = poly * r * r + r + 1.0;
+    uint64_t bits;
+    std::memcpy(&bits, &shifted, sizeof bits);
+    bits = (bits + 1023) << 52;  // the low bits of shifted hold n; the others leave on the left
+    double scale;
+    std::memcpy(&scale, &bits, sizeof scale);
+    return x < -708.0 ? 0.0 : poly * scale;
+}
+
 }  // namespace evalgrad

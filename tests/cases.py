@@ -2,10 +2,12 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import oracles
 import oracles_direct_loss as ranking_oracles
+import oracles_smooth_topk as topk_oracles
 import torch
 from torch import Tensor
 
@@ -29,6 +31,7 @@ class Case:
     perfect: Callable[[Tensor], Tensor]  # target -> x of a perfect, confident prediction
     equals_metric: bool  # at confident predictions the loss equals 1 - metric; otherwise it is at least that
     fixed: dict[str, Any] = field(default_factory=dict)  # options that define the case
+    crowd: int = 5000  # copies of the items that a kernel spreads over threads and torch, whose OpenMP hangs if forked, not
     piecewise_constant: bool = False  # the value has no derivative of its own: the gradient theorem replaces gradcheck
     axes_are_items: bool = True  # further axes hold more items; False: the last axis holds the items, the others are lists
     plain: bool = False  # torch operations alone, no operator of ours
@@ -60,6 +63,12 @@ def _draw_classes(generator: torch.Generator) -> tuple[Tensor, Tensor]:
     return 2 * torch.randn(n, c + 1, s + 2, dtype=torch.float64, generator=generator), _integers(c + 1, (n, s + 2), generator)
 
 
+def _draw_samples(generator: torch.Generator) -> tuple[Tensor, Tensor]:
+    """Items are samples, classes on axis 1: 4 to 6 of them, so that k = 2 and k = 3 leave something to do."""
+    n, c, s = (int(_integers(3, (), generator)) + 1 for _ in range(3))
+    return 2 * torch.randn(n, c + 3, s + 2, dtype=torch.float64, generator=generator), _integers(c + 3, (n, s + 2), generator)
+
+
 def _draw_binary(generator: torch.Generator) -> tuple[Tensor, Tensor]:
     n, s = int(_integers(3, (), generator)) + 1, int(_integers(6, (), generator)) + 1
     return 1.5 * torch.randn(n, s, dtype=torch.float64, generator=generator), _integers(2, (n, s), generator)
@@ -72,6 +81,15 @@ def _draw_multilabel(generator: torch.Generator) -> tuple[Tensor, Tensor]:
 
 def _one_hot(target: Tensor) -> Tensor:
     return 60.0 * torch.nn.functional.one_hot(target, max(int(target.max()) + 1, 2)).movedim(-1, 1).double()
+
+
+def _sure(target: Tensor) -> Tensor:
+    return 100.0 * torch.nn.functional.one_hot(target, 6).movedim(-1, 1).double()
+
+
+def _weighted(loss: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    """Weights for as many classes as were drawn."""
+    return lambda x, target, weight=None, **o: loss(x, target, weight=None if weight is None else weight[: x.shape[1]], **o)
 
 
 def _miou_loss(x: Tensor, target: Tensor) -> Tensor:
@@ -88,11 +106,6 @@ def _multilabel_iou_loss(x: Tensor, target: Tensor) -> Tensor:
 
 def _pixel_error(x: Tensor, target: Tensor) -> Tensor:
     return (x.argmax(1) != target).double().mean()
-
-
-def _fit_weight(loss: Callable[..., Tensor]) -> Callable[..., Tensor]:
-    """As many class weights as the drawn logits have classes."""
-    return lambda x, target, weight=None, **o: loss(x, target, weight=None if weight is None else weight[: x.shape[1]], **o)
 
 
 class Perceptron(torch.nn.Module):
@@ -163,6 +176,7 @@ DECISION = {"perfect": _signs, "metric": _error_rate, "plain": True}
 DIRECT = {"equals_metric": True, "piecewise_constant": True}
 
 WEIGHT = torch.tensor([0.5, 2.0, 1.0, 3.0], dtype=torch.float64)
+SAMPLE_WEIGHT = torch.tensor([0.5, 2.0, 0.0, 3.0, 1.0, 0.25], dtype=torch.float64)
 
 CASES = (
     Case(
@@ -243,7 +257,7 @@ CASES = (
     ),
     Case(
         name="bootstrapped_cross_entropy",
-        loss=_fit_weight(eg.bootstrapped_cross_entropy),
+        loss=_weighted(eg.bootstrapped_cross_entropy),
         module=eg.BootstrappedCrossEntropy,
         draw=_draw_classes,
         oracle=oracles.bootstrapped_cross_entropy,
@@ -266,7 +280,7 @@ CASES = (
     ),
     Case(
         name="soft_jaccard",
-        loss=_fit_weight(eg.soft_jaccard_loss),
+        loss=_weighted(eg.soft_jaccard_loss),
         module=eg.SoftJaccardLoss,
         draw=_draw_classes,
         oracle=oracles.soft_jaccard,
@@ -285,6 +299,53 @@ CASES = (
         equals_metric=True,
         plain=True,
         autograd=True,
+    ),
+    Case(
+        name="smooth_topk",
+        loss=_weighted(eg.smooth_topk_loss),
+        module=eg.SmoothTopKLoss,
+        draw=_draw_samples,
+        oracle=partial(topk_oracles.smooth_topk, k=2),
+        metric=partial(metrics.topk_error, k=2),
+        options=(
+            {"k": 1},
+            {"k": 3},
+            {"temperature": 0.2},
+            {"temperature": 10.0, "margin": 0.0},
+            {"margin": 3.0},
+            {"weight": SAMPLE_WEIGHT},
+            {"ignore_index": 0},
+            {"weight": SAMPLE_WEIGHT, "ignore_index": 1, "temperature": 0.5},
+            {"weight": SAMPLE_WEIGHT, "reduction": "none"},
+            {"reduction": "sum"},
+            {"reduction": "none"},
+        ),
+        perfect=_sure,
+        equals_metric=False,
+        fixed={"k": 2},
+        crowd=500,
+    ),
+    Case(
+        name="topk_hinge",
+        loss=_weighted(eg.topk_hinge_loss),
+        module=eg.TopKHingeLoss,
+        draw=_draw_samples,
+        oracle=partial(topk_oracles.topk_hinge, k=2),
+        metric=partial(metrics.topk_error, k=2),
+        options=(
+            {"k": 1},
+            {"k": 3},
+            {"margin": 0.0},
+            {"weight": SAMPLE_WEIGHT},
+            {"ignore_index": 0},
+            {"weight": SAMPLE_WEIGHT, "ignore_index": 1, "reduction": "none"},
+            {"reduction": "sum"},
+            {"reduction": "none"},
+        ),
+        perfect=_sure,
+        equals_metric=False,
+        fixed={"k": 2},
+        crowd=500,
     ),
     _list_case(
         "direct_average_precision",

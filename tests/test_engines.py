@@ -126,7 +126,7 @@ def test_operators_pass_opcheck(case, drawn):
 def _child(queue, case_index):
     case = CASES[case_index]
     x, target = case.draw(torch.Generator().manual_seed(11))
-    queue.put(case(x.float().repeat_interleave(5000, -1), target.repeat_interleave(5000, -1)).item())
+    queue.put(case(x.float().repeat_interleave(case.crowd, -1), target.repeat_interleave(case.crowd, -1)).item())
 
 
 @pytest.mark.parametrize("index", range(len(CASES)), ids=[case.name for case in CASES])
@@ -138,7 +138,7 @@ def test_works_in_a_forked_child(index):
         pytest.skip("torch's own operators use OpenMP")
     x, target = case.draw(torch.Generator().manual_seed(11))
     torch.set_num_threads(2)
-    expected = case(x.float().repeat_interleave(5000, -1), target.repeat_interleave(5000, -1)).item()
+    expected = case(x.float().repeat_interleave(case.crowd, -1), target.repeat_interleave(case.crowd, -1)).item()
     context = multiprocessing.get_context("fork")
     queue = context.Queue()
     process = context.Process(target=_child, args=(queue, index))

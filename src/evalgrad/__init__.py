@@ -39,6 +39,15 @@ from evalgrad.lovasz import (
     lovasz_softmax_loss,
 )
 from evalgrad.sampling import EquibatchSampler, PerformanceSampler, class_presence
+from evalgrad.smooth_topk import (
+    SmoothTopKLoss,
+    TopKHingeLoss,
+    log_elementary_symmetric,
+    smooth_topk_loss,
+    topk_hinge_loss,
+    topk_predict,
+    topk_probabilities,
+)
 
 __version__ = "0.1.0"
 
@@ -55,7 +64,9 @@ __all__ = [
     "LovaszHingeLoss",
     "LovaszSoftmaxLoss",
     "PerformanceSampler",
+    "SmoothTopKLoss",
     "SoftJaccardLoss",
+    "TopKHingeLoss",
     "ZeroOneHingeLoss",
     "ZeroOnePerceptronLoss",
     "average_precision_hinge_loss",
@@ -69,6 +80,7 @@ __all__ = [
     "direct_zero_one_loss",
     "inverse_frequency_weights",
     "jaccard_lovasz_extension",
+    "log_elementary_symmetric",
     "loss_max_pooling",
     "loss_max_pooling_weights",
     "lovasz_hinge_loss",
@@ -76,8 +88,12 @@ __all__ = [
     "lovasz_softmax_loss",
     "median_frequency_weights",
     "metrics",
+    "smooth_topk_loss",
     "soft_jaccard_loss",
     "suggest_epsilon",
+    "topk_hinge_loss",
+    "topk_predict",
+    "topk_probabilities",
     "zero_one_hinge_loss",
     "zero_one_perceptron_loss",
 ]

@@ -1,0 +1,37 @@
+"""Elementary symmetric polynomials in log-space, differentiable: the sums over all j-subsets that smooth top-k is made of."""
+
+import torch.nn.functional as F
+from torch import Tensor
+
+from evalgrad import _checks
+from evalgrad._masking import working_dtype
+from evalgrad.smooth_topk.expansion import expand
+
+
+def log_elementary_symmetric(x: Tensor, *, k: int) -> Tensor:
+    """log sigma_0 .. log sigma_k of exp(x) over the last axis.
+
+    sigma_j is the sum over all j-subsets of the product of exp(x). The logarithms never overflow, and their derivatives, the
+    probabilities that an item is in a random j-subset drawn in proportion to its product, are exact; the second derivative exists
+    too. Entry j does not depend on k up to rounding: a shorter call returns a prefix of a longer one.
+
+    Args:
+        x: ``(*, n)``; -inf is an item that is not there.
+        k: the largest degree, 1 to n.
+
+    Returns:
+        ``(*, k + 1)``, of the dtype of `x`.
+
+    Example:
+        >>> import torch
+        >>> log_elementary_symmetric(torch.tensor([1.0, 2.0, 3.0]).log(), k=3).exp()  # 1, 1+2+3, 1*2+1*3+2*3, 1*2*3
+        tensor([ 1.0000,  6.0000, 11.0000,  6.0000])
+    """
+    function = "log_elementary_symmetric"
+    _checks.check_floating(function, "x", x)
+    repair = f"There are {x.shape[-1]} items on the last axis, and no larger subsets."
+    _checks.check_integer(function, "k", k, low=1, high=x.shape[-1], repair=repair)
+    rows = x.reshape(x.shape[:-1].numel(), x.shape[-1]).to(working_dtype(x))
+    rest = expand(rows, k, 1.0)
+    largest = F.pad(rest.top[:, :k].to(rest.log_s.dtype).cumsum(-1), (1, 0))  # x_[1] + .. + x_[j]
+    return (largest + rest.log_s).to(x.dtype).reshape(*x.shape[:-1], k + 1)
