@@ -181,9 +181,7 @@ SAMPLE_WEIGHT = torch.tensor([0.5, 2.0, 0.0, 3.0, 1.0, 0.25], dtype=torch.float6
 CASES = (
     Case(
         name="lovasz_softmax",
-        loss=lambda x, target, weight=None, **o: eg.lovasz_softmax_loss(
-            x, target, weight=None if weight is None else weight[: x.shape[1]], **o
-        ),
+        loss=_weighted(eg.lovasz_softmax_loss),
         module=eg.LovaszSoftmaxLoss,
         draw=_draw_classes,
         oracle=oracles.lovasz_softmax,
