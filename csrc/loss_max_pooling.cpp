@@ -26,7 +26,12 @@ constexpr double kSame = 1.0 + 1e-9;  // rounding must not part z from an equal 
 
 EVALGRAD_SIMD int64_t count_true(const uint8_t* mask, int64_t n) {
     int64_t count = 0;
-    for (int64_t i = 0; i < n; ++i) count += mask[i] != 0;
+    for (int64_t begin = 0; begin < n; begin += kBlock) {  // 32-bit sums, of which a register holds more
+        const int64_t end = n < begin + kBlock ? n : begin + kBlock;
+        uint32_t part = 0;
+        for (int64_t i = begin; i < end; ++i) part += mask[i] != 0;
+        count += part;
+    }
     return count;
 }
 
@@ -207,8 +212,9 @@ double solve_limit(const Row& row, int32_t threshold, double m) {
     return std::max(sums.above / m, 1.0);
 }
 
-float pool_row(const Row& row, double p, double support) {
+float pool_row(Row row, double p, double support) {
     const int64_t valid = row.mask ? count_true(row.mask, row.n) : row.n;
+    if (valid == row.n) row.mask = nullptr;
     const double m = std::clamp(support * valid, 1.0, std::max<double>(valid, 1.0));
     // q = 1e20 at p = 1 is exact: any two float32 have a ratio whose power is 0, 1 or inf.
     const double q = std::isinf(p) ? 1.0 : std::min(p / (p - 1.0), 1e20), inverse_p = 1.0 - 1.0 / q;
