@@ -29,18 +29,36 @@ from evalgrad.lovasz import (
     lovasz_prox,
     lovasz_softmax_loss,
 )
+from evalgrad.s_measures import (
+    PRAUC,
+    ROCAUC,
+    FBeta,
+    PrecisionAtRecall,
+    RecallAtPrecision,
+    SizeHead,
+    SizeLabels,
+    majority_size_labels,
+    project_onto_ceiling,
+)
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "PRAUC",
+    "ROCAUC",
     "AveragePrecisionHingeLoss",
     "AveragePrecisionPerceptronLoss",
     "DirectAveragePrecisionLoss",
     "DirectJaccardLoss",
     "DirectNDCGLoss",
     "DirectZeroOneLoss",
+    "FBeta",
     "LovaszHingeLoss",
     "LovaszSoftmaxLoss",
+    "PrecisionAtRecall",
+    "RecallAtPrecision",
+    "SizeHead",
+    "SizeLabels",
     "ZeroOneHingeLoss",
     "ZeroOnePerceptronLoss",
     "average_precision_hinge_loss",
@@ -54,7 +72,9 @@ __all__ = [
     "lovasz_hinge_loss",
     "lovasz_prox",
     "lovasz_softmax_loss",
+    "majority_size_labels",
     "metrics",
+    "project_onto_ceiling",
     "suggest_epsilon",
     "zero_one_hinge_loss",
     "zero_one_perceptron_loss",
