@@ -47,7 +47,7 @@ class LagrangianSolver(nn.Module):
         self.counts = Counts(positives, rows)
         self.tau = nn.Parameter(torch.ones(rows, len(self.counts.positives)))
         self.epsilon = nn.Parameter(torch.ones(())) if program.fractional else None
-        self.register_load_state_dict_pre_hook(same_positives)
+        self.register_load_state_dict_pre_hook(same_positives)  # type: ignore[no-untyped-call]
         self.threshold = nn.Parameter(torch.zeros(rows)) if program.anchored else None
         for name in ("objective", "constraints", "share"):
             self.register_buffer(name, getattr(program, name).clone(), persistent=False)

@@ -46,7 +46,7 @@ class RatioSolver(nn.Module):
         self.dual_lr, self.max_multiplier = dual_lr, max_multiplier
         rows, constraints, _ = program.constraints.shape
         self.counts = Counts(positives, rows, momentum)
-        self.register_load_state_dict_pre_hook(same_positives)
+        self.register_load_state_dict_pre_hook(same_positives)  # type: ignore[no-untyped-call]
         self.threshold = nn.Parameter(torch.zeros(rows)) if program.anchored else None
         for name in ("objective", "constraints", "share"):
             self.register_buffer(name, getattr(program, name).clone(), persistent=False)
