@@ -33,6 +33,7 @@ check: $(VENV)/installed  ## format, lint, types, spelling, then tests and docte
 bench: $(VENV)/installed  ## cost against cross-entropy; writes benchmarks/results/*.json
 	$(BIN)/python benchmarks/lovasz.py
 	$(BIN)/python benchmarks/direct_loss.py
+	$(BIN)/python benchmarks/s_measures.py
 
 docs: $(VENV)/installed  ## regenerate what is generated in README and docs
 	$(BIN)/python docs/figures.py
