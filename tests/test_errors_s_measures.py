@@ -44,7 +44,7 @@ def test_messages_of_metrics(call, kind, match):
 @pytest.mark.parametrize(
     ("call", "kind", "match"),
     [
-        (lambda: FBeta(0.0), ValueError, "`beta` must be positive"),
+        (lambda: FBeta(0.0), ValueError, "`beta` must be finite and above 0"),
         (lambda: FBeta(labels=torch.zeros(5, dtype=torch.long)), ValueError, "without positives"),
         (lambda: FBeta(labels=torch.ones(5, dtype=torch.long)), ValueError, "without positives or negatives"),
         (lambda: FBeta(labels=torch.zeros(5)), TypeError, "`labels` must be bool or integer"),
@@ -53,15 +53,16 @@ def test_messages_of_metrics(call, kind, match):
         (lambda: FBeta(solver="lagrangian"), ValueError, "`labels` must be given"),
         (lambda: FBeta(labels=Y, solver="lagrangian", at_least=0.5), ValueError, "`at_least` must be used"),
         (lambda: FBeta(speed=1), TypeError, "`speed` is not an option"),
-        (lambda: FBeta(dual_lr=0), ValueError, "`dual_lr` must be positive"),
+        (lambda: FBeta(dual_lr=0), ValueError, "`dual_lr` must be finite and above 0"),
         (lambda: FBeta(momentum=1), ValueError, "`momentum` must be in"),
         (lambda: FBeta(augment=-1), ValueError, "`augment` must be"),
         (lambda: PrecisionAtRecall(80), ValueError, "`recall` must be in"),
         (lambda: RecallAtPrecision(0.5, at_least=1.5), ValueError, "`at_least` must be in"),
         (lambda: ROCAUC([0.5, 0.2]), ValueError, "`anchors` must be"),
-        (lambda: FBeta(labels=Y)(GOOD[0].long(), Y), TypeError, "`scores` must be floating point"),
+        (lambda: FBeta(labels=Y)(GOOD[0].long(), Y), TypeError, "`scores` must be a floating-point tensor"),
+        (lambda: FBeta(labels=Y)(GOOD[0], Y.float()), TypeError, "`target` must be an integer or bool tensor"),
         (lambda: FBeta(labels=Y)(torch.zeros(N, 1), Y), ValueError, "`scores` must have shape"),
-        (lambda: FBeta(labels=Y)(GOOD[0], Y.long() + 1), ValueError, "`target` must lie in"),
+        (lambda: FBeta(labels=Y)(GOOD[0], Y.long() + 1), ValueError, "`target` must be in 0..1"),
         (lambda: FBeta()(*GOOD, index=INDEX), ValueError, "needs `labels`"),
         (lambda: FBeta(labels=Y, solver="lagrangian")(*GOOD), ValueError, "`index` must be given"),
         (lambda: FBeta(labels=Y)(*GOOD, index=INDEX + 1), ValueError, "`index` must lie in"),
@@ -78,7 +79,7 @@ def test_messages_of_modules(call, kind, match):
     [
         ((torch.zeros(3, dtype=torch.long), torch.tensor(0)), 1.0, TypeError, "floating point"),
         ((torch.zeros(2, 3), torch.tensor(0.0)), 1.0, ValueError, "leading shape"),
-        ((torch.zeros(3), torch.tensor(0.0)), 0.0, ValueError, "`rho` must be positive"),
+        ((torch.zeros(3), torch.tensor(0.0)), 0.0, ValueError, "`rho` must be finite and above 0"),
     ],
 )
 def test_messages_of_projection(args, rho, kind, match):

@@ -6,6 +6,7 @@ from typing import Any, Protocol, TypedDict, cast
 import torch
 from torch import Tensor, nn
 
+from evalgrad import _checks
 from evalgrad.s_measures.diagnostics import Solver, diagnose
 from evalgrad.s_measures.lagrangian import LagrangianSolver
 from evalgrad.s_measures.programs import Program
@@ -37,17 +38,18 @@ DEFAULTS: Options = {"dual_lr": 0.2, "max_multiplier": 100.0, "momentum": 0.9, "
 
 def build(name: str, program: Program, labels: Labels, solver: str, surrogate: str, options: Options) -> nn.ModuleList:
     """One solver per group: the positives alone for two groups, one-vs-rest for more."""
-    _check_choice(name, "solver", solver, ("ratio", "lagrangian"))
-    _check_choice(name, "surrogate", surrogate, tuple(SURROGATES))
+    _checks.check_option(name, "solver", solver, ("ratio", "lagrangian"))
+    _checks.check_option(name, "surrogate", surrogate, tuple(SURROGATES))
     chosen = _checked(name, options)
     loss, groups = SURROGATES[surrogate], _one_vs_rest(name, labels)
     common: dict[str, Any] = {key: chosen[key] for key in ("dual_lr", "max_multiplier")}
     if solver == "ratio":
         return nn.ModuleList(RatioSolver(program, g, loss, momentum=chosen["momentum"], **common) for g in groups)
     if labels is None:
-        raise ValueError(f"{name}: `labels` must be given with solver='lagrangian'; got None. Pass the labels of the training set.")
+        repair = "Pass the labels of the training set."
+        _checks.fail(ValueError, name, "labels", "given with solver='lagrangian'", "None", repair)
     if program.required:
-        raise ValueError(f"{name}: `at_least` must be used with solver='ratio'; got 'lagrangian'. Leave `solver` out.")
+        _checks.fail(ValueError, name, "at_least", "used with solver='ratio'", "'lagrangian'", "Leave `solver` out.")
     common |= {key: chosen[key] for key in ("project_every", "augment")}
     return nn.ModuleList(LagrangianSolver(program, g, loss, **common) for g in groups if g is not None)
 
@@ -120,7 +122,7 @@ def _one_vs_rest(name: str, labels: Labels) -> list[Tensor | None]:
         return [None]
     given = torch.as_tensor(labels).reshape(-1)
     if given.is_floating_point() or given.is_complex():
-        raise TypeError(f"{name}: `labels` must be bool or integer; got {given.dtype}. Use `labels.long()`.")
+        _checks.fail(TypeError, name, "labels", "bool or integer", _checks.describe(given), "Use `labels.long()`.")
     count = int(given.max()) + 1 if len(given) else 0
     wanted = [1] if count <= 2 else list(range(count))
     groups: list[Tensor | None] = []
@@ -136,11 +138,8 @@ def _one_vs_rest(name: str, labels: Labels) -> list[Tensor | None]:
 
 
 def _check_batch(name: str, first: Solver, count: int, scores: Tensor, target: Tensor, index: Tensor | None) -> None:
-    if not scores.is_floating_point() or target.is_floating_point():
-        raise TypeError(
-            f"{name}: `scores` must be floating point and `target` bool or integer; got {scores.dtype} and {target.dtype}. "
-            "Pass logits first, labels second."
-        )
+    _checks.check_floating(name, "scores", scores)
+    _checks.check_target(name, target, scores, target.shape)
     expected = target.shape if count == 1 else (*target.shape, count)
     if scores.shape != expected:
         raise ValueError(
@@ -148,17 +147,18 @@ def _check_batch(name: str, first: Solver, count: int, scores: Tensor, target: T
             f"got {tuple(scores.shape)}. Squeeze a last axis of one column."
         )
     if index is None and isinstance(first, LagrangianSolver):
-        raise ValueError(f"{name}: `index` must be given with solver='lagrangian'; got None. Let the dataset return positions.")
+        repair = "Let the dataset return positions."
+        _checks.fail(ValueError, name, "index", "given with solver='lagrangian'", "None", repair)
     if index is not None and (len(first.counts.labels) == 0 or index.dtype != torch.int64 or index.shape != target.shape):
         raise ValueError(
             f"{name}: `index` must be int64 of the shape of `target` and needs `labels`; got {index.dtype} {tuple(index.shape)} "
             f"with {len(first.counts.labels)} labels. Give `labels=` to the constructor."
         )
-    if target.dtype != torch.bool and target.device.type == "cpu" and target.numel():
+    if target.dtype != torch.bool and _checks.readable(target) and target.numel():
         low, high = map(int, target.aminmax())
         if low < 0 or high >= max(count, 2):
-            got = low if low < 0 else high
-            raise ValueError(f"{name}: `target` must lie in 0..{max(count, 2) - 1}; got {got}. Filter ignored items out first.")
+            must, got = f"in 0..{max(count, 2) - 1}", str(low if low < 0 else high)
+            _checks.fail(ValueError, name, "target", must, got, "Filter ignored items out first.")
 
 
 def _checked(name: str, options: Options) -> Options:
@@ -167,15 +167,9 @@ def _checked(name: str, options: Options) -> Options:
         raise TypeError(f"{name}: `{min(unknown)}` is not an option; got {sorted(options)}. The options are {sorted(DEFAULTS)}.")
     chosen: Options = {**DEFAULTS, **options}
     for key in ("dual_lr", "max_multiplier", "project_every"):
-        if not chosen[key] > 0:
-            raise ValueError(f"{name}: `{key}` must be positive; got {chosen[key]}. Leave it out for the default.")
+        _checks.check_number(name, key, chosen[key], above=0, repair="Leave it out for the default.")
     if not 0 <= chosen["momentum"] < 1:
-        raise ValueError(f"{name}: `momentum` must be in [0, 1); got {chosen['momentum']}. Use 0 to trust each batch alone.")
-    if not chosen["augment"] >= 0:
-        raise ValueError(f"{name}: `augment` must be >= 0; got {chosen['augment']}. Use 0 for the plain Lagrangian.")
+        repair = "Use 0 to trust each batch alone."
+        _checks.fail(ValueError, name, "momentum", "in [0, 1)", repr(chosen["momentum"]), repair)
+    _checks.check_number(name, "augment", chosen["augment"], at_least=0, repair="Use 0 for the plain Lagrangian.")
     return chosen
-
-
-def _check_choice(name: str, argument: str, value: str, choices: tuple[str, ...]) -> None:
-    if value not in choices:
-        raise ValueError(f"{name}: `{argument}` must be one of {', '.join(choices)}; got {value!r}. Check the spelling.")

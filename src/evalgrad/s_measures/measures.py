@@ -17,6 +17,7 @@ from collections.abc import Sequence
 from torch import nn
 from typing_extensions import Unpack
 
+from evalgrad import _checks
 from evalgrad.s_measures import groups, programs
 from evalgrad.s_measures.groups import Labels, Options
 
@@ -32,6 +33,12 @@ class FBeta(nn.Module):
         surrogate: "hinge", "square", "cross_entropy" or "margin", the bound on the 0-1 errors.
         at_least: make it a constraint F_beta >= at_least instead: the loss vanishes while hard counts meet it.
         options: see `groups.Options`.
+
+    Example:
+        >>> import torch
+        >>> reg = FBeta(labels=[1, 0, 0, 1])
+        >>> float(reg(torch.tensor([2.0, -2.0, -1.0, 1.0]), torch.tensor([1, 0, 0, 1])))  # all beyond the margin
+        0.0
     """
 
     forward, diagnostics, primal_groups = groups.forward, groups.diagnostics, groups.primal_groups
@@ -48,8 +55,7 @@ class FBeta(nn.Module):
         **options: Unpack[Options],
     ) -> None:
         super().__init__()
-        if not 0 < beta < float("inf"):
-            raise ValueError(f"FBeta: `beta` must be positive and finite; got {beta}. Use 1.0 for F1.")
+        _checks.check_number("FBeta", "beta", beta, above=0, repair="Use 1.0 for F1.")
         _check_rate("FBeta", "at_least", at_least)
         self.options = {"beta": beta, "solver": solver, "surrogate": surrogate, "at_least": at_least}
         self.groups = groups.build("FBeta", programs.fbeta(beta, at_least), labels, solver, surrogate, options)
@@ -162,10 +168,10 @@ class PRAUC(nn.Module):
 def _anchors(name: str, anchors: int | Sequence[float]) -> list[float]:
     points = [k / (anchors + 1) for k in range(1, anchors + 1)] if isinstance(anchors, int) else [float(a) for a in anchors]
     if not points or points != sorted(set(points)) or not (points[0] > 0 and points[-1] < 1):
-        raise ValueError(f"{name}: `anchors` must be a number >= 1 or rates ascending within (0, 1); got {anchors}. Try 10.")
+        _checks.fail(ValueError, name, "anchors", "a number >= 1 or rates ascending within (0, 1)", repr(anchors), "Try 10.")
     return points
 
 
 def _check_rate(name: str, argument: str, value: float | None) -> None:
     if value is not None and not 0 < value < 1:
-        raise ValueError(f"{name}: `{argument}` must be in (0, 1); got {value}. Give it as a fraction, not in per cent.")
+        _checks.fail(ValueError, name, argument, "in (0, 1)", repr(value), "Give it as a fraction, not in per cent.")

@@ -4,10 +4,10 @@ The only constraint of the S-measures' Lagrangian that is kept as a set (lemma 5
 one running mean; the algorithms printed in the paper miss the projection and are kept in the tests as broken versions.
 """
 
-import math
-
 import torch
 from torch import Tensor
+
+from evalgrad import _checks
 
 
 def project_onto_ceiling(tau: Tensor, epsilon: Tensor, *, rho: float = 1.0) -> tuple[Tensor, Tensor]:
@@ -23,6 +23,10 @@ def project_onto_ceiling(tau: Tensor, epsilon: Tensor, *, rho: float = 1.0) -> t
 
     Returns:
         The projected (tau, epsilon), differentiable in both, of the dtype of the inputs.
+
+    Example:
+        >>> project_onto_ceiling(torch.tensor([3.0, 0.5]), torch.tensor(1.0))
+        (tensor([2.0000, 0.5000]), tensor(2.))
     """
     _check(tau, epsilon, rho)
     half = tau.dtype in (torch.float16, torch.bfloat16)
@@ -54,5 +58,4 @@ def _check(tau: Tensor, epsilon: Tensor, rho: float) -> None:
             "project_onto_ceiling: `epsilon` must have the leading shape of `tau`, one ceiling per row; got `tau` "
             f"{tuple(tau.shape)} and `epsilon` {tuple(epsilon.shape)}. For one row pass a 0-d `epsilon`."
         )
-    if not (rho > 0 and math.isfinite(rho)):
-        raise ValueError(f"project_onto_ceiling: `rho` must be positive and finite; got {rho}. Use 1.0 for Euclidean.")
+    _checks.check_number("project_onto_ceiling", "rho", rho, above=0, repair="Use 1.0 for Euclidean.")

@@ -9,14 +9,15 @@ The head only matters where it shares parameters with the main task: next to a l
 import torch
 from torch import Tensor, nn
 
+from evalgrad import _checks
+
 
 class SizeHead(nn.Module):
     """Scores (N,) for two size groups, (N, groups) for more, from features (N, D) or (N, D, *) averaged over space."""
 
     def __init__(self, in_features: int, groups: int = 2) -> None:
         super().__init__()
-        if groups < 2:
-            raise ValueError(f"SizeHead: `groups` must be at least 2; got {groups}. Use 2 for small and large.")
+        _checks.check_integer("SizeHead", "groups", groups, low=2, repair="Use 2 for small and large.")
         self.node = nn.Linear(in_features, 1 if groups == 2 else groups)
 
     def forward(self, features: Tensor) -> Tensor:
