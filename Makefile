@@ -35,6 +35,7 @@ bench: $(VENV)/installed  ## cost against cross-entropy; writes benchmarks/resul
 	$(BIN)/python benchmarks/loss_max_pooling.py
 	$(BIN)/python benchmarks/smooth_topk.py
 	$(BIN)/python benchmarks/direct_loss.py
+	$(BIN)/python benchmarks/s_measures.py
 
 docs: $(VENV)/installed  ## regenerate what is generated in README and docs
 	$(BIN)/python docs/figures/loss_max_pooling.py

@@ -38,6 +38,17 @@ from evalgrad.lovasz import (
     lovasz_prox,
     lovasz_softmax_loss,
 )
+from evalgrad.s_measures import (
+    PRAUC,
+    ROCAUC,
+    FBeta,
+    PrecisionAtRecall,
+    RecallAtPrecision,
+    SizeHead,
+    SizeLabels,
+    majority_size_labels,
+    project_onto_ceiling,
+)
 from evalgrad.sampling import EquibatchSampler, PerformanceSampler, class_presence
 from evalgrad.smooth_topk import (
     SmoothTopKLoss,
@@ -52,6 +63,8 @@ from evalgrad.smooth_topk import (
 __version__ = "0.1.0"
 
 __all__ = [
+    "PRAUC",
+    "ROCAUC",
     "AveragePrecisionHingeLoss",
     "AveragePrecisionPerceptronLoss",
     "BootstrappedCrossEntropy",
@@ -60,10 +73,15 @@ __all__ = [
     "DirectNDCGLoss",
     "DirectZeroOneLoss",
     "EquibatchSampler",
+    "FBeta",
     "LossMaxPooling",
     "LovaszHingeLoss",
     "LovaszSoftmaxLoss",
     "PerformanceSampler",
+    "PrecisionAtRecall",
+    "RecallAtPrecision",
+    "SizeHead",
+    "SizeLabels",
     "SmoothTopKLoss",
     "SoftJaccardLoss",
     "TopKHingeLoss",
@@ -86,8 +104,10 @@ __all__ = [
     "lovasz_hinge_loss",
     "lovasz_prox",
     "lovasz_softmax_loss",
+    "majority_size_labels",
     "median_frequency_weights",
     "metrics",
+    "project_onto_ceiling",
     "smooth_topk_loss",
     "soft_jaccard_loss",
     "suggest_epsilon",

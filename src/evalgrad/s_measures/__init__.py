@@ -1,0 +1,17 @@
+"""S-measures: nondecomposable measures as regularisers and constraints of any network."""
+
+from evalgrad.s_measures.measures import PRAUC, ROCAUC, FBeta, PrecisionAtRecall, RecallAtPrecision
+from evalgrad.s_measures.projection import project_onto_ceiling
+from evalgrad.s_measures.size_head import SizeHead, SizeLabels, majority_size_labels
+
+__all__ = [
+    "PRAUC",
+    "ROCAUC",
+    "FBeta",
+    "PrecisionAtRecall",
+    "RecallAtPrecision",
+    "SizeHead",
+    "SizeLabels",
+    "majority_size_labels",
+    "project_onto_ceiling",
+]

@@ -1,0 +1,144 @@
+"""The paper's solver: reparameterised dual ascent with one tau and one lambda per positive (algorithm 3, corrected).
+
+    L = objective . (mean tau, eps F, eps R, eps) + mu . constraints . (mean tau, eps F, eps R, 1) + mean lambda_i (tau_i - s_i)
+
+with s_i = eps f_i, minimised over the network, tau and eps on {tau_i <= eps, eps >= 0} and maximised over lambda >= 0 and mu
+(eps = 1 but for F-beta). At the optimum of F-beta mu = -V and 0 <= lambda_i <= -mu. The penalty `augment`
+turns lambda (tau - s) into the augmented Lagrangian's term: same saddle points, no cycling around them; 0 is the paper's.
+"""
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from evalgrad.s_measures.counts import Counts, keep_single, rates, same_positives
+from evalgrad.s_measures.programs import Program
+from evalgrad.s_measures.projection import project_onto_ceiling
+from evalgrad.s_measures.surrogates import Surrogate, hinge
+
+
+class LagrangianSolver(nn.Module):
+    """One group of one measure: scores (B,), positives (B,) and dataset positions (B,) in, the Lagrangian out."""
+
+    _apply = keep_single
+    objective: Tensor
+    constraints: Tensor
+    share: Tensor
+    slot: Tensor
+    mu: Tensor
+    lam: Tensor
+
+    def __init__(
+        self,
+        program: Program,
+        positives: Tensor,
+        surrogate: Surrogate,
+        *,
+        dual_lr: float,
+        max_multiplier: float,
+        project_every: int,
+        augment: float,
+    ) -> None:
+        super().__init__()
+        self.program, self.surrogate, self.augment = program, surrogate, augment
+        self.dual_lr, self.max_multiplier, self.project_every = dual_lr, max_multiplier, project_every
+        rows, constraints, _ = program.constraints.shape
+        self.counts = Counts(positives, rows)
+        self.tau = nn.Parameter(torch.ones(rows, len(self.counts.positives)))
+        self.epsilon = nn.Parameter(torch.ones(())) if program.fractional else None
+        self.register_load_state_dict_pre_hook(same_positives)  # type: ignore[no-untyped-call]
+        self.threshold = nn.Parameter(torch.zeros(rows)) if program.anchored else None
+        for name in ("objective", "constraints", "share"):
+            self.register_buffer(name, getattr(program, name).clone(), persistent=False)
+        self.register_buffer("slot", positives.cumsum(0).sub(1).clamp_min(0), persistent=False)  # item -> column of tau
+        price = float(program.objective[0, 3]) if program.fractional else 1.0  # beta^2 <= V: a start below the optimum
+        self.register_buffer("mu", torch.full((rows, constraints), -price if program.fractional else price))
+        self.register_buffer("lam", torch.full(self.tau.shape, price))
+        self.calls = self.projections = 0
+
+    def forward(self, scores: Tensor, positive: Tensor, index: Tensor) -> Tensor:
+        found = positive.sum()
+        sizes = torch.stack([found, len(scores) - found])
+        if self.training:
+            self.counts.store(scores.detach(), positive, index, check=True)
+        epsilon, offset = self._epsilon(), scores - self._threshold().unsqueeze(-1)
+        slot = self.slot[index]
+        tau, lam = self.tau[:, slot], self.lam[:, slot]
+        alarm = epsilon * _mean(self.surrogate(1 + offset), ~positive, sizes[1])
+        coupling = _mean(self._coupling(lam, tau - epsilon * self._gain(offset)), positive, sizes[0])
+        row = self._row(_mean(tau, positive, sizes[0]), alarm)
+        cost = (self.objective[:, :3] * row[:, :3]).sum(-1) + self.objective[:, 3] * epsilon
+        residual = (self.constraints * row.unsqueeze(1)).sum(-1)
+        value = (self.share * (cost + (self.mu * residual).sum(-1) + coupling)).sum()
+        return torch.where(sizes.amin() > 0, value, 0)  # a batch without one of the classes adds nothing
+
+    @torch.no_grad()
+    def project_(self) -> None:
+        """Return tau and epsilon to their set, at every `project_every`-th call. Call it after each optimiser step."""
+        self.calls += 1
+        if self.calls % self.project_every:
+            return
+        self.projections += 1
+        if self.epsilon is None:
+            self.tau.clamp_(max=1)
+        else:  # rho = (step of epsilon) / (step of tau) of `primal_groups`
+            tau, epsilon = project_onto_ceiling(self.tau[0], self.epsilon, rho=1 / self.tau.shape[1])
+            self.tau.copy_(tau)
+            self.epsilon.copy_(epsilon)
+
+    @torch.no_grad()
+    def dual_step(self, lr: float | None = None) -> None:
+        """lambda <- max(0, lambda + lr (tau - s)), mu <- mu + lr residual, from the cached scores of the items seen."""
+        step = self.dual_lr if lr is None else lr
+        scores = self.counts.cache[self.counts.positives] - self.thresholds().unsqueeze(-1)
+        gap = self.tau - self._epsilon() * self._gain(scores)
+        self.lam = (self.lam + step * gap.nan_to_num(0)).clamp_min(0)
+        totals = self.counts.cached(self.thresholds(), self.surrogate)
+        alarm = self._epsilon() * rates(totals, self.counts.prior())[:, 2]
+        mu = self.mu + step * (self.constraints * self._row(self.tau.mean(1), alarm).unsqueeze(1)).sum(-1)
+        self.mu = mu if self.program.fractional else mu.clamp(0, self.max_multiplier)
+
+    def primal_groups(self, lr: float) -> list[dict[str, Any]]:
+        """Parameter groups for `torch.optim.SGD` whose steps match the projection; never for Adam.
+
+        The loss averages over the n positives, so a step of tau is n times smaller than one of epsilon unless its rate is
+        n times larger.
+        """
+        plain = {"momentum": 0.0, "weight_decay": 0.0}
+        scale = self.tau.shape[1] / float(self.share.mean())
+        shared = [p for p in (self.epsilon, self.threshold) if p is not None]
+        groups = [{"params": [self.tau], "lr": lr * scale, **plain}]
+        return groups + ([{"params": shared, "lr": lr, **plain}] if shared else [])
+
+    def thresholds(self) -> Tensor:
+        """(K,) the decision threshold of every row, 0 unless it is learned."""
+        return self._threshold().detach()
+
+    def _threshold(self) -> Tensor:
+        return torch.zeros_like(self.share) if self.threshold is None else self.threshold
+
+    def _epsilon(self) -> Tensor:
+        return torch.ones_like(self.share[0]) if self.epsilon is None else self.epsilon
+
+    def _row(self, hit: Tensor, alarm: Tensor) -> Tensor:
+        return torch.stack([hit, self.counts.prior() * alarm, alarm, torch.ones_like(hit)], dim=-1)
+
+    def _gain(self, offset: Tensor) -> Tensor:
+        """The bound on tau / eps besides 1: f for the hinge (1 - hinge = min(1, f)), else 1 - l(1 - f)."""
+        return offset if self.surrogate is hinge else 1 - self.surrogate(1 - offset)
+
+    def _coupling(self, lam: Tensor, gap: Tensor) -> Tensor:
+        if self.augment == 0:
+            return lam * gap
+        return ((lam + self.augment * gap).relu().square() - lam.square()) / (2 * self.augment)
+
+    def get_extra_state(self) -> dict[str, int]:
+        return {"calls": self.calls, "projections": self.projections}
+
+    def set_extra_state(self, state: dict[str, int]) -> None:
+        self.calls, self.projections = state["calls"], state["projections"]
+
+
+def _mean(values: Tensor, member: Tensor, size: Tensor) -> Tensor:
+    return torch.where(member, values, 0).sum(-1) / size.clamp_min(1)

@@ -1,0 +1,116 @@
+"""The default solver: one scalar per constraint, O(1) state, any optimiser for the network.
+
+F-beta is a ratio V = (beta^2 + F) / T. Dinkelbach: minimise beta^2 + F - v T, then set v to the current ratio; v falls to the
+optimum V*. The constrained measures use a multiplier instead, moved by the residual of the whole data (its integral and,
+against oscillation, its present value). Either way a batch pays a weighted surrogate loss: one weight for its positives,
+one for its negatives, renewed from the totals of `counts`. Constants are left out of the loss, so it is >= 0 and 0 once all
+items lie beyond the margin; for F-beta it is F + v (1 - T), which tends to V - beta^2.
+"""
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from evalgrad.s_measures.counts import Counts, keep_single, rates, same_positives
+from evalgrad.s_measures.programs import Program
+from evalgrad.s_measures.surrogates import Surrogate
+
+DAMPING = 20.0  # weight of the present residual against one step of its integral
+
+
+class RatioSolver(nn.Module):
+    """One group of one measure: scores (B,) and their positives (B,) in, the weighted surrogate loss out."""
+
+    _apply = keep_single
+    objective: Tensor
+    constraints: Tensor
+    share: Tensor
+    mu: Tensor
+    one: Tensor
+    hit_weight: Tensor
+    alarm_weight: Tensor
+
+    def __init__(
+        self,
+        program: Program,
+        positives: Tensor | None,
+        surrogate: Surrogate,
+        *,
+        dual_lr: float,
+        max_multiplier: float,
+        momentum: float,
+    ) -> None:
+        super().__init__()
+        self.program, self.surrogate = program, surrogate
+        self.dual_lr, self.max_multiplier = dual_lr, max_multiplier
+        rows, constraints, _ = program.constraints.shape
+        self.counts = Counts(positives, rows, momentum)
+        self.register_load_state_dict_pre_hook(same_positives)  # type: ignore[no-untyped-call]
+        self.threshold = nn.Parameter(torch.zeros(rows)) if program.anchored else None
+        for name in ("objective", "constraints", "share"):
+            self.register_buffer(name, getattr(program, name).clone(), persistent=False)
+        start = -self._worst_ratio() if program.fractional else 0.0 if program.required else 1.0
+        self.register_buffer("mu", torch.full((rows, constraints), float(start)))
+        self.register_buffer("one", torch.ones(()), persistent=False)
+        shape = (rows, 1) if program.anchored else ()
+        self.register_buffer("hit_weight", torch.zeros(shape))  # of the mean surrogate of the positives
+        self.register_buffer("alarm_weight", torch.zeros(shape))  # of the negatives
+        self._reweigh(self.mu)
+
+    def forward(self, scores: Tensor, positive: Tensor, index: Tensor | None) -> Tensor:
+        member = positive.to(scores.dtype)
+        found = member.sum()
+        rest = torch.rsub(found, len(scores))
+        # Class means, and nothing where a class is missing: in expectation a multiple of the loss on the whole data, for
+        # uniform and for class-balanced samplers alike.
+        hit, alarm = self.hit_weight * rest.clamp_max(1) / found, self.alarm_weight * found.clamp_max(1) / rest
+        offset = scores if self.threshold is None else scores - self.threshold.unsqueeze(-1)
+        errors = self.surrogate(torch.addcmul(self.one, offset, torch.rsub(member, 1, alpha=2)))  # of 1 - y f
+        value = torch.dot(errors.flatten(), torch.where(positive, hit, alarm).flatten())
+        if self.training and self.counts.update(scores.detach(), positive, index, self.thresholds, self.surrogate):
+            self.dual_step()
+        return value
+
+    def project_(self) -> None:
+        """Nothing to project: the ratio has no per-item variables."""
+
+    @torch.no_grad()
+    def dual_step(self, lr: float | None = None) -> None:
+        """Move v or the multipliers by the latest totals. Training forwards do this by themselves."""
+        step = self.dual_lr if lr is None else lr
+        found = rates(self.counts.totals, self.counts.prior(), hard=self.program.required)
+        if self.program.fractional:
+            mu = pressed = -self._ratio(found)
+        else:
+            residual = (self.constraints * found.unsqueeze(1)).sum(-1)
+            mu = (self.mu + step * residual).clamp(0, self.max_multiplier)
+            pressed = (mu + DAMPING * step * residual).clamp(0, self.max_multiplier)
+        known = self.counts.totals[..., 2].amin() > 0
+        self.mu = torch.where(known, mu, self.mu)  # new tensors: earlier graphs may still hold the old ones
+        self._reweigh(torch.where(known, pressed, self.mu))
+
+    def primal_groups(self, lr: float) -> list[dict[str, Any]]:
+        """The thresholds of the anchors; nothing for the measures at one operating point."""
+        return [{"params": [self.threshold], "lr": lr}] if self.threshold is not None else []
+
+    def thresholds(self) -> Tensor:
+        """(K,) the decision threshold of every row, 0 unless it is learned."""
+        return torch.zeros_like(self.share) if self.threshold is None else self.threshold.detach()
+
+    def _ratio(self, found: Tensor) -> Tensor:
+        """V = (beta^2 + F) / T, at most that of a constant scorer: T <= 0 has no ratio, and no larger v is optimal."""
+        hit, worst = found[:, :1], self._worst_ratio()
+        ratio = (self.objective * found).sum(-1, keepdim=True) / hit
+        return torch.where((hit > 0) & (ratio < worst), ratio, worst)
+
+    def _worst_ratio(self) -> Tensor | float:
+        """V of the constant scorer f = 1, which every scorer with a bias term can reach."""
+        beta_squared, (hit, alarm) = float(self.program.objective[0, 3]), self.surrogate(torch.tensor([0.0, 2.0])).tolist()
+        return (beta_squared + self.counts.prior() * alarm) / (1 - hit)
+
+    def _reweigh(self, multiplier: Tensor) -> None:
+        """Loss = sum_k share_k (objective_k + multiplier_k @ constraints_k) . (1 - mean error, F, R, .), constants dropped."""
+        row = self.share.unsqueeze(-1) * (self.objective + (multiplier.unsqueeze(-1) * self.constraints).sum(1))
+        self.hit_weight = -row[:, 0].view_as(self.hit_weight)
+        self.alarm_weight = (self.counts.prior() * row[:, 1] + row[:, 2]).view_as(self.alarm_weight)

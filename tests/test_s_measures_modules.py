@@ -1,0 +1,227 @@
+"""Behaviour of the modules: hard cases, state, resume, constraints, groups, gradients, messages."""
+
+import copy
+import io
+import pickle
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from evalgrad import PRAUC, ROCAUC, FBeta, PrecisionAtRecall, RecallAtPrecision
+
+N = 200
+torch.manual_seed(0)
+X = torch.randn(N, 4)
+Y = (X[:, 0] + 0.7 * torch.randn(N)) > 0.8
+INDEX = torch.arange(N)
+MEASURES = [(FBeta, 1.0), (PrecisionAtRecall, 0.7), (RecallAtPrecision, 0.6), (ROCAUC, 4), (PRAUC, 4)]
+every = pytest.mark.parametrize(("measure", "argument"), MEASURES)
+solvers = pytest.mark.parametrize("solver", ["ratio", "lagrangian"])
+surrogates = pytest.mark.parametrize("surrogate", ["hinge", "square", "cross_entropy", "margin"])
+
+
+def run(reg, weight, batches):
+    """Plain training on the given batches; returns the losses."""
+    groups = reg.primal_groups(0.05)
+    optimiser = torch.optim.SGD([{"params": [weight], "lr": 0.05}, *groups])
+    losses = []
+    for index in batches:
+        optimiser.zero_grad()
+        loss = reg(X[index] @ weight, Y[index], index=index)
+        loss.backward()
+        optimiser.step()
+        reg.project_()
+        reg.dual_step()
+        losses.append(loss.detach())
+    return losses
+
+
+@every
+@solvers
+@surrogates
+def test_gradcheck_and_bounds(measure, argument, solver, surrogate):
+    target, index = Y[:40], INDEX[:40]
+    reg = measure(argument, labels=target, solver=solver, surrogate=surrogate).double()
+    scores = torch.randn(40, dtype=torch.float64, requires_grad=True)
+    reg(scores.detach(), target, index=index)
+    reg.dual_step()
+    reg.eval()
+    assert torch.autograd.gradcheck(lambda s: reg(s, target, index=index), scores)
+    report = reg.diagnostics()
+    assert 0 <= report["certificate"] <= report["metric"] + 1e-9
+
+
+@every
+@solvers
+def test_batch_without_a_class_adds_a_zero_gradient(measure, argument, solver):
+    reg = measure(argument, labels=Y, solver=solver)
+    for part in (~Y, Y):
+        index = INDEX[part]
+        scores = torch.randn(len(index), requires_grad=True)
+        loss = reg(scores, Y[index], index=index)
+        loss.backward()
+        assert loss == 0
+        assert scores.grad.eq(0).all()
+        assert all(p.grad is None or p.grad.eq(0).all() for p in reg.parameters())
+    empty = torch.zeros(0, requires_grad=True)
+    reg(empty, Y[:0], index=INDEX[:0]).backward()
+
+
+def test_zero_at_perfect_prediction_and_nan_shows():
+    reg = FBeta(labels=Y)
+    assert reg(torch.where(Y, 2.0, -2.0), Y) == 0
+    assert reg(torch.where(Y, torch.inf, -torch.inf), Y) == 0
+    assert reg(torch.full((N,), torch.nan), Y).isnan()
+    assert reg(torch.randn(N), Y).isfinite()  # the NaN batch left the averages alone
+
+
+@every
+@solvers
+def test_resume_is_bitwise(measure, argument, solver):
+    order = [torch.randperm(N)[:50] for _ in range(24)]  # duplicates across batches, items never seen, no epochs
+
+    def fresh():
+        return measure(argument, labels=Y, solver=solver, project_every=3), torch.zeros(4, requires_grad=True)
+
+    reg, weight = fresh()
+    whole = run(reg, weight, order)
+    reg, weight = fresh()
+    run(reg, weight, order[:11])
+    file = io.BytesIO()
+    torch.save((reg.state_dict(), weight.detach()), file)
+    file.seek(0)
+    state, saved = torch.load(file, weights_only=True)
+    other, _ = fresh()
+    other.load_state_dict(state)
+    rest = run(other, saved.clone().requires_grad_(), order[11:])
+    assert all(torch.equal(a, b) for a, b in zip(whole[11:], rest, strict=True))
+
+
+def test_loading_against_other_positives_raises_and_changes_nothing():
+    flipped = Y.clone()
+    flipped[:2] = ~flipped[:2]
+    for solver in ("ratio", "lagrangian"):
+        reg = FBeta(labels=flipped, solver=solver)
+        before = copy.deepcopy(reg.state_dict())
+        with pytest.raises(ValueError, match="`labels` of this S-measure differ"):
+            reg.load_state_dict(FBeta(labels=Y, solver=solver).state_dict())
+        torch.testing.assert_close(before["groups.0.mu"], reg.state_dict()["groups.0.mu"])
+
+
+@every
+@solvers
+def test_pickle_and_deepcopy(measure, argument, solver):
+    reg = measure(argument, labels=Y, solver=solver)
+    run(reg, torch.zeros(4, requires_grad=True), [INDEX])
+    scores = torch.randn(N)
+    for clone in (copy.deepcopy(reg), pickle.loads(pickle.dumps(reg))):
+        assert torch.equal(clone.eval()(scores, Y, index=INDEX), reg.eval()(scores, Y, index=INDEX))
+        clone.load_state_dict(reg.state_dict())
+
+
+def test_duplicates_count_once_in_the_cache():
+    scores = torch.randn(N)
+    once, twice = FBeta(labels=Y), FBeta(labels=Y)
+    once(scores, Y, index=INDEX)
+    double = torch.cat([INDEX, INDEX])
+    twice(scores[double], Y[double], index=double)
+    torch.testing.assert_close(once.groups[0].mu, twice.groups[0].mu)
+
+
+@solvers
+def test_gradient_accumulation_may_sum_losses_first(solver):
+    reg, weight = FBeta(labels=Y, solver=solver), torch.zeros(4, requires_grad=True)
+    halves = INDEX[::2], INDEX[1::2]
+    sum(reg(X[i] @ weight, Y[i], index=i) for i in halves).backward()
+    assert weight.grad.isfinite().all()
+    assert weight.grad.ne(0).any()
+
+
+@solvers
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_half_scores_and_half_modules(solver, dtype):
+    reg = FBeta(labels=Y, solver=solver)
+    scores = torch.randn(N)
+    expected = copy.deepcopy(reg)(scores.to(dtype).float(), Y, index=INDEX)
+    reg.to(dtype)
+    assert all(b.dtype != dtype for b in [*reg.buffers(), *reg.parameters()])
+    value = reg(scores.to(dtype).requires_grad_(), Y, index=INDEX)
+    assert value.dtype == dtype
+    torch.testing.assert_close(value.float(), expected, rtol=1e-2, atol=1e-2)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        torch.testing.assert_close(
+            FBeta(labels=Y, solver=solver)(scores, Y, index=INDEX), FBeta(labels=Y, solver=solver)(scores, Y, index=INDEX)
+        )
+
+
+def test_overflow_does_not_poison_the_moving_average():
+    reg = FBeta(labels=Y)
+    for value in (torch.randn(N), torch.full((N,), torch.inf), torch.randn(N)):
+        for _ in range(32):
+            reg(value, Y)
+    assert reg.groups[0].counts.totals.isfinite().all()
+    assert "moving average" in reg.diagnostics()["source"]
+
+
+@every
+def test_without_labels_the_moving_average_suffices(measure, argument):
+    known, unknown = measure(argument, labels=Y), measure(argument)
+    scores = torch.randn(N)
+    for reg in (known, unknown):
+        for _ in range(80):
+            value = reg(scores, Y)
+    torch.testing.assert_close(value, known(scores, Y))
+
+
+def test_order_of_groups_is_one_vs_rest_macro():
+    labels = torch.randint(0, 3, (N,))
+    scores = torch.randn(N, 3, requires_grad=True)
+    reg = FBeta(labels=labels)
+    parts = [FBeta(labels=labels == c)(scores[:, c], labels == c, index=INDEX) for c in range(3)]
+    value = reg(scores, labels, index=INDEX)
+    torch.testing.assert_close(value, torch.stack(parts).mean())
+    assert len(reg.diagnostics()["groups"]) == 3
+
+
+def test_spatial_shapes_are_flattened():
+    scores = torch.randn(N)
+    flat = FBeta(labels=Y)(scores, Y, index=INDEX)
+    shaped = FBeta(labels=Y)(scores.view(4, 5, 10), Y.view(4, 5, 10).long(), index=INDEX.view(4, 5, 10))
+    assert torch.equal(flat, shaped)
+
+
+@pytest.mark.parametrize(
+    "make", [lambda: RecallAtPrecision(0.7, labels=Y, at_least=0.5), lambda: PrecisionAtRecall(0.5, labels=Y, at_least=0.7)]
+)
+def test_constraint_is_met_by_hard_counts(make):
+    reg, weight = make(), torch.zeros(5, requires_grad=True)
+    features = F.pad(X, (0, 1), value=1.0)
+    optimiser = torch.optim.Adam([weight], lr=0.05)
+    before = None
+    for step in range(400):
+        optimiser.zero_grad()
+        scores = features @ weight
+        loss = F.binary_cross_entropy_with_logits(scores, Y.float()) + reg(scores, Y, index=INDEX)
+        loss.backward()
+        optimiser.step()
+        if step == 0:
+            before = reg.diagnostics()
+    after = reg.diagnostics()
+    assert not before["met"]
+    assert before["why"]
+    assert after["met"], after
+    assert after["recall"][0] >= 0.499
+    assert after["precision"][0] >= 0.699
+
+
+def test_impossible_constraint_says_why():
+    labels, noise = torch.arange(40) % 2 == 0, torch.zeros(40)
+    reg = RecallAtPrecision(0.9, labels=labels, at_least=0.9, max_multiplier=2.0)
+    for _ in range(200):
+        reg(noise + 1, labels, index=torch.arange(40))
+    report = reg.diagnostics()
+    assert not report["met"]
+    assert "max_multiplier" in report["why"]
+    reg(noise - 1, labels, index=torch.arange(40))
+    assert "bias" in reg.diagnostics()["why"]

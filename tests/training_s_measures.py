@@ -1,0 +1,48 @@
+"""Training of a linear scorer on a measure, for check.py and the tests: full batch or minibatches, either solver."""
+
+import numpy as np
+import torch
+from torch import nn
+
+
+def linear_problem(seed: int, items: int = 240, features: int = 5, positives: float = 0.25, separation: float = 1.5):
+    """Two Gaussians and a bias column; (x, y) as numpy."""
+    draw = np.random.default_rng(seed)
+    y = draw.random(items) < positives
+    x = draw.normal(size=(items, features))
+    x[y] += separation * 1.5 * draw.normal(size=features) / np.sqrt(features)
+    return np.hstack([x, np.ones((items, 1))]), y
+
+
+def train(
+    measure: nn.Module, x: np.ndarray, y: np.ndarray, *, steps: int, batches: int = 1, lr: float = 0.2, primal_lr: float = 0.1
+) -> torch.Tensor:
+    """Adam on the weights, plain SGD on the measure's own variables, all rates falling linearly to zero."""
+    torch.manual_seed(0)
+    features, target = torch.tensor(x, dtype=torch.float32), torch.tensor(y)
+    weight = torch.zeros(features.shape[1], requires_grad=True)
+    optimisers = [torch.optim.Adam([weight], lr=lr)]
+    own = measure.primal_groups(primal_lr)
+    if own:
+        optimisers.append(torch.optim.SGD(own, lr=primal_lr))
+    decay = [torch.optim.lr_scheduler.LambdaLR(o, lambda t: 1 - t / (steps + 1)) for o in optimisers]
+    lagrangian = any(p.endswith("tau") for p, _ in measure.named_parameters())
+    done, size = 0, len(x) // batches
+    while done < steps:
+        for index in torch.randperm(len(x))[: size * batches].split(size):
+            for o in optimisers:
+                o.zero_grad()
+            measure(features[index] @ weight, target[index], index=index).backward()
+            for o in optimisers:
+                o.step()
+            measure.project_()
+            if lagrangian and done % batches == 0:  # once per pass, on scores that are all of one age
+                measure.dual_step(measure.groups[0].dual_lr * (1 - done / (steps + 1)))
+            for d in decay:
+                d.step()
+            done += 1
+    with torch.no_grad():  # the final scores of all items
+        index = torch.arange(len(x))
+        for group in measure.groups:
+            group.counts.store(features @ weight, target, index, check=True)
+    return weight.detach()
