@@ -90,6 +90,24 @@ def linear_programs() -> list[dict[str, object]]:
     return rows
 
 
+def multipliers() -> list[dict[str, float]]:
+    """How far mu of the Lagrangian is from -V* once the certified F-beta has come close to the optimum."""
+    from oracles_s_measures import fbeta_program
+    from training_s_measures import linear_problem, train
+
+    rows = []
+    for seed in (2, 3, 4):
+        x, y = linear_problem(seed)
+        for beta in (0.5, 2.0):
+            best, reg = fbeta_program(x, y, beta), eg.FBeta(beta, labels=y, solver="lagrangian")
+            train(reg, x, y, steps=1500)
+            report = reg.diagnostics()
+            share, mu = report["certificate"] * (1 + best) / (1 + beta**2), report["mu"][0][0]
+            rows.append({"seed": seed, "beta": beta, "share": share, "mu": mu, "-V*": -best})
+            print(rows[-1], flush=True)
+    return rows
+
+
 if __name__ == "__main__":
     torch.set_num_threads(1)
     result: dict[str, object] = {
@@ -100,6 +118,7 @@ if __name__ == "__main__":
     for name, value in result.items():
         print(f"{name}: {value}", flush=True)
     if "--cost" not in sys.argv:
+        result["multipliers"] = multipliers()
         result["linear programs"] = linear_programs()
     (HERE / "results").mkdir(exist_ok=True)
     (HERE / "results" / "s_measures.json").write_text(json.dumps(result, indent=1))
