@@ -22,6 +22,7 @@ def topk_error(scores: Tensor, target: Tensor, *, k: int = 5, ignore_index: int 
         The share as a float64 scalar; NaN if there is nothing to average.
 
     Example:
+        >>> import torch
         >>> topk_error(torch.tensor([[3.0, 2.0, 1.0], [1.0, 1.0, 1.0]]), torch.tensor([1, 0]), k=2)
         tensor(0.5000, dtype=torch.float64)
     """
