@@ -93,6 +93,19 @@ def test_long_rows_equal_float64(kind, p):
         assert all(torch.equal(a, b) for a, b in zip(*results, strict=True))
 
 
+@pytest.mark.parametrize("p", [1.0, 1.3, math.inf])
+@pytest.mark.parametrize("rows", [1, 3])
+def test_threads_share_large_inputs(rows, p):
+    """Beyond some millions of losses the kernel uses its threads: within a row if there is one, by rows otherwise."""
+    losses = draw("exponential", rows, (2**21 + 2**10) // rows)
+    results = []
+    for threads in (1, 2):
+        torch.set_num_threads(threads)
+        results.append(pool(losses, p=p, support=0.25, mask=None))
+    torch.set_num_threads(1)
+    assert all(torch.equal(a, b) for a, b in zip(*results, strict=True))
+
+
 @pytest.mark.parametrize("p", [1.0, 1.3, 3.0, math.inf])
 @pytest.mark.parametrize("support", SUPPORTS)
 def test_weights_are_admissible_and_bound_the_mean(p, support):

@@ -206,3 +206,16 @@ def test_two_classes_are_a_logistic_loss():
     own, other = x.gather(1, y[:, None]), x.gather(1, 1 - y[:, None])
     expected = 0.3 * F.softplus((1 + other - own) / 0.3).squeeze(1)
     torch.testing.assert_close(eg.smooth_topk_loss(x, y, k=1, temperature=0.3, reduction="none"), expected)
+
+
+def test_threads_share_large_inputs():
+    """Beyond some milliseconds of work the kernel spreads its rows over threads, with the same bits."""
+    scores, target = torch.randn(200, 20_000), torch.randint(20_000, (200,))
+    results = []
+    for threads in (1, 2):
+        torch.set_num_threads(threads)
+        x = scores.clone().requires_grad_()
+        eg.smooth_topk_loss(x, target).backward()
+        results.append(x.grad)
+    torch.set_num_threads(1)
+    assert torch.equal(*results)
