@@ -1,0 +1,64 @@
+"""The store of finished runs and the front door of the command line."""
+
+import os
+
+import pytest
+
+from evalgrad import cli
+from evalgrad.lab import errors, store
+
+
+def test_a_run_is_found_by_its_description_and_by_no_other(tmp_path):
+    runs = store.Store(tmp_path)
+    runs.save({"task": "circles", "rate": 0.1}, [1.0, 2.5])
+    assert store.Store(tmp_path).load({"rate": 0.1, "task": "circles"}) == [1.0, 2.5]
+    assert runs.load({"task": "circles", "rate": 0.2}) is None
+
+
+def test_a_write_that_fails_leaves_the_old_file_and_nothing_else(tmp_path, monkeypatch):
+    path = tmp_path / "runs" / "file.json"
+    store.write_atomically(path, b"old")
+
+    def full(*_):
+        raise OSError("disk full")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match="disk full"):
+        store.write_atomically(path, b"new")
+    assert path.read_bytes() == b"old"
+    assert os.listdir(path.parent) == ["file.json"]
+
+
+def test_changed_sources_change_the_digest():
+    assert store.digest_of_sources([store]) == store.digest_of_sources([store])
+    assert store.digest_of_sources([store]) != store.digest_of_sources([store, cli])
+
+
+def command_that(tmp_path, monkeypatch, body):
+    (tmp_path / "trial_command.py").write_text(
+        f"def add_arguments(parser): parser.add_argument('--data')\ndef run(arguments):\n    {body}\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setitem(cli.COMMANDS, "trial", ("trial_command", "a command for this test"))
+    monkeypatch.delitem(__import__("sys").modules, "trial_command", raising=False)
+
+
+def test_a_user_error_is_one_sentence_and_exit_code_2(tmp_path, monkeypatch, capsys):
+    command_that(
+        tmp_path, monkeypatch, f"raise __import__('{errors.__name__}', fromlist=['x']).UserError('a.png: no mask beside it.')"
+    )
+    assert cli.main(["trial", "--data", "x"]) == 2
+    assert capsys.readouterr().err == "evalgrad trial: a.png: no mask beside it.\n"
+
+
+def test_ctrl_c_says_that_the_same_command_goes_on(tmp_path, monkeypatch, capsys):
+    command_that(tmp_path, monkeypatch, "raise KeyboardInterrupt")
+    assert cli.main(["trial"]) == 130
+    assert "the same command goes on" in capsys.readouterr().err
+
+
+def test_a_missing_dependency_names_the_extra(tmp_path, monkeypatch, capsys):
+    command_that(tmp_path, monkeypatch, "return 0")
+    (tmp_path / "trial_command.py").write_text("import a_package_nobody_has\n")
+    assert cli.main(["trial"]) == 2
+    assert "pip install 'evalgrad[lab]'" in capsys.readouterr().err
