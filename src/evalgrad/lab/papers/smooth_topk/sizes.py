@@ -32,8 +32,9 @@ class Scale(NamedTuple):
         decays = sorted({point["weight_decay"] for point in self.grid})
         return (
             f"{name[self.data]}, {train} pairs for training, {validation} for validation, {test} for test; a perceptron with two "
-            f"hidden layers; AdamW, cosine schedule, {self.steps} steps of batch 100. Every objective searches learning rate "
-            f"{rates} and weight decay {decays} on the validation pairs of the first seed. ± is the deviation over the seeds."
+            f"hidden layers of 128 units; AdamW, cosine schedule, {self.steps} steps of batch 100. Every objective searches "
+            f"learning rate {rates} and weight decay {decays} on the validation pairs of the first seed. ± is the deviation over "
+            "the seeds."
         )
 
 

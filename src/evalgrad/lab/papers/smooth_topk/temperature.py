@@ -18,7 +18,7 @@ REPORTED = {
     "train": (10.01, 17.40, 98.95, 99.73, 99.78, 99.62, 99.42),
     "test": (10.38, 18.19, 91.35, 91.70, 91.52, 90.92, 90.46),
 }
-WIDTHS = {"narrow": 6, "wide": 256}
+WIDTHS = {"narrow": 6, "wide": 128}
 GRID = product({"learning_rate": [0.001, 0.003, 0.01], "weight_decay": [0.01]})
 
 
