@@ -197,7 +197,7 @@ def test_a_ranking_is_trained_for_each_metric(tmp_path, capsys, metric, loss):
     assert main(["train", *arguments]) == 0
     assert saved.read_description(tmp_path / "run").loss == loss
     value = evaluated(capsys, tmp_path / "run", "--data", data)
-    assert value > 0.6
+    assert value > 0.5
     if metric == "f1":
         assert main(["predict", str(tmp_path / "run"), "--data", str(data), "--out", str(tmp_path / "out")]) == 0
         scores = [float(row["score"]) for row in rows_of(tmp_path / "out" / "predictions.csv")]

@@ -94,7 +94,8 @@ def network_weights(path: Path) -> dict[str, torch.Tensor]:
     try:
         state = torch.load(path, map_location="cpu", weights_only=True)["state_dict"]
     except Exception as error:  # torch.load raises whatever a foreign file makes it raise
-        raise UserError(f"{path} cannot be read as a checkpoint ({error}). Give the last.ckpt of an `evalgrad train`.") from error
+        reason = type(error).__name__  # torch's own words are a page long
+        raise UserError(f"{path} cannot be read as a checkpoint ({reason}). Give the last.ckpt of an `evalgrad train`.") from error
     prefix = "network."
     return {name.removeprefix(prefix): tensor for name, tensor in state.items() if name.startswith(prefix)}
 

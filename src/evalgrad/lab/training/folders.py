@@ -4,7 +4,7 @@ Either may lie below `train/` and `val/`; without `val/` a part of the data is s
 training, so that a broken one is told at once and not in the middle of the night.
 """
 
-from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +16,7 @@ from evalgrad.lab.errors import UserError
 from evalgrad.lab.training.examples import Column, Examples, Source
 
 SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".tif", ".tiff", ".webp")
-GREY = ("1", "L", "LA", "I", "I;16", "F")
+GREY = ("1", "L", "LA", "I", "I;16")
 
 
 def read_segmentation(path: Path, num_classes: int | None, ignore_index: int) -> Source:
@@ -57,17 +57,18 @@ def list_images(folder: Path) -> list[Path]:
 
 def read_image(file: Path, grey: bool) -> Tensor:
     """An image as (channels, H, W) in [0, 1]."""
-    with open_image(file) as image:
-        if grey:
-            values = np.array(image.convert("F") if image.mode in ("1", "L", "LA") else image, dtype=np.float32)
-            return torch.from_numpy(values[None] / (65535 if image.mode in ("I", "I;16") else 255))
+    image = open_image(file)
+    if not grey:
         return torch.from_numpy(np.array(image.convert("RGB"), dtype=np.float32).transpose(2, 0, 1) / 255)
+    if image.mode.startswith("I"):  # 16 bits
+        return torch.from_numpy(np.array(image, dtype=np.float32)[None] / 65535)
+    return torch.from_numpy(np.array(image.convert("L"), dtype=np.float32)[None] / 255)
 
 
 def read_mask(file: Path) -> Tensor:
     """A mask as (H, W) class indices."""
-    with open_image(file) as image:
-        values = np.array(image)
+    image = open_image(file)
+    values = np.array(image)
     if values.ndim != 2:
         raise UserError(f"{file} must have one channel that holds class indices; got the colour mode {image.mode}. Save it so.")
     return torch.from_numpy(values.astype(np.int64))
@@ -76,8 +77,9 @@ def read_mask(file: Path) -> Tensor:
 def open_image(file: Path) -> Image.Image:
     """The decoded image; what cannot be read is told by name."""
     try:
-        image = Image.open(file)
-        image.load()
+        with file.open("rb") as stream:
+            image = Image.open(stream)
+            image.load()
     except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
         raise UserError(f"{file} cannot be read as an image ({error}). Replace or remove it.") from error
     return image
@@ -122,9 +124,9 @@ def _segmentation_split(path: Path) -> Examples:
     paired = [masks[image.stem] for image in images]
     inputs = _images(images)
     for image, mask in zip(images, paired, strict=True):
-        with open_image(image) as first, open_image(mask) as second:
-            if first.size != second.size:
-                raise UserError(f"{mask} is {second.size} pixels but its image is {first.size}. Give both the same size.")
+        sizes = open_image(mask).size, open_image(image).size
+        if sizes[0] != sizes[1]:
+            raise UserError(f"{mask} is {sizes[0]} pixels but its image is {sizes[1]}. Give both the same size.")
     return Examples(inputs, Column(list(paired), read_mask), [image.stem for image in images])
 
 
@@ -140,18 +142,5 @@ def _classification_split(path: Path, classes: list[str]) -> Examples:
 
 def _images(files: list[Path]) -> Column:
     """A column that reads images when asked; the first one says whether all are grey or in colour."""
-    with open_image(files[0]) as first:
-        grey = first.mode in GREY
-    return Column(list(files), _reader(grey))
-
-
-def _reader(grey: bool) -> Callable[[Path], Tensor]:
-    return _read_grey if grey else _read_colour
-
-
-def _read_grey(file: Path) -> Tensor:
-    return read_image(file, True)
-
-
-def _read_colour(file: Path) -> Tensor:
-    return read_image(file, False)
+    grey = open_image(files[0]).mode in GREY
+    return Column(list(files), partial(read_image, grey=grey))

@@ -50,7 +50,7 @@ class Training(lightning.LightningModule):
         scores = scores_of(self.network, batch["inputs"], self.kind)
         scores = scores[:, 0] if self.kind == "binary segmentation" else scores
         phase = self._phase()
-        if self.in_lists:
+        if self.in_lists and not phase.takes_index:  # what takes an index looks at the whole data set
             losses = [_loss(phase, scores, batch, batch["lists"] == number) for number in batch["lists"].unique()]
             loss = torch.stack(losses).mean()
         else:

@@ -2,7 +2,7 @@
 
 import json
 import sys
-from argparse import ArgumentParser, Namespace
+from argparse import ArgumentParser, ArgumentTypeError, Namespace
 from pathlib import Path
 from typing import Any
 
@@ -37,9 +37,9 @@ def add_arguments(parser: ArgumentParser) -> None:
     add("--data", required=True, help="folder of images/ and masks/, folder of classes, .npz or .csv; see docs/train.md")
     add("--out", required=True, help="folder of the run; if it holds one already, that one goes on")
     add("--loss", help="default: the loss for the metric; `evalgrad losses` lists all")
-    add("--loss-options", type=json.loads, default={}, help="JSON, e.g. '{\"epsilon\": 0.1}'")
+    add("--loss-options", type=_object, default={}, help="JSON, e.g. '{\"epsilon\": 0.1}'")
     add("--model", help="package.module:factory, called as factory(inputs, outputs=...)")
-    add("--model-options", type=json.loads, help="JSON, passed to the factory")
+    add("--model-options", type=_object, help="JSON, passed to the factory")
     length = parser.add_mutually_exclusive_group()
     length.add_argument("--epochs", type=_positive, default=50)
     length.add_argument("--iterations", type=_positive, help="steps instead of epochs, rounded up to whole epochs")
@@ -175,7 +175,16 @@ def _describe(
 
 
 def _positive(text: str) -> int:
-    value = int(text)
-    if value < 1:
-        raise ValueError(text)
+    if not text.isdigit() or int(text) < 1:
+        raise ArgumentTypeError(f"must be a whole number from 1 on; got {text!r}")
+    return int(text)
+
+
+def _object(text: str) -> dict[str, Any]:
+    try:
+        value = json.loads(text)
+    except ValueError as error:
+        raise ArgumentTypeError(f"must be JSON; got {text!r} ({error})") from error
+    if not isinstance(value, dict):
+        raise ArgumentTypeError(f"must be a JSON object such as '{{\"epsilon\": 0.1}}'; got {text!r}")
     return value
