@@ -100,8 +100,17 @@ def network_weights(path: Path) -> dict[str, torch.Tensor]:
     return {name.removeprefix(prefix): tensor for name, tensor in state.items() if name.startswith(prefix)}
 
 
+def best_score(trainer: lightning.Trainer) -> float:
+    """The best metric on validation data of the whole run, that before a resume included."""
+    best = trainer.checkpoint_callbacks[0]
+    assert isinstance(best, ModelCheckpoint)
+    assert best.best_model_score is not None
+    return float(best.best_model_score)
+
+
 def remember_options(options: Namespace) -> None:
-    """Write down what the run is, to refuse another one in its folder."""
+    """Write down what the run is, to refuse another one in its folder; it is not finished now."""
+    (Path(options.out) / "result.json").unlink(missing_ok=True)
     write_atomically(Path(options.out) / "options.json", json.dumps(_plain(options), indent=1, sort_keys=True).encode())
 
 

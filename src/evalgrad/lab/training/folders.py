@@ -74,12 +74,13 @@ def read_mask(file: Path) -> Tensor:
     return torch.from_numpy(values.astype(np.int64))
 
 
-def open_image(file: Path) -> Image.Image:
-    """The decoded image; what cannot be read is told by name."""
+def open_image(file: Path, decode: bool = True) -> Image.Image:
+    """The image, or its size and mode alone; what cannot be read is told by name."""
     try:
         with file.open("rb") as stream:
             image = Image.open(stream)
-            image.load()
+            if decode:
+                image.load()
     except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
         raise UserError(f"{file} cannot be read as an image ({error}). Replace or remove it.") from error
     return image
@@ -124,7 +125,7 @@ def _segmentation_split(path: Path) -> Examples:
     paired = [masks[image.stem] for image in images]
     inputs = _images(images)
     for image, mask in zip(images, paired, strict=True):
-        sizes = open_image(mask).size, open_image(image).size
+        sizes = open_image(mask, decode=False).size, open_image(image, decode=False).size
         if sizes[0] != sizes[1]:
             raise UserError(f"{mask} is {sizes[0]} pixels but its image is {sizes[1]}. Give both the same size.")
     return Examples(inputs, Column(list(paired), read_mask), [image.stem for image in images])
@@ -142,5 +143,5 @@ def _classification_split(path: Path, classes: list[str]) -> Examples:
 
 def _images(files: list[Path]) -> Column:
     """A column that reads images when asked; the first one says whether all are grey or in colour."""
-    grey = open_image(files[0]).mode in GREY
+    grey = open_image(files[0], decode=False).mode in GREY
     return Column(list(files), partial(read_image, grey=grey))

@@ -58,6 +58,12 @@ class Training(lightning.LightningModule):
         self.log("loss", loss, on_step=False, on_epoch=True, batch_size=len(batch["index"]))
         return loss
 
+    def on_validation_epoch_start(self) -> None:
+        """All ranks measure with the running means of rank 0: those are saved."""
+        if torch.distributed.is_initialized():
+            for buffer in self.network.buffers():
+                torch.distributed.broadcast(buffer, 0)
+
     def validation_step(self, batch: Batch, _: int) -> None:
         scores = scores_of(self.network, batch["inputs"], self.kind)
         self.measure.update(scores, batch["target"], batch["lists"] if self.in_lists else None)

@@ -102,6 +102,9 @@ def _train(
     options: Namespace, trainer: lightning.Trainer, module: Training, loaders: Loaders, description: saved.Description
 ) -> int:
     out, checkpoint = Path(options.out), engine.checkpoint_to_resume(options, module)
+    if checkpoint and options.resume == "auto" and (out / "result.json").exists():
+        print(f"{out} holds this run, finished; --resume never trains it again")
+        return 0
     if trainer.is_global_zero:
         engine.remember_options(options)
         print(f"train {description.loss} for {options.metric}" + (f", going on from {checkpoint}" if checkpoint else ""))
@@ -114,8 +117,8 @@ def _train(
 
 
 def _report(options: Namespace, trainer: lightning.Trainer, out: Path) -> None:
-    best = trainer.checkpoint_callbacks[0]
-    score = float(best.best_model_score)  # type: ignore[attr-defined]
+    """`result.json`, the last file of a run: it says that the run is finished."""
+    score = engine.best_score(trainer)
     result = {"metric": options.metric, "validation": score, "epochs": trainer.current_epoch, "steps": trainer.global_step}
     write_atomically(out / "result.json", json.dumps(result, indent=1).encode())
     print(f"best validation {options.metric} {score:.4f}; model in {out}: `evalgrad evaluate {out} --data ...`")
@@ -132,8 +135,7 @@ def _parts(source: Source, options: Namespace, goal: Goal) -> tuple[Examples, Ex
     for name, part in (("training", train), ("validation", validation)):
         if goal.task == "ranking" and part.targets is not None and len({int(part.targets[i]) for i in range(len(part))}) < 2:
             raise UserError(f"{options.data}: the {name} data must have items with target 0 and with target 1. Add data.")
-    channels = train.inputs[0].shape[0]
-    return check_inputs(Path(options.data), train, channels), check_inputs(Path(options.data), validation, channels)
+    return train, check_inputs(Path(options.data), validation, train.inputs[0].shape[0])
 
 
 def _check_images(train: Examples, options: Namespace, same_size: bool) -> None:
