@@ -1,6 +1,7 @@
 """The parts of `evalgrad train`: splits, order, augmentation, metrics over batches and ranks, phases, early stopping."""
 
 import json
+import signal
 import subprocess
 import sys
 
@@ -207,7 +208,7 @@ def _is_of(name, task):
 
 
 def plan(loss, mix, steps=10, kind="ranking", **options):
-    return objective.plan(loss, options, kind, schedules.parse_mix(mix), steps, rows(20), 2, 255)
+    return objective.plan(loss, options, kind, schedules.parse_mix(mix), steps, objective.Given(rows(20), 2, 255))
 
 
 def test_phases_train_the_baseline_first_and_the_schedule_restarts():
@@ -241,7 +242,7 @@ def test_s_measures_get_the_labels_of_the_training_data_and_the_index():
 def test_class_weights_come_from_the_training_data_and_only_when_asked_for():
     targets = [torch.tensor(int(i < 15)) for i in range(20)]
     train = Examples(Column(list(torch.randn(20, 3))), Column(targets), [str(i) for i in range(20)])
-    (phase,) = objective.plan("weighted_cross_entropy", {}, "classification", None, 5, train, 2, 255)
+    (phase,) = objective.plan("weighted_cross_entropy", {}, "classification", None, 5, objective.Given(train, 2, 255))
     scores = torch.randn(20, 2)
     weights = torch.tensor([20 / (2 * 5), 20 / (2 * 15)])
     expected = nn.functional.cross_entropy(scores, torch.stack(targets), weight=weights)
@@ -276,6 +277,41 @@ def test_iterations_are_rounded_up_to_epochs_and_never_resume_begins_again(tmp_p
     assert main([*arguments, "--seed", "1", "--resume", "never"]) == 0
     assert "going on" not in capsys.readouterr().out
     assert torch.load(tmp_path / "run" / "last.ckpt", weights_only=True)["global_step"] == 3
+
+
+INTERRUPTED_NET = """
+import pathlib, torch
+
+class Net(torch.nn.Linear):
+    def __init__(self, inputs, outputs):
+        super().__init__(inputs, outputs)
+
+    def forward(self, x):
+        if pathlib.Path("stop").exists() and self.training:
+            raise KeyboardInterrupt
+        return super().forward(x)
+"""
+
+
+def test_ctrl_c_leaves_no_result_and_the_same_command_goes_on(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "interrupted_net.py").write_text(INTERRUPTED_NET)
+    (tmp_path / "stop").touch()
+    handler = signal.getsignal(signal.SIGINT)
+    arguments = ranking_arguments(tmp_path, "--epochs", "2", "--model", "interrupted_net:Net")
+    assert main(arguments) == 130
+    assert "interrupted; what is finished is kept, the same command goes on." in capsys.readouterr().err
+    assert signal.getsignal(signal.SIGINT) is handler
+    assert not (tmp_path / "run" / "result.json").exists()
+    (tmp_path / "stop").unlink()
+    assert main(arguments) == 0
+    assert json.loads((tmp_path / "run" / "result.json").read_text())["epochs"] == 2
+
+
+def test_a_loss_that_overflows_is_told(tmp_path, capsys):
+    arguments = ranking_arguments(tmp_path, "--epochs", "9", "--learning-rate", "1e25", "--loss", "bce", "--schedule", "constant")
+    assert main(arguments) == 2
+    assert "the loss was not finite in epoch" in capsys.readouterr().err
 
 
 def test_two_processes_train_and_measure_what_one_measures(tmp_path, capsys):

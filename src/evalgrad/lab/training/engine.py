@@ -4,6 +4,7 @@ import importlib.util
 import io
 import json
 import logging
+import signal
 import warnings
 from argparse import Namespace
 from pathlib import Path
@@ -135,4 +136,9 @@ def fit(trainer: lightning.Trainer, module: Training, loaders: Loaders, checkpoi
         warnings.filterwarnings("ignore", ".*does not have many workers.*")
         warnings.filterwarnings("ignore", ".*LeafSpec.*is deprecated.*")  # lightning 2.6 on torch 2.13
         warnings.filterwarnings("ignore", ".*Checkpoint directory .* exists and is not empty.*")
-        trainer.fit(module, datamodule=loaders, ckpt_path=checkpoint, weights_only=True)
+        handler = signal.getsignal(signal.SIGINT)
+        try:
+            trainer.fit(module, datamodule=loaders, ckpt_path=checkpoint, weights_only=True)
+        except SystemExit as error:  # what lightning makes of Ctrl-C, which it ignores from then on
+            signal.signal(signal.SIGINT, handler)
+            raise KeyboardInterrupt from error

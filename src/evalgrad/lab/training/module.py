@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 from torchmetrics import Metric
 
+from evalgrad.lab.errors import UserError
 from evalgrad.lab.schedules import factor
 from evalgrad.lab.training.loading import Batch, mixed_seed
 
@@ -42,6 +43,7 @@ class Training(lightning.LightningModule):
         self.network, self.kind, self.phases, self.pace, self.in_lists = network, kind, phases, pace, in_lists
         self.loss_modules = nn.ModuleList(phase.loss for phase in phases if isinstance(phase.loss, nn.Module))
         self.measure = measure
+        self.finite = torch.tensor(True)
 
     def on_train_batch_start(self, batch: Batch, batch_index: int) -> None:
         torch.manual_seed(mixed_seed(self.pace.seed, self.global_step, self.global_rank))  # dropout after a resume as without
@@ -55,8 +57,13 @@ class Training(lightning.LightningModule):
             loss = torch.stack(losses).mean()
         else:
             loss = _loss(phase, scores, batch, slice(None))
+        self.finite = self.finite.to(loss.device) & loss.detach().isfinite()  # looked at once in an epoch, not to wait for a GPU
         self.log("loss", loss, on_step=False, on_epoch=True, batch_size=len(batch["index"]))
         return loss
+
+    def on_train_epoch_end(self) -> None:
+        if not self.finite:
+            raise UserError(f"the loss was not finite in epoch {self.current_epoch}. Begin again with a smaller --learning-rate.")
 
     def on_validation_epoch_start(self) -> None:
         """All ranks measure with the running means of rank 0: those are saved."""

@@ -89,9 +89,9 @@ def _module(options: Namespace, goal: Goal, description: saved.Description, trai
     """The network with fresh weights of the seed, its losses and its metric."""
     lightning.seed_everything(options.seed, verbose=False)
     network, classes = saved.build(description), len(description.classes)
-    chosen = options.loss_options if options.loss else {**goal.options, **options.loss_options}
-    mix = parse_mix(options.mix)
-    phases = objective.plan(description.loss, chosen, description.kind, mix, steps, train, classes, options.ignore_index)
+    chosen = {**(goal.options if description.loss == goal.loss else {}), **options.loss_options}
+    given = objective.Given(train, classes, options.ignore_index)
+    phases = objective.plan(description.loss, chosen, description.kind, parse_mix(options.mix), steps, given)
     rate = options.learning_rate or MODELS[options.task, train.inputs[0].ndim > 1][2]
     pace = Pace(rate, options.weight_decay, options.schedule, options.seed)
     measure = goal.measure(classes, options.ignore_index)
