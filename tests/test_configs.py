@@ -10,7 +10,7 @@ import torch
 from evalgrad import cli
 from evalgrad.lab import configs, full_setting
 from evalgrad.lab.errors import UserError
-from evalgrad.lab.full_setting.data import Prepared, loader, prepared, resized
+from evalgrad.lab.full_setting.data import Prepared, central, loader, prepared, resized
 from evalgrad.lab.full_setting.module import FullSetting, schedule_of
 from evalgrad.lab.layouts.cifar import cifar100
 from evalgrad.lab.models.resnet import DeepLab, resnet18
@@ -25,7 +25,7 @@ WRITERS = {
 }
 
 
-def smaller(config, monkeypatch):
+def smaller(config):
     """The config with a network that a test can afford; the large ones differ only in the number of blocks."""
     small = {"deeplab": {"blocks": (1, 1, 1, 1)}, "densenet": {"depth": 7, "growth": 4}, "segnet": {"widths": [4, 8]}}
     config.model.update(small.get(config.model["name"], {}))
@@ -33,9 +33,9 @@ def smaller(config, monkeypatch):
 
 
 @pytest.mark.parametrize("name", configs.names())
-def test_every_config_takes_a_step(name, tmp_path, monkeypatch):
+def test_every_config_takes_a_step(name, tmp_path):
     torch.set_num_threads(1)
-    config = smaller(configs.read(name), monkeypatch)
+    config = smaller(configs.read(name))
     WRITERS[config.data["layout"]](tmp_path)
     said = full_setting.dry_run(config, tmp_path)
     assert said.startswith(f"{config.title}: ")
@@ -50,9 +50,9 @@ def test_the_command_tries_a_config(tmp_path, capsys):
 
 
 def test_networks_have_the_published_number_of_parameters():
-    size = {model: sum(p.numel() for p in model.parameters()) for model in (resnet18(1000), DeepLab(21))}
-    assert list(size.values())[0] == 11_689_512
-    assert list(size.values())[1] == pytest.approx(42.5e6 + 4 * (2048 * 9 + 1) * 21, rel=1e-3)  # ResNet-101 without its classifier
+    small, large = (sum(p.numel() for p in model.parameters()) for model in (resnet18(1000), DeepLab(21)))
+    assert small == 11_689_512
+    assert large == pytest.approx(42.5e6 + 4 * (2048 * 9 + 1) * 21, rel=1e-3)  # ResNet-101 without its classifier
 
 
 def test_deeplab_keeps_an_eighth_of_the_size_and_returns_to_the_image():
@@ -92,6 +92,12 @@ def test_label_maps_are_resized_without_new_labels():
     assert image.shape == (3, 4, 6)
     assert small.unique().tolist() == [0, 7, 255]
     assert resized(torch.rand(3, 10, 20), torch.tensor(1), 5)[0].shape == (3, 5, 10)
+
+
+def test_the_centre_is_cut_out_for_validation():
+    image = torch.arange(6 * 8.0).view(1, 6, 8)
+    assert torch.equal(central(image, 4), image[:, 1:5, 2:6])
+    assert central(image, None) is image
 
 
 def test_prepared_images_are_normalised():

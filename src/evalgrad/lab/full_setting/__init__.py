@@ -2,11 +2,15 @@
 
 import logging
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import lightning
 import torch
 from lightning.pytorch.callbacks import ModelCheckpoint
+from lightning.pytorch.loggers import CSVLogger
 
 from evalgrad.lab.configs import Config
 from evalgrad.lab.errors import UserError
@@ -27,9 +31,12 @@ def train(config: Config, root: Path, out: Path, *, weights: Path | None = None,
     module = _module(config, steps, weights)
     best = ModelCheckpoint(out, "best", monitor="metric", mode="max", enable_version_counter=False)
     last = ModelCheckpoint(out, "last", save_on_train_epoch_end=True, enable_version_counter=False)
-    trainer = lightning.Trainer(max_steps=steps, callbacks=[best, last], plugins=[AtomicCheckpoints()], default_root_dir=out)
+    logger = CSVLogger(out, name="logs")
+    trainer = lightning.Trainer(max_steps=steps, callbacks=[best, last], plugins=[AtomicCheckpoints()], logger=logger)
     latest = out / "last.ckpt"
-    trainer.fit(module, loaders["train"], loaders["validation"], ckpt_path=latest if latest.exists() else None)
+    with _without_idle_warnings():
+        resumed = latest if latest.exists() else None
+        trainer.fit(module, loaders["train"], loaders["validation"], ckpt_path=resumed, weights_only=True)
     return float(trainer.callback_metrics["metric"])
 
 
@@ -41,14 +48,24 @@ def dry_run(config: Config, root: Path, *, weights: Path | None = None) -> str:
     steps = config.training.get("steps") or config.training["epochs"] * len(first)
     module = _module(config, steps, weights)
     logging.getLogger("lightning.pytorch").setLevel(logging.WARNING)
-    trainer = lightning.Trainer(fast_dev_run=True, accelerator="cpu", enable_progress_bar=False, enable_model_summary=False)
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", ".*does not have many workers.*")
-        warnings.filterwarnings("ignore", ".*LeafSpec.*is deprecated.*")  # lightning 2.6 on torch 2.13
+    quiet: dict[str, Any] = {"logger": False, "enable_progress_bar": False, "enable_model_summary": False}
+    trainer = lightning.Trainer(fast_dev_run=True, accelerator="cpu", **quiet)
+    with _without_idle_warnings():
         trainer.fit(module, first, second)
     loss, metric = (float(trainer.callback_metrics[name]) for name in ("loss", "metric"))
     size = sum(parameter.numel() for parameter in module.network.parameters()) / 1e6
     return f"{config.title}: {size:.1f} million parameters, one step done: loss {loss:.4g}, {config.metric} {metric:.3f}."
+
+
+@contextmanager
+def _without_idle_warnings() -> Iterator[None]:
+    """Lightning's advice about things that are choices here."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", ".*does not have many workers.*")
+        warnings.filterwarnings("ignore", ".*Checkpoint directory .* exists and is not empty.*")
+        warnings.filterwarnings("ignore", ".*is smaller than the logging interval.*")
+        warnings.filterwarnings("ignore", ".*LeafSpec.*is deprecated.*")  # lightning 2.6 on torch 2.13
+        yield
 
 
 def _module(config: Config, steps: int, weights: Path | None) -> FullSetting:

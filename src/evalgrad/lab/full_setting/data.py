@@ -34,7 +34,10 @@ PREPARATION = {"train", "validation", "layout", "resize", "augment", "crop", "sa
 
 
 class Prepared(Dataset[tuple[Tensor, Tensor]]):
-    """Samples resized, augmented and normalised. Every item draws from torch's own generator, which the workers seed."""
+    """Samples resized, augmented and normalised. Every item draws from torch's own generator, which the workers seed.
+
+    The mode is one of `augment`, or "centre": the square in the middle, for the validation of whole images with a class.
+    """
 
     def __init__(self, samples: Samples, resize: int | list[int] | None, mode: str, crop: int | None) -> None:
         self.samples, self.resize, self.mode, self.crop = samples, resize, mode, crop
@@ -46,9 +49,20 @@ class Prepared(Dataset[tuple[Tensor, Tensor]]):
         image, target = self.samples[index]
         if self.resize is not None:
             image, target = resized(image, target, self.resize)
-        generator = torch.Generator().manual_seed(int(torch.randint(2**31, ())))
-        image, target = augment(image, target, generator, self.mode, self.crop, IGNORE)
+        if self.mode == "centre":
+            image = central(image, self.crop)
+        else:
+            generator = torch.Generator().manual_seed(int(torch.randint(2**31, ())))
+            image, target = augment(image, target, generator, self.mode, self.crop, IGNORE)
         return (image - MEAN[:, None, None]) / DEVIATION[:, None, None], target
+
+
+def central(image: Tensor, crop: int | None) -> Tensor:
+    """The square of side `crop` in the middle; None leaves the image whole."""
+    if crop is None:
+        return image
+    top, left = ((side - crop) // 2 for side in image.shape[-2:])
+    return image[..., top : top + crop, left : left + crop]
 
 
 def resized(image: Tensor, target: Tensor, size: int | list[int]) -> tuple[Tensor, Tensor]:
@@ -72,6 +86,8 @@ def prepared(config: Config, root: Path, split: str, *, dry: bool) -> Prepared:
         return Prepared(samples, None, data["augment"], 64 if data["resize"] or data["crop"] else None)
     if split == "train":
         return Prepared(samples, data["resize"], data["augment"], data["crop"])
+    if config.metric == "top5":
+        return Prepared(samples, data["resize"], "centre", data["crop"])
     return Prepared(samples, data["resize"], "none", None)
 
 
