@@ -92,7 +92,7 @@ def verdict(numbers: Mapping[str, Any]) -> Verdict:
 
 def _why(fails: Mapping[str, bool]) -> str:
     if fails["narrow"] and not fails["wide"]:
-        return "A wide network with a tuned Adam, which rescales sparse gradients, learns without smoothing; a narrow one needs it."
+        return "The width decides: the narrow network needs the smoothing, the wide one learns without it."
     if all(fails.values()):
         return "Both networks need the smoothing."
     return "The narrow network does not need the smoothing here."
