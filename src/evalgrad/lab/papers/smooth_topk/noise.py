@@ -60,7 +60,7 @@ def _draw(numbers: Mapping[str, Any]) -> Any:
             if name in REPORTED[metric]:
                 axes.plot(NOISE, REPORTED[metric][name], ":", color=f"C{number}", label=f"{name}, paper on CIFAR-100")
         axes.set(xlabel="label noise p", ylabel=f"top-{metric[3:]} accuracy (%)")
-    axes.legend(fontsize=7)
+    figure.legend(*axes.get_legend_handles_labels(), loc="outside lower center", ncols=5, fontsize=7)
     return figure
 
 

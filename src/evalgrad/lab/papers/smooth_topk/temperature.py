@@ -69,6 +69,7 @@ def _draw(numbers: Mapping[str, Any]) -> Any:
     wide.legend(title="temperature", fontsize=7)
     right.bar([f"{temperature:g}" for temperature in numbers["temperature"]], numbers["density"])
     right.set(xlabel="temperature", ylabel="non-zero derivatives (%)", title="at the start")
+    right.tick_params(axis="x", labelsize=7)
     return figure
 
 
