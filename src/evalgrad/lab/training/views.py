@@ -12,6 +12,7 @@ from evalgrad.lab.training.examples import Examples
 from evalgrad.lab.training.goals import parse_goal
 from evalgrad.lab.training.loading import Batch, EpochOrder, Items, Loading, loader
 from evalgrad.lab.training.module import scores_of
+from evalgrad.lab.training.reading import check_inputs
 from evalgrad.lab.training.saved import Description
 
 View = Callable[[Tensor], Tensor]
@@ -49,10 +50,12 @@ def make_view(options: Namespace, description: Description, network: nn.Module) 
     return view
 
 
-def scores_by_batch(view: View, description: Description, examples: Examples, batch_size: int) -> Iterator[tuple[Tensor, Batch]]:
-    """Scores and batch, in the order of the examples."""
-    shapes = {tuple(examples.inputs[i].shape) for i in range(len(examples))}
-    loading = Loading(batch_size, seed=0, same_size=len(shapes) == 1)
+def scores_by_batch(
+    options: Namespace, description: Description, network: nn.Module, examples: Examples
+) -> Iterator[tuple[Tensor, Batch]]:
+    """Scores and batch, in the order of the examples, after all inputs have been checked."""
+    view = make_view(options, description, network)
+    loading = Loading(options.batch_size, seed=0, same_size=check_inputs(options.data, examples, description.inputs))
     items = Items(examples, loading)
     with torch.inference_mode():
         for batch in loader(items, loading, EpochOrder(len(items), 0, rank=0, ranks=1, shuffle=False)):
