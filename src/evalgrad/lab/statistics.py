@@ -66,6 +66,11 @@ class Panel:
         """What the champion's difference says."""
         return self.champion.difference.verdict if self.champion and self.champion.difference else "unknown"
 
+    @property
+    def validated(self) -> bool:
+        """Whether reference and champion could be chosen on validation."""
+        return all(self.metric in run["validation"] for row in self.rows for run in row.runs)
+
 
 def paired_difference(ours: dict[int, float], reference: dict[int, float]) -> Difference | None:
     """The mean of ours - reference over the seeds both have, with Student's t interval; None without a common seed.
