@@ -109,14 +109,14 @@ def learning_curves(panel: Panel, styles: dict[str, str]) -> list[Figure]:
     )
     figures = []
     for unit, name in units if rows else ():
-        lines = [_curve(row, unit, styles[row.loss]) for row in rows]
+        lines = [learning_curve(row, unit, styles[row.loss]) for row in rows]
         caption = f"Validation {panel.metric} (%) against {name}"
         ends = ", ".join(f"{line.name} ends at {100 * line.mean[-1]:.1f}" for line in lines)
         figures.append(Figure(charts.curves(lines, name, f"{caption}, {panel.task}, {panel.budget}: {ends}."), caption))
     return figures
 
 
-def _curve(row: Row, unit: Literal["iteration", "seconds"], style: str) -> charts.Line:
+def learning_curve(row: Row, unit: Literal["iteration", "seconds"], style: str) -> charts.Line:
     """The seeds of a loss at the looks of the first one, as far as all reach: seeds need not have looked at the same moments."""
     x = [[point[unit] for point in run["curve"]] for run in row.runs]
     grid = np.unique(np.clip(x[0], max(times[0] for times in x), min(times[-1] for times in x)))
