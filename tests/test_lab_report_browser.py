@@ -48,9 +48,7 @@ def picture(tab, path, width, scheme):
     return np.array(Image.open(io.BytesIO(tab.screenshot())).convert("L"), dtype=float)
 
 
-@pytest.mark.parametrize(
-    ("width", "scheme"), [(1200, "light"), (1200, "dark"), (768, "light"), (390, "dark"), (320, "light")]
-)
+@pytest.mark.parametrize(("width", "scheme"), [(1200, "light"), (1200, "dark"), (768, "light"), (390, "dark"), (320, "light")])
 def test_nothing_overflows_and_nothing_complains(tab, path, width, scheme):
     picture(tab, path, width, scheme)
     assert tab.evaluate(OVERFLOWING.replace("WIDTH", str(width))) == []

@@ -103,6 +103,19 @@ def test_interrupted_runs_leave_gaps_not_errors():
     assert not [title for title in ("Learning curves", "Predictions side by side", "Class by class") if title in bare]
 
 
+def test_runs_without_any_difference_still_make_figures():
+    """All metrics zero, one look each: every scale of the figures is empty."""
+    runs = comparison(seeds=2, tasks=TASKS[:1])
+    for record in runs["records"]:
+        record["test"] = record["validation"] = dict.fromkeys(record["test"], 0.0)
+        record["per_class"]["values"] = [0.0] * len(record["per_class"]["labels"])
+        record["curve"] = [{"iteration": 1, "seconds": 0.0, "loss": 1.0, "metric": 0.0}]
+    page = report.render(runs)
+    assert "no rank correlation" in page
+    assert not re.search(r"\b(nan|inf)\b", page)
+    assert [s.verdict for s in words.opening(panels(runs["records"]))] == [None, "tie"]
+
+
 def test_a_task_without_validation_says_where_the_choice_was_made():
     runs = comparison(tasks=TASKS[:2])
     assert "never on test" in words.chance(panels(runs["records"]))
