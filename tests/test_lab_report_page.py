@@ -139,8 +139,14 @@ def test_a_label_map_becomes_its_colours():
 
 
 def test_a_grey_picture_spans_black_to_white_and_a_flat_one_is_black():
-    assert decoded(pictures.grey_picture([[2.0, 4.0, 3.0]]))[0, :, 0].tolist() == [0, 255, 128]
-    assert not decoded(pictures.grey_picture([[5.0, 5.0]])).any()
+    for image in ([[2.0, 4.0, 3.0]], [[[2.0, 4.0, 3.0]]]):
+        assert decoded(pictures.image_picture(image))[0, :, 0].tolist() == [0, 255, 128]
+    assert not decoded(pictures.image_picture([[5.0, 5.0]])).any()
+
+
+def test_three_channels_make_a_colour_picture():
+    red_and_blue = [[[1.0, 0.0]], [[0.0, 0.0]], [[0.0, 1.0]]]
+    assert decoded(pictures.image_picture(red_and_blue)).tolist() == [[[255, 0, 0], [0, 0, 255]]]
 
 
 def test_every_loss_shows_its_own_prediction(text):

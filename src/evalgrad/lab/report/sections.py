@@ -157,7 +157,7 @@ def example_pictures(panel: Panel) -> list[list[Picture]]:
     rows = []
     for index, example in enumerate(next(iter(by_loss.values()))):
         given = [
-            Picture(pictures.grey_picture(example["image"]), "image"),
+            Picture(pictures.image_picture(example["image"]), "image"),
             Picture(pictures.label_picture(example["target"]), "target"),
         ]
         guesses = [Picture(pictures.label_picture(kept[index]["prediction"]), loss) for loss, kept in by_loss.items()]
