@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from evalgrad.s_measures.counts import Counts, keep_single, rates, same_positives
 from evalgrad.s_measures.programs import Program
 from evalgrad.s_measures.projection import project_onto_ceiling
-from evalgrad.s_measures.surrogates import Surrogate, hinge
+from evalgrad.s_measures.surrogates import SURROGATES, Surrogate
 
 
 class LagrangianSolver(nn.Module):
@@ -126,7 +126,7 @@ class LagrangianSolver(nn.Module):
 
     def _gain(self, offset: Tensor) -> Tensor:
         """The bound on tau / eps besides 1: f for the hinge (1 - hinge = min(1, f)), else 1 - l(1 - f)."""
-        return offset if self.surrogate is hinge else 1 - self.surrogate(1 - offset)
+        return offset if self.surrogate == SURROGATES["hinge"] else 1 - self.surrogate(1 - offset)
 
     def _coupling(self, lam: Tensor, gap: Tensor) -> Tensor:
         if self.augment == 0:

@@ -12,8 +12,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from evalgrad._gradient import with_gradient
 from evalgrad.s_measures.counts import Counts, keep_single, rates, same_positives
 from evalgrad.s_measures.programs import Program
+from evalgrad.s_measures.surrogate_errors import weighted_errors
 from evalgrad.s_measures.surrogates import Surrogate
 
 DAMPING = 20.0  # weight of the present residual against one step of its integral
@@ -27,9 +29,7 @@ class RatioSolver(nn.Module):
     constraints: Tensor
     share: Tensor
     mu: Tensor
-    one: Tensor
-    hit_weight: Tensor
-    alarm_weight: Tensor
+    weight: Tensor
 
     def __init__(
         self,
@@ -52,25 +52,22 @@ class RatioSolver(nn.Module):
             self.register_buffer(name, getattr(program, name).clone(), persistent=False)
         start = -self._worst_ratio() if program.fractional else 0.0 if program.required else 1.0
         self.register_buffer("mu", torch.full((rows, constraints), float(start)))
-        self.register_buffer("one", torch.ones(()), persistent=False)
-        shape = (rows, 1) if program.anchored else ()
-        self.register_buffer("hit_weight", torch.zeros(shape))  # of the mean surrogate of the positives
-        self.register_buffer("alarm_weight", torch.zeros(shape))  # of the negatives
+        self.register_buffer("weight", torch.zeros(rows, 2))  # of the mean surrogate of the positives | negatives
         self._reweigh(self.mu)
 
     def forward(self, scores: Tensor, positive: Tensor, index: Tensor | None) -> Tensor:
-        member = positive.to(scores.dtype)
-        found = member.sum()
-        rest = torch.rsub(found, len(scores))
-        # Class means, and nothing where a class is missing: in expectation a multiple of the loss on the whole data, for
-        # uniform and for class-balanced samplers alike.
-        hit, alarm = self.hit_weight * rest.clamp_max(1) / found, self.alarm_weight * found.clamp_max(1) / rest
-        offset = scores if self.threshold is None else scores - self.threshold.unsqueeze(-1)
-        errors = self.surrogate(torch.addcmul(self.one, offset, torch.rsub(member, 1, alpha=2)))  # of 1 - y f
-        value = torch.dot(errors.flatten(), torch.where(positive, hit, alarm).flatten())
-        if self.training and self.counts.update(scores.detach(), positive, index, self.thresholds, self.surrogate):
+        """Class means of the surrogate, and nothing where a class is missing: in expectation a multiple of the loss on the whole
+        data, for uniform and for class-balanced samplers alike.
+        """
+        seen = scores.detach()
+        offset = scores.unsqueeze(0) if self.threshold is None else scores - self.threshold.unsqueeze(-1)
+        rows = offset.detach()
+        value, gradient, totals = weighted_errors(rows, positive.expand_as(rows), self.weight.to(rows.dtype), self.surrogate.code)
+        if self.training and self.counts.update(seen, positive, index, totals, self.thresholds, self.surrogate):
             self.dual_step()
-        return value
+        if self.threshold is None:
+            return with_gradient(scores, value.squeeze(0), gradient.squeeze(0))
+        return with_gradient(offset, value.sum(), gradient)
 
     def project_(self) -> None:
         """Nothing to project: the ratio has no per-item variables."""
@@ -112,5 +109,4 @@ class RatioSolver(nn.Module):
     def _reweigh(self, multiplier: Tensor) -> None:
         """Loss = sum_k share_k (objective_k + multiplier_k @ constraints_k) . (1 - mean error, F, R, .), constants dropped."""
         row = self.share.unsqueeze(-1) * (self.objective + (multiplier.unsqueeze(-1) * self.constraints).sum(1))
-        self.hit_weight = -row[:, 0].view_as(self.hit_weight)
-        self.alarm_weight = (self.counts.prior() * row[:, 1] + row[:, 2]).view_as(self.alarm_weight)
+        self.weight = torch.stack([-row[:, 0], self.counts.prior() * row[:, 1] + row[:, 2]], dim=-1)
