@@ -12,7 +12,6 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from evalgrad._gradient import with_gradient
 from evalgrad.s_measures.counts import Counts, keep_single, rates, same_positives
 from evalgrad.s_measures.programs import Program
 from evalgrad.s_measures.surrogate_errors import weighted_errors
@@ -59,15 +58,11 @@ class RatioSolver(nn.Module):
         """Class means of the surrogate, and nothing where a class is missing: in expectation a multiple of the loss on the whole
         data, for uniform and for class-balanced samplers alike.
         """
-        seen = scores.detach()
-        offset = scores.unsqueeze(0) if self.threshold is None else scores - self.threshold.unsqueeze(-1)
-        rows = offset.detach()
-        value, gradient, totals = weighted_errors(rows, positive.expand_as(rows), self.weight.to(rows.dtype), self.surrogate.code)
-        if self.training and self.counts.update(seen, positive, index, totals, self.thresholds, self.surrogate):
+        offset = scores if self.threshold is None else scores - self.threshold.unsqueeze(-1)
+        value, totals = weighted_errors(offset, positive, self.weight, self.surrogate)
+        if self.training and self.counts.update(scores.detach(), positive, index, totals, self.thresholds, self.surrogate):
             self.dual_step()
-        if self.threshold is None:
-            return with_gradient(scores, value.squeeze(0), gradient.squeeze(0))
-        return with_gradient(offset, value.sum(), gradient)
+        return value
 
     def project_(self) -> None:
         """Nothing to project: the ratio has no per-item variables."""

@@ -9,10 +9,34 @@ import torch
 from torch import Tensor
 
 from evalgrad import _native
+from evalgrad._checks import readable
+from evalgrad._gradient import with_gradient
 from evalgrad.s_measures.surrogates import SURROGATES, Surrogate
 
 _BY_CODE = {surrogate.code: surrogate for surrogate in SURROGATES.values()}
 _SUFFIX = {torch.float32: "float", torch.float64: "double"}
+
+
+def weighted_errors(offset: Tensor, positive: Tensor, weight: Tensor, surrogate: Surrogate) -> tuple[Tensor, Tensor]:
+    """The class means of the errors times `weight`, and the totals: a differentiable number, and (K, 2, 3).
+
+    Args:
+        offset: (B,) or (K, B), scores minus thresholds.
+        positive: (B,), the same for all rows.
+        weight: (K, 2), for the mean over positives | negatives; both are left out of a batch that lacks one of them.
+        surrogate: the bound on the 0-1 error.
+    """
+    rows = offset.detach() if offset.ndim == 2 else offset.detach().unsqueeze(0)
+    arguments = (rows, positive.expand_as(rows), weight.to(rows.dtype), surrogate.code)
+    if not (readable(offset) and surrogate.piecewise_linear):
+        value, gradient, totals = _operator(*arguments)
+        return with_gradient(offset, value.sum(), gradient.view_as(offset)), totals
+    direct = _native.library is not None and rows.is_contiguous() and len(rows) == 1 and positive.is_contiguous()
+    value, gradient, totals = (_native_rows if direct else _operator)(*arguments)  # past the dispatcher where nothing needs it
+    # Piecewise linear: locally the loss is this product plus a constant, and torch's own node costs half of one in Python.
+    attached = torch.dot(offset.flatten(), gradient.flatten())
+    attached.detach().copy_(value.sum())  # the product itself has the wrong constant, and NaN where a score is infinite
+    return attached, totals
 
 
 def _pure(offset: Tensor, positive: Tensor, weight: Tensor, surrogate: int) -> tuple[Tensor, Tensor, Tensor]:
@@ -42,14 +66,13 @@ def _fake(offset: Tensor, positive: Tensor, weight: Tensor, surrogate: int) -> t
     return offset.new_empty(rows), offset.new_empty(rows, items), offset.new_empty(rows, 2, 3)
 
 
-weighted_errors = _native.operator(
+_operator = _native.operator(
     "s_measure_errors(Tensor offset, Tensor positive, Tensor weight, int surrogate) -> (Tensor, Tensor, Tensor)",
     pure=_pure,
     native=_native_rows,
     fake=_fake,
     dtypes=tuple(_SUFFIX),
 )
-"""offset and positive (rows, items), weight (rows, 2) of the class means -> value (rows,), gradient (rows, items), totals."""
 
 
 def error_totals(scores: Tensor, positive: Tensor, threshold: Tensor, surrogate: Surrogate, scale: Tensor | None = None) -> Tensor:

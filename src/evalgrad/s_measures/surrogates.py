@@ -21,6 +21,7 @@ class Surrogate:
     code: int  # its number in csrc/s_measures.cpp
     value: Callable[[Tensor], Tensor]
     slope: Callable[[Tensor], Tensor]
+    piecewise_linear: bool
 
     def __call__(self, shortfall: Tensor) -> Tensor:
         return self.value(shortfall)
@@ -60,11 +61,11 @@ def _is_between(z: Tensor) -> Tensor:
 
 SURROGATES = {
     # max(0, z): piecewise linear, the paper's choice; its problem in a linear scorer is a linear program.
-    "hinge": Surrogate(0, _positive_part, _is_positive),
+    "hinge": Surrogate(0, _positive_part, _is_positive, piecewise_linear=True),
     # z^2: smooth, and also pulls scores beyond the margin back to it.
-    "square": Surrogate(1, _square, _twice),
+    "square": Surrogate(1, _square, _twice, piecewise_linear=False),
     # log2(1 + exp(z - 1)): the logistic loss in bits, so that it is 1 on the decision boundary.
-    "cross_entropy": Surrogate(2, _logistic, _sigmoid),
+    "cross_entropy": Surrogate(2, _logistic, _sigmoid, piecewise_linear=False),
     # min(1, max(0, z)): the bounded margin loss. Tightest certificate, but flat for items on the wrong side.
-    "margin": Surrogate(3, _clipped, _is_between),
+    "margin": Surrogate(3, _clipped, _is_between, piecewise_linear=True),
 }
