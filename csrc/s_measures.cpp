@@ -41,61 +41,37 @@ struct CrossEntropy {  // log2(1 + exp(z - 1))
     }
 };
 
-// What one block adds, lane by lane. [0] negatives, [1] positives.
+// The sum of n values, n a multiple of kLanes.
 template <class T>
-struct Lanes {
-    T error[2][kLanes] = {}, wrong[2][kLanes] = {}, items[2][kLanes] = {};
-
-    EVALGRAD_INLINE void add(int lane, bool positive, T violation, T value, T seen) {
-        const T one = positive ? seen : T(0), none = seen - one, miss = violation >= T(0) ? T(1) : T(0);
-        error[1][lane] += positive ? value : T(0);
-        error[0][lane] += positive ? T(0) : value;
-        wrong[1][lane] += one * miss;
-        wrong[0][lane] += none * miss;
-        items[1][lane] += one;
-        items[0][lane] += none;
-    }
-};
-
-template <class T>
-EVALGRAD_INLINE double sum(const T (&lane)[kLanes]) {
+EVALGRAD_INLINE double sum(const T* values, int64_t n) {
+    T lane[kLanes] = {};
+    for (int64_t i = 0; i < n; i += kLanes)
+        for (int j = 0; j < kLanes; ++j) lane[j] += values[i + j];
     double total = 0.0;
     for (int j = 0; j < kLanes; ++j) total += lane[j];
     return total;
 }
 
-// (2, 3): positives | negatives; the sum of errors, the number of wrong items, the number of items.
+// What the items of a block add up to: positives | negatives; the sum of errors, the number of wrong items, that of items.
+template <class T>
 struct Totals {
+    T error[2][kBlock];  // of the block; 0 for the items of the other side
     double of[2][3] = {};
 
-    template <class T>
-    EVALGRAD_INLINE void add(const Lanes<T>& lanes) {
+    EVALGRAD_INLINE void add(int64_t n, int32_t wrong_hits, int32_t wrong, int32_t hits, int32_t items) {
+        const int64_t padded = (n + kLanes - 1) / kLanes * kLanes;
+        const int32_t counts[2][2] = {{wrong_hits, hits}, {wrong - wrong_hits, items - hits}};
         for (int side = 0; side < 2; ++side) {
-            of[side][0] += sum(lanes.error[1 - side]);
-            of[side][1] += sum(lanes.wrong[1 - side]);
-            of[side][2] += sum(lanes.items[1 - side]);
+            std::fill(error[side] + n, error[side] + padded, T(0));
+            of[side][0] += sum(error[side], padded);
+            of[side][1] += counts[side][0];
+            of[side][2] += counts[side][1];
         }
     }
-    template <class T>
     EVALGRAD_INLINE void write(T* out) const {
         for (int i = 0; i < 6; ++i) out[i] = static_cast<T>(of[i / 3][i % 3]);
     }
 };
-
-// task(begin, end, lanes) for every block of items; inside it lane = item modulo kLanes.
-template <class T, class Task>
-EVALGRAD_INLINE Totals over_blocks(int64_t items, const Task& task) {
-    Totals totals;
-    for (int64_t begin = 0; begin < items; begin += kBlock) {
-        Lanes<T> lanes;
-        const int64_t end = std::min(begin + kBlock, items), whole = begin + (end - begin) / kLanes * kLanes;
-        for (int64_t i = begin; i < whole; i += kLanes)
-            for (int j = 0; j < kLanes; ++j) task(i + j, j, lanes);
-        for (int64_t i = whole; i < end; ++i) task(i, static_cast<int>(i - whole), lanes);
-        totals.add(lanes);
-    }
-    return totals;
-}
 
 // A class without weight adds nothing, not even where its error is infinite; NaN shows.
 EVALGRAD_INLINE double weighed(double weight, double error) { return weight == 0.0 && error == error ? 0.0 : weight * error; }
@@ -103,31 +79,50 @@ EVALGRAD_INLINE double weighed(double weight, double error) { return weight == 0
 // One row: class means of the errors times the class weights; nothing where a class is missing.
 template <class Surrogate, class T>
 EVALGRAD_INLINE void weighted_row(const T* score, const uint8_t* positive, int64_t items, const T* weight, T* value, T* gradient,
-                                  T* totals) {
+                                  T* out) {
     int64_t found = 0;
     for (int64_t i = 0; i < items; ++i) found += positive[i];
     const bool both = found > 0 && found < items;
-    const T hit = both ? weight[0] / static_cast<T>(found) : T(0), alarm = both ? weight[1] / static_cast<T>(items - found) : T(0);
-    const Totals sums = over_blocks<T>(items, [&](int64_t i, int lane, Lanes<T>& lanes) __attribute__((always_inline)) {
-        const bool own = positive[i] != 0;
-        const T violation = own ? -score[i] : score[i], z = T(1) + violation;
-        lanes.add(lane, own, violation, Surrogate::value(z), T(1));
-        const T each = own ? -hit : alarm;
-        gradient[i] = each == T(0) ? T(0) : Surrogate::slope(z) * each;
-    });
-    *value = static_cast<T>(weighed(hit, sums.of[0][0]) + weighed(alarm, sums.of[1][0]));
-    sums.write(totals);
+    const T hit = both ? -weight[0] / static_cast<T>(found) : T(0), alarm = both ? weight[1] / static_cast<T>(items - found) : T(0);
+    Totals<T> totals;
+    for (int64_t begin = 0; begin < items; begin += kBlock) {
+        const int64_t n = std::min(kBlock, items - begin);
+        int32_t wrong_hits = 0, wrong = 0, hits = 0;
+        for (int64_t i = 0; i < n; ++i) {
+            const int32_t own = positive[begin + i];
+            const T violation = (T(1) - T(2 * own)) * score[begin + i], z = T(1) + violation, error = Surrogate::value(z);
+            const T each = own ? hit : alarm, slope = Surrogate::slope(z);
+            const int32_t miss = violation >= T(0);
+            totals.error[0][i] = own ? error : T(0);
+            totals.error[1][i] = own ? T(0) : error;
+            gradient[begin + i] = each == T(0) ? T(0) : slope * each;
+            wrong_hits += miss & own, wrong += miss, hits += own;
+        }
+        totals.add(n, wrong_hits, wrong, hits, static_cast<int32_t>(n));
+    }
+    *value = static_cast<T>(weighed(-hit, totals.of[0][0]) + weighed(alarm, totals.of[1][0]));
+    totals.write(out);
 }
 
 // One row of totals at a threshold; a NaN score is an item not seen yet.
 template <class Surrogate, class T>
-EVALGRAD_INLINE void totals_row(const T* score, const uint8_t* positive, int64_t items, T scale, T threshold, T* totals) {
-    const Totals sums = over_blocks<T>(items, [&](int64_t i, int lane, Lanes<T>& lanes) __attribute__((always_inline)) {
-        const bool own = positive[i] != 0, seen = score[i] == score[i];
-        const T offset = scale * (score[i] - threshold), violation = own ? -offset : offset;
-        lanes.add(lane, own, violation, seen ? Surrogate::value(T(1) + violation) : T(0), seen ? T(1) : T(0));
-    });
-    sums.write(totals);
+EVALGRAD_INLINE void totals_row(const T* score, const uint8_t* positive, int64_t items, T scale, T threshold, T* out) {
+    Totals<T> totals;
+    for (int64_t begin = 0; begin < items; begin += kBlock) {
+        const int64_t n = std::min(kBlock, items - begin);
+        int32_t wrong_hits = 0, wrong = 0, hits = 0, all = 0;
+        for (int64_t i = 0; i < n; ++i) {
+            const T offset = scale * (score[begin + i] - threshold);
+            const int32_t own = positive[begin + i], seen = score[begin + i] == score[begin + i];
+            const T violation = (T(1) - T(2 * own)) * offset, error = Surrogate::value(T(1) + violation);
+            const int32_t miss = violation >= T(0);
+            totals.error[0][i] = own & seen ? error : T(0);
+            totals.error[1][i] = (own ^ 1) & seen ? error : T(0);
+            wrong_hits += miss & own, wrong += miss, hits += own & seen, all += seen;
+        }
+        totals.add(n, wrong_hits, wrong, hits, all);
+    }
+    totals.write(out);
 }
 
 template <class T, class Row>
