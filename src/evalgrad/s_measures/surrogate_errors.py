@@ -27,11 +27,11 @@ def weighted_errors(offset: Tensor, positive: Tensor, weight: Tensor, surrogate:
         surrogate: the bound on the 0-1 error.
     """
     rows = offset.detach() if offset.ndim == 2 else offset.detach().unsqueeze(0)
-    arguments = (rows, positive.expand_as(rows), weight.to(rows.dtype), surrogate.code)
+    arguments = (rows, positive.expand_as(rows), weight if weight.dtype == rows.dtype else weight.to(rows.dtype), surrogate.code)
     if not (readable(offset) and surrogate.piecewise_linear):
         value, gradient, totals = _operator(*arguments)
         return with_gradient(offset, value.sum(), gradient.view_as(offset)), totals
-    direct = _native.library is not None and rows.is_contiguous() and len(rows) == 1 and positive.is_contiguous()
+    direct = _native.library is not None and len(rows) == 1 and rows.is_contiguous() and positive.is_contiguous()
     value, gradient, totals = (_native_rows if direct else _operator)(*arguments)  # past the dispatcher where nothing needs it
     # Piecewise linear: locally the loss is this product plus a constant, and torch's own node costs half of one in Python.
     attached = torch.dot(offset.flatten(), gradient.flatten())
