@@ -55,9 +55,11 @@ class Counts(nn.Module):
     ) -> bool:
         """Take one batch in; True when the totals are new, which is not at every batch: the multipliers cost more than the loss."""
         self.progress += 1 / EVERY if index is None else len(scores) / len(self.cache)
-        due, self.indexed = self.progress >= 1, index is not None
+        due = self.progress >= 1
         if index is not None:
             self.store(scores, positive, index, check=due)
+        elif self.indexed:
+            self.indexed = False
         if due:
             self.progress = 0.0
             self.totals = self._averaged(batch_totals) if index is None else self.cached(thresholds(), surrogate)
@@ -67,7 +69,8 @@ class Counts(nn.Module):
         """Remember the scores of a batch; an item drawn twice counts once."""
         if check and index.device.type == "cpu":
             _check_index(index, positive, self.labels)
-        self.indexed = True
+        if not self.indexed:
+            self.indexed = True
         self.cache.index_copy_(0, index, scores.to(self.cache))
 
     def cached(self, threshold: Tensor, surrogate: Surrogate, scale: Tensor | None = None) -> Tensor:

@@ -26,16 +26,30 @@ def weighted_errors(offset: Tensor, positive: Tensor, weight: Tensor, surrogate:
         weight: (K, 2), for the mean over positives | negatives; both are left out of a batch that lacks one of them.
         surrogate: the bound on the 0-1 error.
     """
+    if surrogate.piecewise_linear and _is_plain(offset, positive):
+        return _linear(offset, positive, weight, surrogate.code)
     rows = offset.detach() if offset.ndim == 2 else offset.detach().unsqueeze(0)
-    arguments = (rows, positive.expand_as(rows), weight if weight.dtype == rows.dtype else weight.to(rows.dtype), surrogate.code)
-    if not (readable(offset) and surrogate.piecewise_linear):
-        value, gradient, totals = _operator(*arguments)
-        return with_gradient(offset, value.sum(), gradient.view_as(offset)), totals
-    direct = _native.library is not None and len(rows) == 1 and rows.is_contiguous() and positive.is_contiguous()
-    value, gradient, totals = (_native_rows if direct else _operator)(*arguments)  # past the dispatcher where nothing needs it
-    # Piecewise linear: locally the loss is this product plus a constant, and torch's own node costs half of one in Python.
-    attached = torch.dot(offset.flatten(), gradient.flatten())
-    attached.detach().copy_(value.sum())  # the product itself has the wrong constant, and NaN where a score is infinite
+    value, gradient, totals = _operator(rows, positive.expand_as(rows), weight.to(rows.dtype), surrogate.code)
+    return with_gradient(offset, value.sum(), gradient.view_as(offset)), totals
+
+
+def _is_plain(offset: Tensor, positive: Tensor) -> bool:
+    """One row for the kernel, in eager mode."""
+    ready = _native.library is not None and offset.ndim == 1 and offset.is_contiguous() and positive.is_contiguous()
+    return ready and offset.dtype in _SUFFIX and readable(offset) and readable(positive)
+
+
+def _linear(offset: Tensor, positive: Tensor, weight: Tensor, surrogate: int) -> tuple[Tensor, Tensor]:
+    """The common case past the dispatcher and without a Python node in the graph, which cost as much as all the rest.
+
+    A piecewise linear loss is locally the product of offset and gradient plus a constant: torch's own product has its derivative.
+    """
+    value, gradient, totals = offset.new_empty(()), torch.empty_like(offset), offset.new_empty(1, 2, 3)
+    given = weight if weight.dtype == offset.dtype else weight.to(offset.dtype)
+    name = f"weighted_errors_{_SUFFIX[offset.dtype]}"
+    _native.call(name, offset, positive, given, 1, len(offset), surrogate, value, gradient, totals)
+    attached = torch.dot(offset, gradient)
+    attached.detach().copy_(value)  # with the constant; the product is NaN where a score is infinite
     return attached, totals
 
 
