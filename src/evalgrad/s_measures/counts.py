@@ -71,7 +71,7 @@ class Counts(nn.Module):
             _check_index(index, positive, self.labels)
         if not self.indexed:
             self.indexed = True
-        self.cache.index_copy_(0, index, scores.to(self.cache))
+        self.cache.scatter_(0, index, scores.to(self.cache))
 
     def cached(self, threshold: Tensor, surrogate: Surrogate, scale: Tensor | None = None) -> Tensor:
         """Totals of the items seen so far, at the present thresholds."""
