@@ -65,9 +65,17 @@ class RatioSolver(nn.Module):
         """
         offset = scores if self.threshold is None else scores - self.threshold.unsqueeze(-1)
         value, totals = weighted_errors(offset, positive, self.weight, self.surrogate)
-        if self.training and self.counts.update(scores.detach(), positive, index, totals, self.thresholds, self.surrogate):
-            self.dual_step()
+        if self.training:
+            learn = self._learn_outside_graph if torch.compiler.is_compiling() else self._learn
+            learn(scores.detach(), positive, index, totals)
         return value
+
+    def _learn(self, scores: Tensor, positive: Tensor, index: Tensor | None, totals: Tensor) -> None:
+        if self.counts.update(scores, positive, index, totals, self.thresholds, self.surrogate):
+            self.dual_step()
+
+    # State that moves in Python at some batches and not at others would make compile trace anew: it is left out of the graph.
+    _learn_outside_graph = torch.compiler.disable(_learn)
 
     def project_(self) -> None:
         """Nothing to project: the ratio has no per-item variables."""
