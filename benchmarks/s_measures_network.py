@@ -79,7 +79,7 @@ def regularised(measure: nn.Module, alpha: float) -> Callable[[Tensor, Tensor, T
 
 
 def trials(split: Split, seed: int, method: str, measure: str) -> list[nn.Module]:
-    """Six networks: two learning rates, three strengths of what the method adds; cross-entropy adds nothing and has three starts."""
+    """Six networks: two learning rates, three strengths of what the method adds (cross-entropy: three starts)."""
     rarity = float((~split[1]).sum() / split[1].sum())
     models = []
     for lr, k in itertools.product(LEARNING_RATES, range(3)):
