@@ -16,14 +16,13 @@ from pathlib import Path
 import torch
 import torch.nn.functional as F
 from sklearn.datasets import load_digits
-from timing import RESULTS, machine
+from timing import RESULTS, machine, write_between
 from torch import Tensor, nn
 
 import evalgrad as eg
 from evalgrad import metrics
 
 DOCS = Path(__file__).parent.parent / "docs" / "s_measures.md"
-MARKERS = "<!-- network: written by benchmarks/s_measures_network.py -->", "<!-- network: end -->"
 SEEDS, EPOCHS, BATCH, RATE = range(5), 30, 64, 0.9
 LEARNING_RATES = (0.003, 0.01)
 
@@ -134,17 +133,10 @@ def table(rows: list[dict[str, object]]) -> str:
     return "\n".join(lines)
 
 
-def write_docs(text: str) -> None:
-    """Replace what stands between the markers."""
-    page = DOCS.read_text()
-    head, rest = page.split(MARKERS[0])
-    DOCS.write_text(f"{head}{MARKERS[0]}\n{text}\n{MARKERS[1]}{rest.split(MARKERS[1])[1]}")
-
-
 if __name__ == "__main__":
     torch.set_num_threads(1)
     results = measure_all()
     print(table(results))
     RESULTS.mkdir(exist_ok=True)
     (RESULTS / "s_measures_network.json").write_text(json.dumps({"machine": machine(), "rows": results}, indent=1) + "\n")
-    write_docs(table(results))
+    write_between(DOCS, "network", table(results))
