@@ -6,7 +6,9 @@ import sys
 from collections.abc import Sequence
 
 # Each module has `add_arguments(parser)` and `run(arguments) -> int`, the exit code.
-COMMANDS: dict[str, tuple[str, str]] = {}
+COMMANDS: dict[str, tuple[str, str]] = {
+    "reproduce": ("evalgrad.lab.reproduce", "Run the papers' experiments and write their pages."),
+}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

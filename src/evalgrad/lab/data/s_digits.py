@@ -1,0 +1,22 @@
+"""s-digits, after S-MNIST of paper 002: the digit is doubled in size in half of the images."""
+
+import torch
+import torch.nn.functional as F
+
+from evalgrad.lab.data.glyphs import Glyphs, pools, resized
+from evalgrad.lab.data.split import Part, Split
+
+CANVAS = 16
+
+
+def s_digits(seed: int) -> Split:
+    """Pixels (n, 256) of a 16x16 canvas, and targets (n, 2): the digit, and 1 where it fills the canvas instead of its middle."""
+    generator = torch.Generator().manual_seed(seed)
+    return Split(*(_part(glyphs, generator) for glyphs in pools(seed)))
+
+
+def _part(glyphs: Glyphs, generator: torch.Generator) -> Part:
+    large = torch.randperm(len(glyphs), generator=generator) < len(glyphs) // 2
+    small = F.pad(glyphs.images, [CANVAS // 4] * 4)
+    images = torch.where(large[:, None, None], resized(glyphs.images, CANVAS), small)
+    return Part(3 * (images.flatten(1) - 0.3), torch.stack([glyphs.digit, large.long()], 1))
