@@ -32,4 +32,4 @@ def lovasz_softmax_loss(loss: LovaszSoftmaxLoss, logits: Tensor, target: Tensor,
     wide = x.detach().to(factor.dtype)
     errors = add_over_ranks(class_maps.bin_counts(wide, label, loss.options["bins"]), group)
     value, gradient = class_maps.bin_gradient(wide, label, class_maps.bin_slopes(errors, factor))
-    return with_gradient(x, add_over_ranks(value, group), gradient * number_of_ranks(group)).sum().to(logits.dtype)
+    return with_gradient(x, add_over_ranks(value.sum(), group), gradient * number_of_ranks(group)).to(logits.dtype)
