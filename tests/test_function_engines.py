@@ -85,12 +85,14 @@ def test_half_precision_is_float32_inside(function, dtype):
 
 
 @every_function
-def test_fake_tensors(function):
+def test_fake_and_meta_tensors(function):
     x, y = function.draw(5)
     expected = function.call(x, y)
     with FakeTensorMode(allow_non_fake_inputs=True) as mode:
         value = function.call(mode.from_tensor(x), mode.from_tensor(y))
-    assert (value.shape, value.dtype) == (expected.shape, expected.dtype)
+    on_meta = function.call(x.to("meta"), y.to("meta"))
+    for result in (value, on_meta):
+        assert (result.shape, result.dtype) == (expected.shape, expected.dtype)
 
 
 NOT_IN_A_GRAPH = {

@@ -223,6 +223,27 @@ def test_a_group_keeps_to_itself():
     assert ranks.run(4, _in_a_subgroup) == [1.0, 1.0, 3.0, 3.0]
 
 
+def _compiled(rank, world):
+    """The error of a compiled loss, whose exchange stays outside of the graphs."""
+    model, features, target = drawn(next(case for case in CASES if case.name == "lovasz_softmax"))
+    loss = global_batch(eg.LovaszSoftmaxLoss())
+    compiled = torch.compile(lambda *tensors: loss(*tensors), backend="eager")
+    return error_over_ranks(rank, world, (5, 3), by_ddp, model, features, target, compiled, eg.lovasz_softmax_loss)
+
+
+def test_a_compiled_loss_exchanges_outside_of_its_graphs():
+    errors = ranks.run(2, _compiled)
+    assert all(error < EXACT for error in errors), errors
+
+
+@pytest.mark.filterwarnings("ignore")  # the compiler's own
+def test_one_process_compiles_without_a_break():
+    torch._dynamo.reset()
+    loss, (logits, target) = global_batch(eg.LovaszSoftmaxLoss()), (torch.randn(2, 3, 4), torch.randint(3, (2, 4)))
+    compiled = torch.compile(lambda *tensors: loss(*tensors), fullgraph=True, backend="aot_eager")
+    torch.testing.assert_close(compiled(logits, target), loss(logits, target))
+
+
 def test_one_process_has_the_loss_itself():
     logits, target = torch.randn(2, 3, 4), torch.randint(3, (2, 4))
     for loss in (eg.LovaszSoftmaxLoss(), eg.LovaszSoftmaxLoss(bins=8), eg.lovasz_softmax_loss):
