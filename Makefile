@@ -40,6 +40,7 @@ bench: $(VENV)/installed  ## cost against cross-entropy; writes benchmarks/resul
 
 docs: $(VENV)/installed  ## regenerate what is generated in README and docs
 	$(BIN)/python docs/figures/loss_max_pooling.py
+	$(BIN)/python benchmarks/distributed.py
 
 clean:
 	rm -rf $(VENV) build
