@@ -177,6 +177,12 @@ def test_a_metric_of_another_task_and_one_that_is_none(capsys, tmp_path, folder)
     )
 
 
+def test_a_solver_with_steps_of_its_own(capsys, tmp_path):
+    data, more = write_table(tmp_path / "t.csv"), ["--group", "query", "--loss-options", '{"solver": "lagrangian"}']
+    message = train(capsys, tmp_path, data, *more, task="ranking", metric="f1")
+    assert "the solver of f_beta must be ratio; lagrangian has steps of its own" in message
+
+
 def test_tensorboard_that_is_not_there(capsys, tmp_path, folder, monkeypatch):
     import importlib.util
 
