@@ -1,0 +1,1 @@
+"""The lab's networks, one file each, small enough to read."""

@@ -1,0 +1,47 @@
+"""A small U-Net whose stem trades resolution for channels: most of its work is done at half size."""
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+
+def _block(inputs: int, outputs: int) -> nn.Sequential:
+    return nn.Sequential(nn.Conv2d(inputs, outputs, 3, padding=1, bias=False), nn.BatchNorm2d(outputs), nn.ReLU(inplace=True))
+
+
+class UNet(nn.Module):
+    """Scores ``(N, outputs, H, W)`` of images ``(N, channels, H, W)`` of any size.
+
+    A space-to-depth stem halves the image, two poolings halve it twice more, and the way back joins what the way down has seen.
+    Images whose sides are no multiples of 8 are padded, and the scores cut to size.
+
+    Args:
+        channels: of the image.
+        outputs: number of classes; 1 for binary tasks.
+        width: channels at half size, doubled at each pooling. The number of parameters grows with its square.
+
+    Example:
+        >>> UNet(1, 11)(torch.zeros(2, 1, 30, 41)).shape
+        torch.Size([2, 11, 30, 41])
+    """
+
+    def __init__(self, channels: int, outputs: int, width: int = 16) -> None:
+        super().__init__()
+        self.stem = nn.PixelUnshuffle(2)
+        self.down = nn.ModuleList([_block(4 * channels, width), _block(width, 2 * width)])
+        self.bottom = nn.Sequential(_block(2 * width, 4 * width), _block(4 * width, 2 * width))
+        self.up = nn.ModuleList([_block(4 * width, width), _block(2 * width, width)])
+        self.head = nn.Sequential(nn.Conv2d(width, 4 * outputs, 1), nn.PixelShuffle(2))
+
+    def forward(self, images: Tensor) -> Tensor:
+        height, width = images.shape[-2:]
+        x = self.stem(F.pad(images, (0, -width % 8, 0, -height % 8)))
+        seen = []
+        for block in self.down:
+            seen.append(block(x))
+            x = F.max_pool2d(seen[-1], 2)
+        x = self.bottom(x)
+        for block in self.up:
+            x = F.interpolate(x, scale_factor=2.0, mode="nearest")
+            x = block(torch.cat([x, seen.pop()], 1))
+        return self.head(x)[..., :height, :width]
