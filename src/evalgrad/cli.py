@@ -6,7 +6,10 @@ import sys
 from collections.abc import Sequence
 
 # Each module has `add_arguments(parser)` and `run(arguments) -> int`, the exit code.
-COMMANDS: dict[str, tuple[str, str]] = {}
+COMMANDS: dict[str, tuple[str, str]] = {
+    "compare": ("evalgrad.lab.compare", "Train all losses of a task alike, and report where training on the metric paid."),
+    "search": ("evalgrad.lab.search", "Tune every loss with the same search on validation; writes lab/hyperparameters.json."),
+}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
