@@ -19,16 +19,17 @@ def finish(planned: Sequence[Run], store: Store, *, jobs: int, title: str, conso
 
     Ctrl-C stops the runs in flight and loses nothing else.
     """
-    missing = [run for run in planned if store.load(run.description()) is None]
+    unique = {store.path(run.description()): run for run in planned}  # budgets can share a run
+    missing = [run for path, run in unique.items() if not path.exists()]
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn())
-    if len(missing) < len(planned):
-        console.print(f"{len(planned) - len(missing)} of {len(planned)} runs are finished already and reused.")
+    if len(missing) < len(unique):
+        console.print(f"{len(unique) - len(missing)} of {len(unique)} runs are finished already and reused.")
     with Progress(*columns, console=console) as progress:
         bar = progress.add_task(title, total=len(missing))
         for run, record in _train(missing, jobs):
             store.save(run.description(), record)
             progress.update(bar, advance=1, description=f"{run.task} · {run.loss}")
-    return [store.load(run.description()) for run in planned]
+    return [dict(store.load(run.description()) or {}) for run in planned]
 
 
 def _train(missing: Sequence[Run], jobs: int) -> Iterator[tuple[Run, dict[str, Any]]]:

@@ -62,7 +62,7 @@ def _runs(task: Task, loss: Loss, seeds: Sequence[int]) -> list[Run]:
 
 def _best(task: Task, planned: Sequence[Run], records: Sequence[dict[str, Any]], seeds: int) -> dict[str, Any]:
     scores = [record["validation"][task.metric] for record in records]
-    candidates = [
+    candidates: list[dict[str, Any]] = [
         {"hyper": planned[start].hyper, "validation": round(fmean(scores[start : start + seeds]), 5)}
         for start in range(0, len(planned), seeds)
     ]
