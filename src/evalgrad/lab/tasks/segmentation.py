@@ -11,7 +11,8 @@ from evalgrad.lab.models.unet import UNet
 from evalgrad.lab.tasks import measures
 from evalgrad.lab.tasks.task import Loss, Task, objective
 
-RATES = {"learning_rate": (0.003, 0.006, 0.012, 0.024)}
+RATES = {"learning_rate": (0.006, 0.012, 0.024)}
+STROKE_RATES = {"learning_rate": (0.002, 0.006, 0.012)}
 
 
 def _argmax(scores: Tensor, threshold: float) -> Tensor:
@@ -42,7 +43,7 @@ DIGIT_SCENES = Task(
             "weighted_cross_entropy",
             "baseline",
             objective("weighted_cross_entropy"),
-            {"learning_rate": (0.006, 0.012), "weight_power": (0.5, 1.0)},
+            {"learning_rate": (0.012,), "weight_power": (0.25, 0.5, 1.0)},
         ),
         Loss("bootstrapped_cross_entropy", "baseline", objective("bootstrapped_cross_entropy"), RATES),
         Loss("soft_jaccard", "baseline", objective("soft_jaccard"), RATES),
@@ -66,10 +67,10 @@ STROKES = Task(
     threshold=measures.best_iou_threshold,
     predict=_above,
     losses=(
-        Loss("bce", "baseline", objective("bce"), RATES),
-        Loss("hinge", "baseline", objective("hinge"), RATES),
-        Loss("binary_soft_jaccard", "baseline", objective("binary_soft_jaccard"), RATES),
-        Loss("lovasz_hinge", "ours", objective("lovasz_hinge"), RATES),
+        Loss("bce", "baseline", objective("bce"), STROKE_RATES),
+        Loss("hinge", "baseline", objective("hinge"), STROKE_RATES),
+        Loss("binary_soft_jaccard", "baseline", objective("binary_soft_jaccard"), STROKE_RATES),
+        Loss("lovasz_hinge", "ours", objective("lovasz_hinge"), STROKE_RATES),
     ),
     iterations=(300,),
     batch=16,
