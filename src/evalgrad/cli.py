@@ -9,6 +9,7 @@ from collections.abc import Sequence
 COMMANDS: dict[str, tuple[str, str]] = {
     "compare": ("evalgrad.lab.compare", "Train all losses of a task alike, and report where training on the metric paid."),
     "search": ("evalgrad.lab.search", "Tune every loss with the same search on validation; writes lab/hyperparameters.json."),
+    "reproduce": ("evalgrad.lab.reproduce", "Run the papers' experiments and write their pages."),
 }
 
 

@@ -57,7 +57,7 @@ def lovasz_softmax_loss(
         return (_class_losses(x, label, bins) * factor).to(logits.dtype)
     inputs = (x.detach().to(factor.dtype), label, factor)
     value, gradient = class_maps.exact(*inputs) if bins is None else class_maps.binned(*inputs, bins)
-    return with_gradient(x, value, gradient).sum().to(logits.dtype)
+    return with_gradient(x, value.sum(), gradient).to(logits.dtype)
 
 
 class LovaszSoftmaxLoss(nn.Module):

@@ -1,0 +1,34 @@
+"""Every experiment of every paper runs at its tiny size, gives plain data, and judges it."""
+
+import json
+
+import pytest
+from rich.progress import Progress
+
+from evalgrad.lab import papers
+from evalgrad.lab.papers.experiment import SkippedError
+from evalgrad.lab.papers.pieces import Pieces
+from evalgrad.lab.store import Store
+
+EXPERIMENTS = [experiment for paper in papers.papers() for experiment in paper.experiments]
+
+
+@pytest.mark.parametrize("experiment", EXPERIMENTS, ids=lambda experiment: experiment.name)
+def test_experiment_runs_at_tiny_size(experiment, tmp_path):
+    with Progress(disable=True) as progress:
+        try:
+            outcome = experiment.run("tiny", Pieces(Store(tmp_path), 1, progress, experiment.name))
+        except SkippedError as reason:
+            pytest.skip(str(reason))
+    assert json.loads(json.dumps(outcome.numbers))
+    assert outcome.tables or outcome.figures
+    for table in outcome.tables:
+        assert {len(row) for row in table.rows} == {len(table.columns)}
+    assert experiment.verdict(outcome.numbers).sentence.endswith(".")
+
+
+def test_names_are_unique_and_belong_to_their_paper():
+    names = [experiment.name for experiment in EXPERIMENTS]
+    assert len(names) == len(set(names))
+    for paper in papers.papers():
+        assert {experiment.paper for experiment in paper.experiments} == {paper.name}

@@ -1,0 +1,190 @@
+"""The frame of `evalgrad reproduce`, on a paper that the tests write: pieces, resuming, pages, messages."""
+
+import importlib
+import json
+import re
+import sys
+
+import pytest
+import torch
+from rich.progress import Progress
+
+from evalgrad import cli
+from evalgrad.lab import papers
+from evalgrad.lab.papers import drawing, experiment, pages, pieces
+from evalgrad.lab.store import Store
+
+TRIAL = """
+import os
+from pathlib import Path
+import torch
+from evalgrad.lab.papers.drawing import new_figure
+from evalgrad.lab.papers.experiment import Experiment, Outcome, Paper, SkippedError, Table, Verdict
+
+FACTOR = 2
+
+def double(seed, log):
+    with open(log, "a") as file:
+        file.write(f"{seed} {os.getpid()} {torch.get_num_threads()}\\n")
+    if Path(log).with_name("stop").exists() and seed == 2:
+        raise KeyboardInterrupt
+    return FACTOR * seed
+
+def run(size, pieces):
+    seeds = [1, 2] if size == "tiny" else [1, 2, 3]
+    found = pieces.run(double, [{"seed": seed, "log": os.environ["TRIAL_LOG"]} for seed in seeds])
+    figure = new_figure()
+    figure.subplots().plot(seeds, found)
+    rows = [[seed, value, 2.0] for seed, value in zip(seeds, found)]
+    table = Table("Doubles", ["seed", "ours", "paper"], rows)
+    return Outcome({"mean": sum(found) / len(found)}, "doubled [seeds].", seeds, [table], {"Doubling": figure})
+
+def needs_data(size, pieces):
+    raise SkippedError("the data is not there. `make data` fetches it.")
+
+def verdict(numbers):
+    return Verdict("same" if numbers["mean"] > 1 else "other", f"the mean is {numbers['mean']:.1f}.")
+
+PAPER = Paper("trial", "A trial", "Nobody, 2000.", "It doubles.", [
+    Experiment("trial/table-1", "Doubling", "Table 1", "it doubles.", {"mean": 2.0}, run, verdict),
+    Experiment("trial/table-2", "Needs data", "Table 2", "it needs data.", {}, needs_data, verdict),
+])
+"""
+
+
+@pytest.fixture
+def trial(tmp_path, monkeypatch):
+    """A paper of two experiments, importable here and in the workers; returns its folder."""
+    (tmp_path / "trial_paper.py").write_text(TRIAL)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setenv("TRIAL_LOG", str(tmp_path / "log"))
+    monkeypatch.setattr(papers, "papers", lambda: [importlib.import_module("trial_paper").PAPER])
+    yield tmp_path
+    sys.modules.pop("trial_paper", None)
+
+
+def reproduce(folder, *arguments):
+    return cli.main(["reproduce", *arguments, "--out", str(folder / "out"), "--docs", str(folder / "docs")])
+
+
+def calls(folder):
+    return [line.split() for line in (folder / "log").read_text().splitlines()]
+
+
+def test_result_stands_next_to_the_papers_numbers_with_the_verdict(trial, capsys):
+    assert reproduce(trial, "trial/table-1", "--jobs", "1") == 0
+    shown = capsys.readouterr().out
+    page = (trial / "docs" / "trial.md").read_text()
+    for text in (shown, page):
+        assert "Same direction: the mean is 4.0." in text
+        assert "Doubles" in text
+    assert "| 3 | 6 | 2 |" in page
+    assert "`evalgrad reproduce trial/table-1` · seeds 1, 2, 3 · evalgrad" in page
+    assert f"torch {torch.__version__}" in page
+    assert (trial / "docs" / "figures" / "trial_table-1.svg").read_text().startswith("<?xml")
+
+
+def test_reversed_numbers_reverse_the_verdict(trial):
+    judged = papers.find(["trial/table-1"])[0].verdict
+    assert (judged({"mean": 4}).direction, judged({"mean": -4}).direction) == ("same", "other")
+
+
+def test_an_interrupted_command_resumes_with_what_is_missing(trial, capsys):
+    (trial / "stop").touch()
+    assert reproduce(trial, "all", "--jobs", "1") == 130
+    (trial / "stop").unlink()
+    assert reproduce(trial, "all", "--jobs", "1") == 0
+    assert [seed for seed, *_ in calls(trial)] == ["1", "2", "2", "3"]
+    assert reproduce(trial, "all", "--jobs", "1") == 0
+    assert len(calls(trial)) == 4
+
+
+def test_pieces_run_in_fresh_processes_on_one_thread(trial):
+    assert reproduce(trial, "trial/table-1", "--jobs", "2") == 0
+    rows = calls(trial)
+    assert sorted(seed for seed, *_ in rows) == ["1", "2", "3"]
+    assert str(__import__("os").getpid()) not in {process for _, process, _ in rows}
+    assert {threads for *_, threads in rows} == {"1"}
+    assert "| 1 | 2 | 2 |\n| 2 | 4 | 2 |\n| 3 | 6 | 2 |" in (trial / "docs" / "trial.md").read_text()
+
+
+def test_changed_code_is_never_answered_by_an_old_piece(trial):
+    reproduce(trial, "trial/table-1", "--jobs", "1")
+    (trial / "trial_paper.py").write_text(TRIAL.replace("FACTOR = 2", "FACTOR = 10"))
+    sys.modules.pop("trial_paper")
+    importlib.invalidate_caches()
+    reproduce(trial, "trial/table-1", "--jobs", "1")
+    assert "| 3 | 30 | 2 |" in (trial / "docs" / "trial.md").read_text()
+
+
+def test_sources_behind_a_module_reach_through_imports():
+    names = {module.__name__ for module in pieces.modules_behind(pieces)}
+    assert names == {"evalgrad.lab.papers.pieces", "evalgrad.lab.store"}
+    assert "evalgrad.smooth_topk.loss" in {module.__name__ for module in pieces.modules_behind(cli_of_the_library())}
+
+
+def cli_of_the_library():
+    return importlib.import_module("evalgrad.lab.papers.pages")  # imports evalgrad, which imports every loss
+
+
+def test_a_skipped_experiment_says_why_and_never_replaces_a_result(trial, capsys):
+    assert reproduce(trial, "trial", "--tiny", "--jobs", "1") == 0
+    assert "skipped: the data is not there" in capsys.readouterr().out
+    path = trial / "docs" / "trial.md"
+    assert "Not run: the data is not there. `make data` fetches it." in path.read_text()
+    table_1 = papers.find(["trial/table-1"])[0]
+    paper = papers.papers()[0]
+    before = pages.read_sections(path)
+    pages.write_page(paper, {}, {table_1.name: "gone."}, trial / "docs")
+    assert pages.read_sections(path) == before
+    assert set(before) == {("trial/table-1", "tiny")}
+
+
+def test_sizes_stand_side_by_side_in_the_order_of_the_paper(trial):
+    reproduce(trial, "trial", "--jobs", "1")
+    reproduce(trial, "trial", "--tiny", "--jobs", "1")
+    found = re.findall(r"<!-- begin (\S+ \S+) -->", (trial / "docs" / "trial.md").read_text())
+    assert found == ["trial/table-1 tiny", "trial/table-1 default", "trial/table-2 default"]
+
+
+def test_pictures_are_the_same_bytes_on_every_run(tmp_path):
+    for name in ("a.svg", "b.svg"):
+        figure = drawing.new_figure()
+        axes = figure.subplots()
+        axes.plot([1 / 3, 2 / 3], [0, 1], label="line")
+        axes.fill_between([0, 1], [0, 1], alpha=0.2)
+        axes.legend()
+        drawing.write_svg(figure, tmp_path / name)
+    text = (tmp_path / "a.svg").read_text()
+    assert text == (tmp_path / "b.svg").read_text()
+    assert "<dc:date>" not in text
+
+
+def test_a_piece_is_stored_with_its_description(tmp_path):
+    with Progress(disable=True) as progress:
+        bench = pieces.Pieces(Store(tmp_path), 1, progress, "here")
+        assert bench.run(experiment.spread, [{"values": [1.0, 3.0]}]) == ["2.0 ± 1.4"]
+    (stored,) = [json.loads(path.read_text()) for path in tmp_path.glob("*.json")]
+    assert stored["description"]["function"] == "evalgrad.lab.papers.experiment.spread"
+    assert stored["description"]["settings"] == {"values": [1.0, 3.0]}
+    assert bench.seconds == stored["result"]["seconds"] > 0
+
+
+def test_list_names_every_experiment(trial, capsys):
+    assert cli.main(["reproduce", "--list"]) == 0
+    shown = capsys.readouterr().out
+    assert "trial/table-1" in shown
+    assert "trial/table-2" in shown
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["trial/table-9"], "`trial/table-9` is neither a paper nor an experiment. Known: trial/table-1, trial/table-2."),
+        ([], "name an experiment, a paper, or `all`. `evalgrad reproduce --list` names them."),
+        (["all", "--jobs", "0"], "--jobs must be at least 1; got 0."),
+    ],
+)
+def test_messages(trial, capsys, arguments, message):
+    assert reproduce(trial, *arguments) == 2
+    assert capsys.readouterr().err == f"evalgrad reproduce: {message}\n"
