@@ -7,6 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 from PIL import Image
 
+from evalgrad.lab.records import Grid
+
 # Background first. Neighbours differ in lightness, so that classes stay apart without colour vision.
 CLASS_COLOURS = (
     *((34, 38, 46), (230, 159, 0), (86, 180, 233), (0, 158, 115), (240, 228, 66), (0, 114, 178), (213, 94, 0), (204, 121, 167)),
@@ -23,9 +25,11 @@ CLASS_COLOURS = (
 )
 
 
-def grey_picture(image: Sequence[Sequence[float]]) -> str:
-    """A one-channel image, from its darkest to its brightest value, as a data URI."""
+def image_picture(image: Grid | list[Grid]) -> str:
+    """An image (H, W) or (1, H, W) in grey, (3, H, W) in colour, from its darkest to its brightest value, as a data URI."""
     array = np.asarray(image, dtype=np.float64)
+    if array.ndim == 3:
+        array = array[0] if len(array) == 1 else np.moveaxis(array, 0, -1)
     low, high = array.min(), array.max()
     return _uri(Image.fromarray(np.uint8(np.round(255 * (array - low) / ((high - low) or 1.0)))))
 

@@ -13,6 +13,8 @@ from evalgrad.lab.report import charts, pictures, words
 from evalgrad.lab.statistics import Panel, Row, grouped_by, rank_correlation
 
 COLOURS_PER_ROLE = 5
+Unit = Literal["iteration", "seconds"]
+UNITS: dict[Unit, str] = {"iteration": "iterations", "seconds": "seconds of training"}
 
 
 class Figure(NamedTuple):
@@ -102,25 +104,24 @@ def line_styles(panels: Sequence[Panel]) -> dict[str, str]:
 
 def learning_curves(panel: Panel, styles: dict[str, str]) -> list[Figure]:
     """Validation metric against iterations and against seconds."""
-    rows = [row for row in panel.rows if all(run["curve"] for run in row.runs)]
-    units: tuple[tuple[Literal["iteration", "seconds"], str], ...] = (
-        ("iteration", "iterations"),
-        ("seconds", "seconds of training"),
-    )
+    rows = [row for row in panel.rows if any(run["curve"] for run in row.runs)]
     figures = []
-    for unit, name in units if rows else ():
-        lines = [_curve(row, unit, styles[row.loss]) for row in rows]
+    for unit, name in UNITS.items() if rows else ():
+        lines = [learning_curve(row, unit, styles[row.loss]) for row in rows]
         caption = f"Validation {panel.metric} (%) against {name}"
         ends = ", ".join(f"{line.name} ends at {100 * line.mean[-1]:.1f}" for line in lines)
         figures.append(Figure(charts.curves(lines, name, f"{caption}, {panel.task}, {panel.budget}: {ends}."), caption))
     return figures
 
 
-def _curve(row: Row, unit: Literal["iteration", "seconds"], style: str) -> charts.Line:
+def learning_curve(row: Row, unit: Unit, style: str) -> charts.Line:
     """The seeds of a loss at the looks of the first one, as far as all reach: seeds need not have looked at the same moments."""
-    x = [[point[unit] for point in run["curve"]] for run in row.runs]
+    curves = [run["curve"] for run in row.runs if run["curve"]]
+    x = [[point[unit] for point in curve] for curve in curves]
     grid = np.unique(np.clip(x[0], max(times[0] for times in x), min(times[-1] for times in x)))
-    metric = np.array([np.interp(grid, times, [p["metric"] for p in run["curve"]]) for times, run in zip(x, row.runs, strict=True)])
+    metric = np.array(
+        [np.interp(grid, times, [point["metric"] for point in curve]) for times, curve in zip(x, curves, strict=True)]
+    )
     mean, low, high = (reduce(axis=0).tolist() for reduce in (metric.mean, metric.min, metric.max))
     return charts.Line(row.loss, style, grid.tolist(), mean, low, high)
 
@@ -156,7 +157,7 @@ def example_pictures(panel: Panel) -> list[list[Picture]]:
     rows = []
     for index, example in enumerate(next(iter(by_loss.values()))):
         given = [
-            Picture(pictures.grey_picture(example["image"]), "image"),
+            Picture(pictures.image_picture(example["image"]), "image"),
             Picture(pictures.label_picture(example["target"]), "target"),
         ]
         guesses = [Picture(pictures.label_picture(kept[index]["prediction"]), loss) for loss, kept in by_loss.items()]
