@@ -16,7 +16,7 @@ from evalgrad import cli
 from evalgrad.lab import compare, pool, runs, search, statistics, tasks
 from evalgrad.lab.data.mixtures import two_modes
 from evalgrad.lab.data.split import Part, Sizes
-from evalgrad.lab.panels import RECOMMENDED
+from evalgrad.lab.demo import DEMO
 from evalgrad.lab.records import Record
 from evalgrad.lab.runs import Run
 from evalgrad.lab.store import Store
@@ -204,14 +204,14 @@ def test_the_reports_numbers_are_those_of_the_run_files(tuned, tmp_path, capsys)
     assert [row.loss for row in panel.rows] == ["bce", "f_beta"]
 
 
-def test_the_demos_panels_are_tuned_and_exist():
+def test_the_demo_shows_losses_that_exist_and_are_tuned():
     found = search.chosen()
-    for panel in RECOMMENDED:
-        names = [loss.name for loss in panel.task.losses]
-        for loss in panel.losses or names:
+    for selection in DEMO:
+        names = [loss.name for loss in selection.task.losses]
+        for loss in selection.losses or names:
             assert loss in names
-            compare.hyperparameters(found, panel.task, loss)
-        assert set(panel.budgets or ()) <= set(panel.task.budgets)
+            compare.hyperparameters(found, selection.task, loss)
+        assert set(selection.budgets or ()) <= set(selection.task.budgets)
 
 
 def test_the_committed_search_is_of_the_present_grids():
@@ -228,18 +228,20 @@ def test_workers_train_in_their_own_processes(tmp_path, monkeypatch):
     assert len(example["image"]) == len(example["target"]) == len(example["prediction"]) == 50
 
 
-def test_a_killed_comparison_goes_on_where_it_was(tmp_path):
+def test_ctrl_c_in_a_terminal_stops_the_workers_and_the_same_command_goes_on(tmp_path):
     arguments = ["compare", "circles", "--budget", "200 iterations", "--jobs", "2", "--out", str(tmp_path)]
-    process = subprocess.Popen([sys.executable, "-c", f"from evalgrad import cli; cli.main({arguments})"], start_new_session=True)
-    finished = []
-    while process.poll() is None and not finished:
+    code = f"import sys; from evalgrad import cli; sys.exit(cli.main({arguments}))"
+    process = subprocess.Popen([sys.executable, "-c", code], start_new_session=True, stderr=subprocess.PIPE, text=True)
+    while process.poll() is None and not list((tmp_path / "store").glob("*.json")):
         time.sleep(0.05)
-        finished = list((tmp_path / "store").glob("*.json"))
-    os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
+    os.killpg(process.pid, signal.SIGINT)  # as a terminal does: to the parent and to the workers
+    _, message = process.communicate()
+    assert process.returncode == 130
+    assert message == "evalgrad compare: interrupted; what is finished is kept, the same command goes on.\n"
     before = {path: path.stat().st_mtime_ns for path in (tmp_path / "store").glob("*.json")}
-    arguments[arguments.index("--jobs") + 1] = "1"
-    assert cli.main(arguments) == 0
+    assert 0 < len(before) < 25
+    few = [*arguments[:4], "--seeds", "1", "--losses", "bce", "--jobs", "1", "--out", str(tmp_path)]
+    assert cli.main(few) == 0
     assert {path: path.stat().st_mtime_ns for path in before} == before
 
 
@@ -251,6 +253,7 @@ def test_a_killed_comparison_goes_on_where_it_was(tmp_path):
         (("circles", "--budget", "an hour"), '--budget must be "N iterations" or "equal time"; got \'an hour\''),
         (("circles", "--budget", "0 iterations"), "--budget must be"),
         (("circles", "--seeds", "0"), "--seeds must be at least 1; got 0"),
+        (("circles", "--jobs", "0"), "--jobs must be at least 1; got 0"),
         (("tiny",), "must hold bce of tiny; it has no such entry. Run `evalgrad search tiny` first"),
     ],
 )
@@ -261,9 +264,15 @@ def test_what_the_user_can_repair_is_a_sentence(tiny, tmp_path, capsys, monkeypa
             "chosen",
             lambda: {"circles": {"losses": {loss.name: {"hyper": HYPER} for loss in tasks.find("circles").losses}}},
         )
-    assert command(tmp_path, "compare", *arguments) == 2
+    code = cli.main(["compare", "--jobs", "1", "--out", str(tmp_path / "out"), *arguments])
+    assert code == 2
     assert message in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
+
+
+def test_a_search_needs_a_seed(tiny, tmp_path, capsys):
+    assert command(tmp_path, "search", "tiny", "--seeds", "0") == 2
+    assert "--seeds must be at least 1; got 0" in capsys.readouterr().err
 
 
 def test_class_weights_by_frequency():

@@ -16,8 +16,8 @@ from typing import Any
 from rich.console import Console
 
 from evalgrad.lab import report, search, tasks
+from evalgrad.lab.demo import DEMO, Selection
 from evalgrad.lab.errors import UserError
-from evalgrad.lab.panels import RECOMMENDED, Panel
 from evalgrad.lab.pool import finish
 from evalgrad.lab.runs import Run
 from evalgrad.lab.store import Store, write_atomically
@@ -37,7 +37,7 @@ class Planned:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Options of `evalgrad compare`."""
     names = ", ".join(tasks.TASKS)
-    parser.add_argument("tasks", nargs="*", metavar="TASK", help=f"what to compare on (the demo's panels, five minutes): {names}")
+    parser.add_argument("tasks", nargs="*", metavar="TASK", help=f"what to compare on (the demo, five minutes): {names}")
     parser.add_argument("--losses", nargs="+", metavar="LOSS", help="only these losses of the tasks (all)")
     parser.add_argument("--seeds", type=int, help="number of seeds (as the task says, mostly 5)")
     parser.add_argument(
@@ -63,28 +63,27 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def plan(arguments: argparse.Namespace) -> list[Planned]:
-    """All runs asked for, panel by panel."""
-    panels = [Panel(tasks.find(name)) for name in arguments.tasks] or RECOMMENDED
-    known = {loss.name for panel in panels for loss in panel.task.losses}
+    """All runs asked for, task by task."""
+    selections = [Selection(tasks.find(name)) for name in arguments.tasks] or DEMO
+    known = {loss.name for selection in selections for loss in selection.task.losses}
     if unknown := set(arguments.losses or ()) - known:
         raise UserError(
             f"--losses must name losses of the tasks; got {', '.join(sorted(unknown))}. They have {', '.join(sorted(known))}."
         )
     if arguments.seeds is not None and arguments.seeds < 1:
         raise UserError(f"--seeds must be at least 1; got {arguments.seeds}. Five show a spread.")
-    lines = [line for panel in panels for line in _plan_panel(panel, arguments)]
-    return lines
+    return [line for selection in selections for line in _plan(selection, arguments)]
 
 
-def _plan_panel(panel: Panel, arguments: argparse.Namespace) -> Iterable[Planned]:
-    task, found = panel.task, search.chosen()
+def _plan(selection: Selection, arguments: argparse.Namespace) -> Iterable[Planned]:
+    task, found = selection.task, search.chosen()
     losses = [
-        loss for loss in task.losses if loss.name in (arguments.losses or panel.losses or {loss.name for loss in task.losses})
+        loss for loss in task.losses if loss.name in (arguments.losses or selection.losses or {loss.name for loss in task.losses})
     ]
-    for budget in arguments.budget or panel.budgets or task.budgets:
+    for budget in arguments.budget or selection.budgets or task.budgets:
         for loss in losses:
             hyper = hyperparameters(found, task, loss.name)
-            for seed in range(arguments.seeds or panel.seeds or task.seeds):
+            for seed in range(arguments.seeds or selection.seeds or task.seeds):
                 yield Planned(budgeted(task, loss.name, hyper, seed, budget), budget)
 
 

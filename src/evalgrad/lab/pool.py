@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from evalgrad.lab import runs
+from evalgrad.lab.errors import UserError
 from evalgrad.lab.runs import Run
 from evalgrad.lab.store import Store
 
@@ -19,6 +20,8 @@ def finish(planned: Sequence[Run], store: Store, *, jobs: int, title: str, conso
 
     Ctrl-C stops the runs in flight and loses nothing else.
     """
+    if jobs < 1:
+        raise UserError(f"--jobs must be at least 1; got {jobs}. Leave it out for one per core.")
     unique = {store.path(run.description()): run for run in planned}  # budgets can share a run
     missing = [run for path, run in unique.items() if not path.exists()]
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn())

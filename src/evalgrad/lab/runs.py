@@ -143,9 +143,8 @@ def _train(task: Task, session: Session, validation: Part, iterations: int) -> t
 def _iterations_in_equal_time(task: Task, loss: Loss, run: Run, train: Part) -> int:
     """Iterations of `loss` in the seconds of `run.iterations` of the reference, from interleaved steps timed just now."""
     reference = task.losses[0]
-    rates = {"learning_rate": run.hyper["learning_rate"]}
-    options = {key: values[0] for key, values in reference.grid.items()} | rates
-    sessions = [Session(task, reference, options, train, run.seed, 100), Session(task, loss, run.hyper, train, run.seed, 100)]
+    choices = (reference, next(reference.candidates())), (loss, run.hyper)
+    sessions = [Session(task, choice, hyper, train, run.seed, CALIBRATION) for choice, hyper in choices]
     return equal_time_iterations(run.iterations, *(median(times) for times in _interleaved(sessions)))
 
 

@@ -15,6 +15,7 @@ from typing import Any
 from rich.console import Console
 
 from evalgrad.lab import tasks
+from evalgrad.lab.errors import UserError
 from evalgrad.lab.pool import finish
 from evalgrad.lab.runs import Run
 from evalgrad.lab.store import Store, write_atomically
@@ -22,7 +23,7 @@ from evalgrad.lab.tasks.task import Loss, Task
 
 HYPERPARAMETERS = Path(__file__).parent / "hyperparameters.json"
 FIRST_SEED = 1000  # far from those of `compare`
-SEEDS = 2
+SEEDS = 1
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -34,47 +35,40 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Search task by task; each is written when it is finished."""
-    console = Console()
-    for name in arguments.tasks or tasks.TASKS:
-        entry = search(tasks.find(name), Store(arguments.out / "store"), arguments.seeds, arguments.jobs, console)
-        _write(name, {"command": f"evalgrad search {name} --seeds {arguments.seeds}", **entry})
-        for loss, found in entry["losses"].items():
-            console.print(f"{name}: {loss} {found['hyper']} has {entry['metric']} {found['validation']:.3f} on validation")
+    """Train all candidates of all tasks asked for, then write what is best."""
+    if arguments.seeds < 1:
+        raise UserError(f"--seeds must be at least 1; got {arguments.seeds}. More of them choose more surely.")
+    names = list(dict.fromkeys(arguments.tasks or tasks.TASKS))
+    console, seeds = Console(), [FIRST_SEED + i for i in range(arguments.seeds)]
+    planned = [run for name in names for loss in tasks.find(name).losses for run in runs_of(tasks.find(name), loss, seeds)]
+    records = finish(planned, Store(arguments.out / "store"), jobs=arguments.jobs, title="search", console=console)
+    entries = {name: _entry(tasks.find(name), [r for r in records if r["task"] == name], seeds) for name in names}
+    write_atomically(HYPERPARAMETERS, (json.dumps(chosen() | entries, indent=1, sort_keys=True) + "\n").encode())
+    console.print(f"{HYPERPARAMETERS} has the best of {len(planned)} runs for {', '.join(names)}.")
     return 0
 
 
-def search(task: Task, store: Store, seeds: int, jobs: int, console: Console) -> dict[str, Any]:
-    """The best candidate of every loss by the mean validation metric, and all candidates with theirs."""
-    numbers = [FIRST_SEED + i for i in range(seeds)]
-    planned = [_runs(task, loss, numbers) for loss in task.losses]
-    records = iter(finish([run for group in planned for run in group], store, jobs=jobs, title=task.name, console=console))
-    losses = {
-        loss.name: _best(task, group, [next(records) for _ in group], seeds)
-        for loss, group in zip(task.losses, planned, strict=True)
-    }
-    return {"metric": task.metric, "iterations": task.iterations[0], "seeds": numbers, "losses": losses}
-
-
-def _runs(task: Task, loss: Loss, seeds: Sequence[int]) -> list[Run]:
+def runs_of(task: Task, loss: Loss, seeds: Sequence[int]) -> list[Run]:
+    """Every candidate on every seed, at the first budget."""
     return [Run(task.name, loss.name, hyper, seed, task.iterations[0]) for hyper in loss.candidates() for seed in seeds]
 
 
-def _best(task: Task, planned: Sequence[Run], records: Sequence[dict[str, Any]], seeds: int) -> dict[str, Any]:
-    scores = [record["validation"][task.metric] for record in records]
-    candidates: list[dict[str, Any]] = [
-        {"hyper": planned[start].hyper, "validation": round(fmean(scores[start : start + seeds]), 5)}
-        for start in range(0, len(planned), seeds)
-    ]
-    best = max(candidates, key=lambda candidate: candidate["validation"])
-    return {**best, "candidates": candidates}
+def _entry(task: Task, records: Sequence[dict[str, Any]], seeds: Sequence[int]) -> dict[str, Any]:
+    """What the file keeps of a task: how it was searched, and for every loss the best candidate and all others."""
+    losses = {loss.name: _best(task, [r for r in records if r["loss"] == loss.name], len(seeds)) for loss in task.losses}
+    command = f"evalgrad search {task.name} --seeds {len(seeds)}"
+    return {"command": command, "metric": task.metric, "iterations": task.iterations[0], "seeds": list(seeds), "losses": losses}
+
+
+def _best(task: Task, records: Sequence[dict[str, Any]], seeds: int) -> dict[str, Any]:
+    """The candidate with the best mean validation metric; the records hold `seeds` runs of each candidate in turn."""
+    candidates: list[dict[str, Any]] = []
+    for start in range(0, len(records), seeds):
+        score = fmean(record["validation"][task.metric] for record in records[start : start + seeds])
+        candidates.append({"hyper": records[start]["hyper"], "validation": round(score, 5)})
+    return {**max(candidates, key=lambda candidate: candidate["validation"]), "candidates": candidates}
 
 
 def chosen() -> dict[str, Any]:
     """What the searches found, by task."""
     return json.loads(HYPERPARAMETERS.read_text()) if HYPERPARAMETERS.exists() else {}
-
-
-def _write(name: str, entry: dict[str, Any]) -> None:
-    found = chosen() | {name: entry}
-    write_atomically(HYPERPARAMETERS, (json.dumps(found, indent=1, sort_keys=True) + "\n").encode())

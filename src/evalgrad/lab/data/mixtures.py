@@ -9,15 +9,14 @@ FEATURES = 10
 
 
 def hopeless_positives(seed: int, sizes: Sizes, *, positives: float = 0.1, hopeless: float = 0.3) -> Split:
-    """One positive in ten; the share `hopeless` of them lies far on the wrong side, where as many negatives are.
+    """One item in ten is positive; the share `hopeless` of the positives lies far on the wrong side of the negatives.
 
-    Most negatives are N(0, I) in ten dimensions, most positives N(2, 1) along the first axis, the far points N(-4, 1).
+    Negatives are N(0, I) in ten dimensions, most positives N(2, 1) along the first axis, the hopeless ones N(-4, 1).
     """
-    far = positives * hopeless
-    shares = torch.tensor([1 - positives - far, positives - far, far, far])
-    centres = torch.zeros(4, FEATURES)
-    centres[1, 0], centres[2, 0], centres[3, 0] = 2.0, -4.0, -4.0
-    return _mixture(seed, sizes, shares, centres, positive=torch.tensor([0, 1, 1, 0]))
+    shares = torch.tensor([1 - positives, positives * (1 - hopeless), positives * hopeless])
+    centres = torch.zeros(3, FEATURES)
+    centres[1, 0], centres[2, 0] = 2.0, -4.0
+    return _mixture(seed, sizes, shares, centres, positive=torch.tensor([0, 1, 1]))
 
 
 def two_modes(seed: int, sizes: Sizes) -> Split:

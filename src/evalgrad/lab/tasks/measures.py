@@ -1,4 +1,7 @@
-"""The metrics of the tasks, by name, from scores: evalgrad's own exact metrics, each in [0, 1], higher is better."""
+"""The metrics of the tasks, by name, from scores; each lies in [0, 1], higher is better.
+
+They are evalgrad's own, not torchmetrics': with the rules for ties and absent classes that the losses follow.
+"""
 
 import torch
 from torch import Tensor

@@ -12,8 +12,8 @@ from evalgrad.lab.models.mlp import mlp
 from evalgrad.lab.tasks import measures
 from evalgrad.lab.tasks.task import Criterion, Loss, Task, objective
 
-TEACHER = {"learning_rate": (0.003, 0.01, 0.03), "weight_decay": (0.0, 0.1)}
-TEACHER_DIRECT = {"learning_rate": (0.01, 0.03), "epsilon": (0.1, 1.0, 10.0)}
+TEACHER = {"learning_rate": (0.01, 0.03), "weight_decay": (0.0, 0.1)}
+TEACHER_DIRECT = {"learning_rate": (0.01, 0.03), "epsilon": (0.3, 3.0)}
 HOPELESS = {"learning_rate": (0.03, 0.1), "weight_decay": (0.0, 0.1, 1.0, 3.0)}
 DECAYS = (0.0, 0.3, 1.0, 3.0)
 NOISY = {"learning_rate": (0.01, 0.03, 0.1), "weight_decay": DECAYS}
