@@ -4,11 +4,13 @@ import base64
 import fcntl
 import json
 import os
+import select
 import shutil
 import signal
 from contextlib import contextmanager
 
 EXECUTABLE = shutil.which("chromium")
+PATIENCE = 180  # seconds: a browser that hangs must not hang the tests
 
 
 @contextmanager
@@ -23,6 +25,7 @@ def page(profile):
         "--headless=new",
         "--no-sandbox",
         "--disable-gpu",
+        "--disable-dev-shm-usage",
         "--hide-scrollbars",
         "--remote-debugging-pipe",
         f"--user-data-dir={profile}",
@@ -78,6 +81,7 @@ class Page:
 
     def _receive(self):
         while b"\0" not in self._received:
+            assert select.select([self._answers], [], [], PATIENCE)[0], f"Chromium was silent for {PATIENCE} s"
             part = os.read(self._answers, 1 << 16)
             assert part, "Chromium closed its pipe"
             self._received += part

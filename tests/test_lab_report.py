@@ -105,3 +105,19 @@ def test_a_curve_is_the_mean_over_seeds_with_the_band_between_the_extremes(runs)
     assert line.x == [point["iteration"] for point in row.runs[0]["curve"]]
     assert line.mean == pytest.approx([statistics.mean(column) for column in columns])
     assert (line.low, line.high) == (pytest.approx([*map(min, columns)]), pytest.approx([*map(max, columns)]))
+
+
+def test_seeds_that_stop_at_other_moments_are_averaged_at_equal_shares_of_training():
+    """In equal time one seed looks at 50 and 100, another at 75 and 150; a seed that diverged has no curve."""
+    records = comparison(seeds=3, tasks=TASKS[3:4])["records"]
+    row = panels(records)[0].rows[0]
+    for run, (last, seconds) in zip(row.runs, [(100, 2.0), (150, 4.0)]):
+        run["curve"] = [
+            {"iteration": last * k // 2, "seconds": seconds * k / 2, "loss": 1.0, "metric": 0.1 * k * last / 100} for k in (1, 2)
+        ]
+    row.runs[2]["curve"] = []
+    line = learning_curve(row, "seconds", "ours0")
+    assert line.x == pytest.approx([1.5, 3.0])
+    assert learning_curve(row, "iteration", "ours0").x == pytest.approx([62.5, 125])
+    assert line.mean == pytest.approx([0.125, 0.25])
+    assert (line.low, line.high) == (pytest.approx([0.1, 0.2]), pytest.approx([0.15, 0.3]))

@@ -6,7 +6,7 @@ An interrupted command loses only the runs in flight; a rerun finds the finished
 import hashlib
 import json
 import os
-import tempfile
+import uuid
 from collections.abc import Iterable
 from pathlib import Path
 from types import ModuleType
@@ -16,15 +16,15 @@ from typing import Any
 def write_atomically(path: Path, data: bytes) -> None:
     """Write `data` so that a reader sees the old file or the new one, never half of it."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}")  # not mkstemp, whose files only their owner can read
     try:
-        with os.fdopen(descriptor, "wb") as file:
+        with open(temporary, "xb") as file:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
         os.replace(temporary, path)
     except BaseException:
-        Path(temporary).unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
         raise
 
 

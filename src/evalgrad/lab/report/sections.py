@@ -115,15 +115,16 @@ def learning_curves(panel: Panel, styles: dict[str, str]) -> list[Figure]:
 
 
 def learning_curve(row: Row, unit: Unit, style: str) -> charts.Line:
-    """The seeds of a loss at the looks of the first one, as far as all reach: seeds need not have looked at the same moments."""
+    """The seeds of a loss at the same shares of their training: in equal time they differ in iterations, always in seconds."""
     curves = [run["curve"] for run in row.runs if run["curve"]]
-    x = [[point[unit] for point in curve] for curve in curves]
-    grid = np.unique(np.clip(x[0], max(times[0] for times in x), min(times[-1] for times in x)))
-    metric = np.array(
-        [np.interp(grid, times, [point["metric"] for point in curve]) for times, curve in zip(x, curves, strict=True)]
-    )
-    mean, low, high = (reduce(axis=0).tolist() for reduce in (metric.mean, metric.min, metric.max))
-    return charts.Line(row.loss, style, grid.tolist(), mean, low, high)
+    shares = [[point["iteration"] / curve[-1]["iteration"] for point in curve] for curve in curves]
+
+    def at_shares_of_first(name: Literal["iteration", "seconds", "metric"]) -> np.ndarray:
+        return np.array([np.interp(shares[0], own, [p[name] for p in curve]) for own, curve in zip(shares, curves, strict=True)])
+
+    metric = at_shares_of_first("metric")
+    x, mean = at_shares_of_first(unit).mean(axis=0), metric.mean(axis=0)
+    return charts.Line(row.loss, style, x.tolist(), mean.tolist(), metric.min(axis=0).tolist(), metric.max(axis=0).tolist())
 
 
 def per_class(panel: Panel, styles: dict[str, str]) -> list[Figure]:
