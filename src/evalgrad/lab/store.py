@@ -30,9 +30,14 @@ def write_atomically(path: Path, data: bytes) -> None:
 
 def digest_of_sources(modules: Iterable[ModuleType]) -> str:
     """A digest of the modules' source files: part of a description, so that changed code is never answered by an old run."""
+    return digest_of_files(Path(str(module.__file__)) for module in modules)
+
+
+def digest_of_files(paths: Iterable[Path]) -> str:
+    """A digest of the files' contents, in the order of their paths."""
     total = hashlib.sha256()
-    for path in sorted(str(module.__file__) for module in modules):
-        total.update(Path(path).read_bytes())
+    for path in sorted(paths):
+        total.update(path.read_bytes())
     return total.hexdigest()[:16]
 
 
