@@ -8,6 +8,10 @@ from collections.abc import Sequence
 # Each module has `add_arguments(parser)` and `run(arguments) -> int`, the exit code.
 COMMANDS: dict[str, tuple[str, str]] = {
     "reproduce": ("evalgrad.lab.reproduce", "Run the papers' experiments and write their pages."),
+    "train": ("evalgrad.lab.training.train", "train a model on your data for the metric it is judged by"),
+    "evaluate": ("evalgrad.lab.training.evaluate", "measure a trained model on data with targets"),
+    "predict": ("evalgrad.lab.training.predict", "write what a trained model says of new data"),
+    "losses": ("evalgrad.lab.training.losses", "print which loss is for which task and metric"),
 }
 
 
