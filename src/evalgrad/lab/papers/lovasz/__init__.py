@@ -2,6 +2,9 @@
 
 from evalgrad.lab.papers.experiment import Paper
 from evalgrad.lab.papers.lovasz.circles import CIRCLES
+from evalgrad.lab.papers.lovasz.enet import ENET
+from evalgrad.lab.papers.lovasz.prox import LAST_LAYER, SURFACE
+from evalgrad.lab.papers.lovasz.scenes import CURVES, TABLE
 from evalgrad.lab.papers.lovasz.surfaces import SURFACES
 
 PAPER = Paper(
@@ -13,5 +16,5 @@ PAPER = Paper(
     "networks trained from scratch, so that directions can be compared and numbers cannot. Learning rates are chosen on validation, with "
     "the same budget for every loss. Left out: the Gaussian CRF behind the network, and the decision function at test time that "
     "section 4.3 compares with.",
-    [SURFACES, CIRCLES],
+    [SURFACES, CIRCLES, TABLE, CURVES, ENET, SURFACE, LAST_LAYER],
 )
