@@ -1,4 +1,4 @@
-"""The exact experiments of the Lovász paper: surfaces of two pixels, the bias of circles; and how verdicts are made."""
+"""The exact experiments of the Lovász paper: surfaces of two pixels, the bias of circles; and how rates are chosen."""
 
 import itertools
 import math
@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from evalgrad.lab.data.circles import circles
-from evalgrad.lab.papers.lovasz import choosing, surfaces
+from evalgrad.lab.papers.lovasz import surfaces, tuning
 from evalgrad.lab.papers.lovasz.circles import CIRCLES, excess
 from evalgrad.lab.papers.lovasz.circles_pieces import BIASES, losses_of_bias
 
@@ -94,6 +94,6 @@ def test_learning_rate_is_the_best_on_validation_whatever_the_test_says():
         best = {"a": 0.1, "b": 0.3}[loss]
         return {"validation": -abs(learning_rate - best) + 0.01 * seed, "test": learning_rate}
 
-    found = choosing.tuned(FakePieces(), piece, {"a": {"loss": "a"}, "b": {"loss": "b"}}, [0.1, 0.3, 0.9], [0, 1])
+    found = tuning.tuned(FakePieces(), piece, {"a": {"loss": "a"}, "b": {"loss": "b"}}, [0.1, 0.3, 0.9], [0, 1])
     assert {name: rate for name, (rate, _) in found.items()} == {"a": 0.1, "b": 0.3}
     assert [run["test"] for run in found["b"][1]] == [0.3, 0.3]

@@ -7,8 +7,7 @@ from typing import Any
 from matplotlib.figure import Figure
 
 from evalgrad.lab.papers.drawing import new_figure
-from evalgrad.lab.papers.experiment import Experiment, Outcome, Size, Table, Verdict, spread
-from evalgrad.lab.papers.lovasz.choosing import judged
+from evalgrad.lab.papers.experiment import Experiment, Outcome, Size, Table, Verdict, judge, spread
 from evalgrad.lab.papers.lovasz.circles_pieces import BIASES, losses_of_bias
 from evalgrad.lab.papers.pieces import Pieces
 
@@ -71,7 +70,7 @@ def verdict(numbers: Mapping[str, Any]) -> Verdict:
     others_miss = min(first["cross-entropy"], first["hinge"]) > CLOSE
     also = [name for name, values in numbers.items() if name not in PAPERS and values[0] < CLOSE]
     only = f"{' and '.join(also)} comes within {CLOSE:.0f} points too" if also else f"no other loss comes within {CLOSE:.0f} points"
-    return judged(
+    return judge(
         [finds, others_miss],
         f"at its own minimum the Lovász hinge is {first['Lovász hinge']:.1f} points of IoU from the optimum, cross-entropy "
         f"{first['cross-entropy']:.1f} and hinge {first['hinge']:.1f}; {only} (with the smaller radii: "

@@ -7,8 +7,7 @@ from typing import Any
 from matplotlib.figure import Figure
 
 from evalgrad.lab.papers.drawing import new_figure
-from evalgrad.lab.papers.experiment import Experiment, Outcome, Size, Table, Verdict, spread
-from evalgrad.lab.papers.lovasz.choosing import judged
+from evalgrad.lab.papers.experiment import Experiment, Outcome, Size, Table, Verdict, judge, spread
 from evalgrad.lab.papers.lovasz.enet_pieces import CATEGORIES, fine_tunings
 from evalgrad.lab.papers.pieces import Pieces
 
@@ -96,7 +95,7 @@ def verdict(numbers: Mapping[str, Any]) -> Verdict:
     gains = {name: numbers[name]["class"] - numbers["base"]["class"] for name in numbers if name != "base"}
     further = gains["weighted cross-entropy, batch 10"]
     category = numbers[lovasz[-1]]["category"] - numbers["base"]["category"]
-    return judged(
+    return judge(
         [gains[lovasz[-1]] > further, gains[lovasz[-1]] > gains[lovasz[0]], category > 0],
         "fine-tuning changes the class IoU by "
         + ", ".join(f"{gains[name]:+.1f} ({name})" for name in lovasz)

@@ -9,13 +9,12 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from evalgrad.lab.papers.drawing import new_figure
-from evalgrad.lab.papers.experiment import Cell, Experiment, Outcome, Size, Table, Verdict, spread
-from evalgrad.lab.papers.lovasz.choosing import judged
+from evalgrad.lab.papers.experiment import Cell, Experiment, Outcome, Size, Table, Verdict, judge, spread
 from evalgrad.lab.papers.lovasz.prox_pieces import METHODS, descend, last_layer
 from evalgrad.lab.papers.pieces import Pieces
 
 SLOPES = [1.0, 2.0, 0.2]  # nu of equation C.4; the paper does not give its three
-WALK: dict[str, Any] = {"step": 0.05, "iterations": 60, "start": [1.01, 1.13]}
+WALK: dict[str, Any] = {"step": 0.1, "iterations": 30, "start": [1.01, 1.13]}
 # Six settings for every method: (learning rate, lam); lam is used by the proximal ones.
 GRID: dict[str, list[tuple[float, float]]] = {
     method: [(rate, lam) for rate in (1.0, 4.0, 16.0) for lam in (0.1, 1.0)]
@@ -64,7 +63,7 @@ def _draw_paths(paths: Mapping[tuple[float, str], list[list[float]]]) -> Figure:
     for panel, nu in zip(figure.subplots(1, 3, sharey=True), SLOPES, strict=True):
         x, y = np.meshgrid(np.linspace(-1, 1.2, 23), np.linspace(-1, 1.2, 23))
         panel.contourf(x, y, np.maximum(0, np.maximum(nu * x, y)), levels=10, cmap="Greys", alpha=0.5)
-        for method, style, colour in zip(METHODS, ("--", "-", "-"), ("green", "orange", "green"), strict=False):
+        for method, style, colour in zip(METHODS, ("--", "-", "-"), ("tab:blue", "orange", "green"), strict=False):
             points = np.array(paths[nu, method])
             panel.plot(points[:, 0], points[:, 1], style, marker=".", ms=3, lw=1, label=method, color=colour)
         panel.set(title=f"nu = {nu:g}", xlabel="x", xlim=(-1, 1.2), ylim=(-1, 1.2))
@@ -84,7 +83,7 @@ def surface_verdict(numbers: Mapping[str, Any]) -> Verdict:
         if ahead
         else "momentum is not lower on average in any"
     )
-    return judged(
+    return judge(
         [all(oscillate), faster == len(value["prox"])],
         f"the proximal path crosses the edge {max(crossings['prox'])} times at most, gradient descent "
         f"{max(crossings['SGD'])} and momentum "
@@ -143,7 +142,7 @@ def _draw_curves(curves: Mapping[str, list[Any]]) -> Figure:
 def last_layer_verdict(numbers: Mapping[str, Any]) -> Verdict:
     """Prox better than SGD, and similar to momentum or better (within one per cent)."""
     end = {method: values["end"] for method, values in numbers.items()}
-    return judged(
+    return judge(
         [end["prox"] < end["SGD"], end["prox"] <= 1.01 * end["momentum"]],
         "the validation loss ends at "
         + ", ".join(f"{value:.4f} ({method})" for method, value in end.items())

@@ -7,12 +7,12 @@ from typing import Any
 from matplotlib.figure import Figure
 
 from evalgrad.lab.papers.drawing import new_figure
-from evalgrad.lab.papers.experiment import Experiment, Outcome, Size, Table, Verdict, spread
-from evalgrad.lab.papers.lovasz.choosing import judged, tuned
+from evalgrad.lab.papers.experiment import Experiment, Outcome, Size, Table, Verdict, judge, spread
 from evalgrad.lab.papers.lovasz.scenes_pieces import losses, train_scenes
+from evalgrad.lab.papers.lovasz.tuning import tuned
 from evalgrad.lab.papers.pieces import Pieces
 
-RATES = [0.003, 0.01, 0.03]
+RATES = {"tiny": [0.01], "default": [0.003, 0.01, 0.03], "full": [0.003, 0.01, 0.03]}
 SETTINGS: dict[str, dict[str, Any]] = {
     "tiny": {"sizes": [32, 16, 16], "iterations": 2, "every": 1},
     "default": {"sizes": [1000, 200, 400], "iterations": 400, "every": 50},
@@ -45,7 +45,7 @@ def _trained(size: Size, pieces: Pieces, variants: Sequence[str]) -> tuple[dict[
     setting, seeds = SETTINGS[size], SEEDS[size]
     wanted = {VARIANTS[name][0] for name in variants}
     plain = {loss: {**setting, "loss": loss, "equibatch": False} for loss in losses() if loss in wanted}
-    rates = {loss: rate for loss, (rate, _) in tuned(pieces, train_scenes, plain, RATES, seeds[:1]).items()}
+    rates = {loss: rate for loss, (rate, _) in tuned(pieces, train_scenes, plain, RATES[size], seeds[:1]).items()}
     jobs = []
     for name in variants:
         loss, equibatch, factor = VARIANTS[name]
@@ -63,7 +63,7 @@ def _setting(size: Size, rates: Mapping[str, float]) -> str:
     return (
         f"digit scenes of 32 x 32, 11 classes, {train} + {validation} + {test} scenes; U-Net of 16 channels from scratch, "
         "Adam, poly schedule, "
-        f"{setting['iterations']} iterations of 16 scenes, `longer` half as many again; learning rates of {RATES} by "
+        f"{setting['iterations']} iterations of 16 scenes, `longer` half as many again; learning rates of {RATES[size]} by "
         "validation mIoU of the first "
         f"seed, without equibatch and at the shorter length: {chosen}. No CRF."
     )
@@ -97,10 +97,12 @@ def table_verdict(numbers: Mapping[str, Any]) -> Verdict:
     )
     scales = fmean(values["multi-scale"] - values["dataset"] for values in numbers.values())
     why = "Trained from scratch, cross-entropy is still far from its end. " if longer["cross-entropy"] > longer["Lovász"] else ""
-    return judged(
+    return judge(
         [min(gains) > 0, equi["cross-entropy"] > equi["Lovász"], longer["Lovász"] > longer["cross-entropy"]],
-        f"Lovász is {gains[0]:+.1f}, {gains[1]:+.1f} and {gains[2]:+.1f} points of mIoU from cross-entropy (plain, equibatch, longer; "
-        f"paper +1.9, +1.0, +2.4). Equibatch gives cross-entropy {equi['cross-entropy']:+.1f} and Lovász {equi['Lovász']:+.1f} (paper "
+        f"Lovász is {gains[0]:+.1f}, {gains[1]:+.1f} and {gains[2]:+.1f} points of mIoU from cross-entropy (plain, "
+        "equibatch, longer; "
+        f"paper +1.9, +1.0, +2.4). Equibatch gives cross-entropy {equi['cross-entropy']:+.1f} and Lovász "
+        f"{equi['Lovász']:+.1f} (paper "
         f"+0.9, 0.0). Longer training gives cross-entropy {longer['cross-entropy']:+.1f} and Lovász {longer['Lovász']:+.1f} (paper "
         f"-0.6, +0.9). {why}Several scales change the mIoU by {scales:+.1f} (paper +1.1).",
     )
@@ -151,7 +153,7 @@ def curves_verdict(numbers: Mapping[str, Any]) -> Verdict:
     """Batch mIoU follows dataset mIoU; training per image wins the image mIoU and loses the dataset mIoU."""
     batch, image = (numbers["test"][name] for name in ("Lovász", "Lovász per image"))
     follows, lost, won = numbers["correlation"]["batch"], batch["dataset"] - image["dataset"], image["image"] - batch["image"]
-    return judged(
+    return judge(
         [follows > 0.9, lost > 0, won > 0],
         f"during training the batch mIoU has a correlation of {follows:.3f} with the dataset mIoU (the image mIoU "
         f"{numbers['correlation']['image']:.3f}). At the end training per image gives {won:+.1f} points of image mIoU and "

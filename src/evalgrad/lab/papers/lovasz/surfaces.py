@@ -10,8 +10,7 @@ from torch import Tensor
 import evalgrad as eg
 from evalgrad.lab.data.split import permutation
 from evalgrad.lab.papers.drawing import new_figure
-from evalgrad.lab.papers.experiment import Experiment, Outcome, Size, Table, Verdict
-from evalgrad.lab.papers.lovasz.choosing import judged
+from evalgrad.lab.papers.experiment import Experiment, Outcome, Size, Table, Verdict, judge
 from evalgrad.lab.papers.pieces import Pieces
 
 TRUTHS = [(0, 0), (0, 1), (1, 0), (1, 1)]  # of two pixels
@@ -93,7 +92,7 @@ def _draw(surface: Any, grid: Tensor, axis: str, corners: Tensor | None) -> Figu
     figure = new_figure(8.0, 2.4)
     points = int(len(grid) ** 0.5)
     line = grid[:points, 1].numpy()
-    levels = [level / 6 for level in range(16)]
+    levels = [level / 6 for level in range(16)] if corners is not None else [level / 12 for level in range(13)]
     for panel, truth in zip(figure.subplots(1, 4, sharey=True), TRUTHS, strict=True):
         heights = surface(truth, grid).view(points, points).T.numpy()
         drawn = panel.contourf(line, line, heights, levels=levels, cmap="viridis")
@@ -111,7 +110,7 @@ def verdict(numbers: Mapping[str, Any]) -> Verdict:
     """Tight, convex, an upper bound; and the Jaccard loss in the limit of confident outputs."""
     tight = numbers["hinge gap"] < 1e-9 and numbers["softmax gap"] < 1e-9
     convex = numbers["hinge convexity"] < 1e-9 and numbers["hinge bound"] < 1e-9
-    return judged(
+    return judge(
         [tight, convex],
         f"the hinge {'meets' if numbers['hinge gap'] < 1e-9 else 'misses'} 1 - IoU at every corner (largest gap "
         f"{numbers['hinge gap']:.0e}), {'is' if convex else 'is not'} convex and above it everywhere on the grid, and "

@@ -1,16 +1,10 @@
-"""How the experiments choose and judge: the learning rate on validation, the verdict from the paper's claims one by one."""
+"""How the experiments choose a learning rate: the best on validation, of the same candidates for every loss."""
 
 from collections.abc import Callable, Mapping, Sequence
 from statistics import fmean
 from typing import Any
 
-from evalgrad.lab.papers.experiment import Verdict
 from evalgrad.lab.papers.pieces import Pieces
-
-
-def judged(claims: Sequence[bool], sentence: str) -> Verdict:
-    """ "same" if every claim holds, "other" if none does, else "partly"."""
-    return Verdict("same" if all(claims) else "partly" if any(claims) else "other", sentence)
 
 
 def tuned(
