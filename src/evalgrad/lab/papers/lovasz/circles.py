@@ -41,8 +41,8 @@ def run(size: Size, pieces: Pieces) -> Outcome:
     return Outcome(
         numbers,
         f"{images} circles on {pixels} x {pixels} pixels, radii evenly spaced (the paper gives none; these are ours), features "
-        f"N(±1/2, 1), score f + b, b from {BIASES[0]} to {BIASES[-1]} in steps of 0.04; Jaccard, Lovász hinge and soft Jaccard per "
-        "image; balanced cross-entropy weighs the foreground up to the background's total. The spread is over draws.",
+        f"N(±1/2, 1), score f + b, b from {BIASES[0]} to {BIASES[-1]} in steps of 0.04; Jaccard, Lovász hinge and soft Jaccard "
+        "per image; balanced cross-entropy weighs the foreground up to the background's total. The spread is over draws.",
         seeds,
         [Table("Excess of the Jaccard loss, x 100, at each loss's own best bias", ["loss", *columns], rows)],
         {f"Figure 3b: losses against the bias, scaled to 0..1, {columns[0]}, seed 0": _draw(curves[0])},

@@ -16,6 +16,7 @@ from evalgrad.lab.papers.lovasz.training import Loss, scores_of, train, uniform_
 # As Cityscapes has categories of classes: the background, digits with a loop, straight ones, open curves.
 CATEGORIES = {"background": [0], "loops": [0, 6, 8, 9], "straight": [1, 4, 7], "curves": [2, 3, 5]}
 BATCH = 10  # of the weighted cross-entropy, before and in fine-tuning
+BASE_RATE = 0.01
 
 
 def category_of_class() -> Tensor:
@@ -72,9 +73,8 @@ def fine_tunings(
     weighted = weighted_cross_entropy(split.train.target)
     torch.manual_seed(seed)
     base = ENet(1, CLASSES)
-    train(
-        base, weighted, split.train, uniform_batches(len(split.train), BATCH, seed), learning_rate=0.005, iterations=base_iterations
-    )
+    batches = uniform_batches(len(split.train), BATCH, seed)
+    train(base, weighted, split.train, batches, learning_rate=BASE_RATE, iterations=base_iterations)
     ways: dict[str, tuple[Loss, int]] = {"weighted cross-entropy, batch 10": (weighted, BATCH)}
     ways |= {f"Lovász, batch {size}": (eg.LovaszSoftmaxLoss(), size) for size in batch_sizes}
     tuned = {name: [fine_tune(base, split, *way, rate, iterations, every, seed) for rate in rates] for name, way in ways.items()}

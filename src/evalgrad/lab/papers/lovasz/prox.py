@@ -44,8 +44,7 @@ def run_surface(size: Size, pieces: Pieces) -> Outcome:
     return Outcome(
         {"value": numbers, "crossings": turns},
         f"equation C.4, start {WALK['start']}, step {WALK['step']}, momentum 0.9, {WALK['iterations']} steps; the proximal "
-        "point is exact (the "
-        "projection on a triangle). The paper gives neither nu nor start nor step; these are ours.",
+        "point is exact (the projection on a triangle). The paper gives neither nu nor start nor step; these are ours.",
         [],
         [Table("Mean value along the path, and how often it crosses the edge between the two slopes", columns, rows)],
         {"Figure C.1: paths on max(0, nu x, y)": _draw_paths(paths)},
@@ -85,10 +84,9 @@ def surface_verdict(numbers: Mapping[str, Any]) -> Verdict:
     )
     return judge(
         [all(oscillate), faster == len(value["prox"])],
-        f"the proximal path crosses the edge {max(crossings['prox'])} times at most, gradient descent "
-        f"{max(crossings['SGD'])} and momentum "
-        f"{max(crossings['momentum'])}; it is lower than gradient descent on average in {faster} of {len(value['prox'])} "
-        f"slopes; {speed}.",
+        f"the proximal path crosses the edge {max(crossings['prox'])} times at most, gradient descent {max(crossings['SGD'])} "
+        f"and momentum {max(crossings['momentum'])}; it is lower than gradient descent on average in {faster} of "
+        f"{len(value['prox'])} slopes; {speed}.",
     )
 
 
@@ -114,17 +112,18 @@ def run_last_layer(size: Size, pieces: Pieces) -> Outcome:
         ]
         for method in METHODS
     ]
-    return Outcome(
-        numbers,
-        f"strokes, {setting['sizes'][0]} + {setting['sizes'][1]} images; U-Net trained with cross-entropy for "
-        f"{setting['base_iterations']} iterations, then "
-        f"its last layer from zero for {setting['iterations']} iterations of 16 images with steps falling as 1/sqrt(t) and "
-        "lam rising with them; "
-        "for each method the best of six settings by the validation loss at the end, which is the curve shown: the paper "
-        "looks at validation too.",
-        seeds,
-        [Table("Lovász hinge on validation", ["method", "learning rate", "lam", "at the end", "mean of the curve"], rows)],
-        {"Figure C.2: Lovász hinge on validation while the last layer is trained, mean over the seeds": _draw_curves(curves)},
+    table = Table("Lovász hinge on validation", ["method", "learning rate", "lam", "at the end", "mean of the curve"], rows)
+    caption = "Figure C.2: Lovász hinge on validation while the last layer is trained, mean over the seeds"
+    return Outcome(numbers, _setting(setting), seeds, [table], {caption: _draw_curves(curves)})
+
+
+def _setting(setting: Mapping[str, Any]) -> str:
+    train, validation, _ = setting["sizes"]
+    return (
+        f"strokes, {train} + {validation} images; U-Net trained with cross-entropy for {setting['base_iterations']} iterations, "
+        f"then its last layer from zero for {setting['iterations']} iterations of 16 images, with steps falling as 1/sqrt(t) and "
+        "lam rising with them; for each method the best of six settings by the validation loss at the end, which is the curve "
+        "shown: the paper looks at validation too."
     )
 
 

@@ -72,9 +72,10 @@ def run(size: Size, pieces: Pieces) -> Outcome:
     columns = ["ground truth", "none wrong", "2nd wrong", "1st wrong", "both wrong", *numbers]
     return Outcome(
         numbers,
-        f"two pixels, float64, a grid of {POINTS[size]} x {POINTS[size]} points; nothing is trained. hinge gap: largest difference "
-        "from 1 - IoU at margins 0 and 1; convexity: how far the hinge rises above its chords; bound: how far 1 - IoU of the "
-        f"prediction exceeds it; softmax gap: largest difference from 1 - IoU at score differences of ±{CONFIDENT:.0f}.",
+        f"two pixels, float64, a grid of {POINTS[size]} x {POINTS[size]} points; nothing is trained. hinge gap: largest "
+        "difference from 1 - IoU at margins 0 and 1; convexity: how far the hinge rises above its chords; bound: how far 1 - "
+        "IoU of the prediction exceeds it; softmax gap: largest difference from 1 - IoU at score differences of "
+        f"±{CONFIDENT:.0f}.",
         [],
         [Table("1 - IoU at the four sets of wrong pixels, and how the surrogates stand to it", columns, rows)],
         {
@@ -114,8 +115,7 @@ def verdict(numbers: Mapping[str, Any]) -> Verdict:
         [tight, convex],
         f"the hinge {'meets' if numbers['hinge gap'] < 1e-9 else 'misses'} 1 - IoU at every corner (largest gap "
         f"{numbers['hinge gap']:.0e}), {'is' if convex else 'is not'} convex and above it everywhere on the grid, and "
-        "Lovász-Softmax "
-        f"{'tends' if numbers['softmax gap'] < 1e-9 else 'does not tend'} to 1 - IoU for confident outputs (gap "
+        f"Lovász-Softmax {'tends' if numbers['softmax gap'] < 1e-9 else 'does not tend'} to 1 - IoU for confident outputs (gap "
         f"{numbers['softmax gap']:.0e}).",
     )
 
