@@ -206,11 +206,11 @@ def test_surface_verdict_follows_the_numbers():
 
 
 def test_last_layer_verdict_follows_the_numbers():
-    end = {"SGD": 1.0, "momentum": 0.9, "prox": 0.9, "prox + momentum": 0.8}
-    numbers = {name: {"end": value, "area": value} for name, value in end.items()}
+    area = {"SGD": 1.0, "momentum": 0.9, "prox": 0.9, "prox + momentum": 0.8}
+    numbers = {name: {"end": 1.0, "area": value} for name, value in area.items()}
     assert prox.LAST_LAYER.verdict(numbers).direction == "same"
-    assert prox.LAST_LAYER.verdict(numbers | {"prox": {"end": 0.95, "area": 1}}).direction == "partly"
-    assert prox.LAST_LAYER.verdict(numbers | {"prox": {"end": 1.1, "area": 1}}).direction == "other"
+    assert prox.LAST_LAYER.verdict(numbers | {"prox": {"end": 1.0, "area": 0.95}}).direction == "partly"
+    assert prox.LAST_LAYER.verdict(numbers | {"prox": {"end": 1.0, "area": 1.1}}).direction == "other"
 
 
 def test_head_starts_at_the_hinge_of_margin_one_and_learns():

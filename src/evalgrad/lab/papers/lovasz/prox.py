@@ -17,9 +17,9 @@ SLOPES = [1.0, 2.0, 0.2]  # nu of equation C.4; the paper does not give its thre
 WALK: dict[str, Any] = {"step": 0.1, "iterations": 30, "start": [1.01, 1.13]}
 # Six settings for every method: (learning rate, lam); lam is used by the proximal ones.
 GRID: dict[str, list[tuple[float, float]]] = {
-    method: [(rate, lam) for rate in (1.0, 4.0, 16.0) for lam in (0.1, 1.0)]
+    method: [(rate, lam) for rate in (0.25, 0.5, 1.0) for lam in (0.001, 0.01)]
     if "prox" in method
-    else [(rate, 1.0) for rate in (0.5, 1.0, 2.0, 4.0, 8.0, 16.0)]
+    else [(rate, 1.0) for rate in (0.0625, 0.125, 0.25, 0.5, 1.0, 2.0)]
     for method in METHODS
 }
 SETTINGS: dict[str, dict[str, Any]] = {
@@ -95,12 +95,11 @@ def run_last_layer(size: Size, pieces: Pieces) -> Outcome:
     setting, seeds = SETTINGS[size], SEEDS[size]
     trials = [[method, rate, lam] for method in METHODS for rate, lam in GRID[method]]
     found = pieces.run(last_layer, [{**setting, "settings": trials, "seed": seed} for seed in seeds])
-    mean = {(m, rate, lam): fmean(curves[at][-1][1] for curves in found) for at, (m, rate, lam) in enumerate(trials)}
+    mean = {tuple(trial): fmean(_area(curves[at]) for curves in found) for at, trial in enumerate(trials)}
     best = {method: min(GRID[method], key=lambda pair, method=method: mean[(method, *pair)]) for method in METHODS}  # type: ignore[misc]
     curves = {method: [one[trials.index([method, *best[method]])] for one in found] for method in METHODS}
     numbers = {
-        method: {"end": fmean(c[-1][1] for c in curves[method]), "area": fmean(v for c in curves[method] for _, v in c[1:])}
-        for method in METHODS
+        method: {"end": fmean(curve[-1][1] for curve in runs), "area": fmean(map(_area, runs))} for method, runs in curves.items()
     }
     rows: list[list[Cell]] = [
         [
@@ -122,9 +121,14 @@ def _setting(setting: Mapping[str, Any]) -> str:
     return (
         f"strokes, {train} + {validation} images; U-Net trained with cross-entropy for {setting['base_iterations']} iterations, "
         f"then its last layer from zero for {setting['iterations']} iterations of 16 images, with steps falling as 1/sqrt(t) and "
-        "lam rising with them; for each method the best of six settings by the validation loss at the end, which is the curve "
+        "lam rising with them; for each method the best of six settings by the mean of its validation curve, which is the one "
         "shown: the paper looks at validation too."
     )
+
+
+def _area(curve: list[list[float]]) -> float:
+    """Mean loss over the curve but for its start, which all have in common."""
+    return fmean(value for _, value in curve[1:])
 
 
 def _draw_curves(curves: Mapping[str, list[Any]]) -> Figure:
@@ -139,15 +143,14 @@ def _draw_curves(curves: Mapping[str, list[Any]]) -> Figure:
 
 
 def last_layer_verdict(numbers: Mapping[str, Any]) -> Verdict:
-    """Prox better than SGD, and similar to momentum or better (within one per cent)."""
-    end = {method: values["end"] for method, values in numbers.items()}
+    """Prox better than SGD over the curve, and similar to momentum or better (within half a per cent)."""
+    area, end = ({method: values[key] for method, values in numbers.items()} for key in ("area", "end"))
+    against = {method: 100 * (area["prox"] / area[method] - 1) for method in ("SGD", "momentum")}
     return judge(
-        [end["prox"] < end["SGD"], end["prox"] <= 1.01 * end["momentum"]],
-        "the validation loss ends at "
-        + ", ".join(f"{value:.4f} ({method})" for method, value in end.items())
-        + "; the proximal step is "
-        f"{100 * (end['prox'] / end['SGD'] - 1):+.1f} % from SGD and {100 * (end['prox'] / end['momentum'] - 1):+.1f} % from "
-        "momentum.",
+        [against["SGD"] < 0, against["momentum"] < 0.5],
+        f"over the curve the validation loss of the proximal step is {against['SGD']:+.2f} % from SGD and "
+        f"{against['momentum']:+.2f} % "
+        "from momentum; at the end it is " + ", ".join(f"{value:.4f} ({method})" for method, value in end.items()) + ".",
     )
 
 
