@@ -10,7 +10,7 @@ from evalgrad.lab.papers.lovasz.binary_pieces import EVALUATED, train_binary
 from evalgrad.lab.papers.lovasz.tuning import tuned
 from evalgrad.lab.papers.pieces import Pieces
 
-RATES = {"tiny": [0.01], "default": [0.003, 0.01, 0.03], "full": [0.003, 0.01, 0.03]}
+RATES = {"tiny": [0.01], "default": [0.01, 0.03, 0.1], "full": [0.01, 0.03, 0.1]}
 SETTINGS: dict[str, dict[str, Any]] = {
     "tiny": {"data": "strokes", "sizes": [16, 8, 8], "iterations": 2},
     "default": {"data": "strokes", "sizes": [600, 200, 300], "iterations": 300},
