@@ -15,17 +15,15 @@ RADII = [(3, 20), (3, 12)]  # the paper gives none; the first are those of figur
 DRAWS = {"tiny": 1, "default": 5, "full": 10}
 IMAGES = {"tiny": (2, 26), "default": (10, 50), "full": (10, 50)}  # the paper's 10 images of 50 x 50
 PAPERS = ["cross-entropy", "hinge", "Lovász hinge"]
+LOSSES = [*PAPERS, "balanced cross-entropy", "soft Jaccard"]
 CLOSE = 2.0  # points of IoU: an excess below this counts as having found the optimum
 
 
 def excess(curves: Mapping[str, list[float]]) -> dict[str, float]:
     """By how much (x 100) the Jaccard loss at each loss's own best bias exceeds the least Jaccard loss."""
     jaccard = curves["Jaccard"]
-    return {
-        name: 100 * (jaccard[min(range(len(curve)), key=curve.__getitem__)] - min(jaccard))
-        for name, curve in curves.items()
-        if name != "Jaccard"
-    }
+    at_best = {name: jaccard[curves[name].index(min(curves[name]))] for name in LOSSES}
+    return {name: 100 * (value - min(jaccard)) for name, value in at_best.items()}
 
 
 def run(size: Size, pieces: Pieces) -> Outcome:
@@ -36,8 +34,8 @@ def run(size: Size, pieces: Pieces) -> Outcome:
     curves = pieces.run(losses_of_bias, settings)
     groups = [[excess(found) for found in curves[start : start + len(seeds)]] for start in (0, len(seeds))]
     columns = [f"radii {low} to {high}" for low, high in radii]
-    rows = [[name, *(spread([found[name] for found in group], 2) for group in groups)] for name in groups[0][0]]
-    numbers = {name: [fmean(found[name] for found in group) for group in groups] for name in groups[0][0]}
+    rows = [[name, *(spread([found[name] for found in group], 2) for group in groups)] for name in LOSSES]
+    numbers = {name: [fmean(found[name] for found in group) for group in groups] for name in LOSSES}
     return Outcome(
         numbers,
         f"{images} circles on {pixels} x {pixels} pixels, radii evenly spaced (the paper gives none; these are ours), features "
@@ -52,7 +50,8 @@ def run(size: Size, pieces: Pieces) -> Outcome:
 def _draw(curves: Mapping[str, list[float]]) -> Figure:
     figure = new_figure(6.0, 3.0)
     panel = figure.subplots()
-    for name, curve in curves.items():
+    for name in ["Jaccard", *LOSSES]:
+        curve = curves[name]
         low, high = min(curve), max(curve)
         (line,) = panel.plot(
             BIASES, [(value - low) / (high - low) for value in curve], label=name, lw=2 if name == "Jaccard" else 1
