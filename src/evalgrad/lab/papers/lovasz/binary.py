@@ -14,12 +14,12 @@ RATES = {"tiny": [0.01], "default": [0.01, 0.03, 0.1], "full": [0.01, 0.03, 0.1]
 SETTINGS: dict[str, dict[str, Any]] = {
     "tiny": {"data": "strokes", "sizes": [16, 8, 8], "iterations": 2},
     "default": {"data": "strokes", "sizes": [600, 200, 300], "iterations": 300},
-    "full": {"data": "nuclei", "sizes": [32, 12, 20], "iterations": 300},
+    "full": {"data": "nuclei", "sizes": [128, 48, 80], "iterations": 300},
 }
 SEEDS = {"tiny": [0], "default": [0, 1, 2], "full": [0, 1, 2, 3, 4]}
 DATA = {
     "strokes": "strokes (24 x 24, the thin inner line of a digit under noise of deviation 1; every image has foreground)",
-    "nuclei": "nuclei (64 tiles of 64 x 64 of one microscope image, some without a nucleus)",
+    "nuclei": "nuclei (256 tiles of 32 x 32 of one microscope image, some without a nucleus)",
 }
 
 

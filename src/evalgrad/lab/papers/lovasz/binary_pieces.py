@@ -29,11 +29,11 @@ def losses() -> dict[str, Loss]:
 
 
 def load(data: str, seed: int, sizes: Sizes) -> Split:
-    """Strokes (embedded), or the nuclei (fetched): one image in tiles of 64 x 64, some of them without a nucleus."""
+    """Strokes (embedded), or the nuclei (fetched): one image in tiles of 32 x 32, some of them without a nucleus."""
     return strokes(seed, sizes) if data == "strokes" else cut(*_tiles(*nuclei(), seed), sizes)
 
 
-def _tiles(image: Tensor, mask: Tensor, seed: int, side: int = 64) -> tuple[Tensor, Tensor]:
+def _tiles(image: Tensor, mask: Tensor, seed: int, side: int = 32) -> tuple[Tensor, Tensor]:
     """Tiles (n, 1, side, side) and their masks, in a seeded order."""
     shape = (image.shape[0] // side, side, image.shape[1] // side, side)
     images, masks = (t[: shape[0] * side, : shape[2] * side].reshape(shape).transpose(1, 2).flatten(0, 1) for t in (image, mask))
