@@ -16,7 +16,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "tiny": {"sizes": [16, 8, 8], "base_iterations": 1, "iterations": 1, "every": 1, "batch_sizes": [2, 4], "rates": RATES[:1]},
     "default": {
         "sizes": [1000, 200, 400],
-        "base_iterations": 2000,
+        "base_iterations": 1500,
         "iterations": 100,
         "every": 25,
         "batch_sizes": [2, 5, 10],

@@ -12,7 +12,7 @@ from evalgrad.lab.papers.pieces import Pieces
 RATES = [0.001, 0.003, 0.01]
 SETTINGS: dict[str, dict[str, Any]] = {
     "tiny": {"labels": [1, 2], "sizes": [32, 32, 32], "base_iterations": 2, "iterations": 1, "rates": RATES[:2]},
-    "default": {"labels": list(range(1, 11)), "sizes": [1000, 200, 400], "base_iterations": 600, "iterations": 30, "rates": RATES},
+    "default": {"labels": list(range(1, 11)), "sizes": [1000, 200, 400], "base_iterations": 1200, "iterations": 30, "rates": RATES},
     "full": {"labels": list(range(1, 11)), "sizes": [2000, 400, 1000], "base_iterations": 2000, "iterations": 250, "rates": RATES},
 }
 SEEDS = {"tiny": [0], "default": [0, 1], "full": [0, 1, 2]}
