@@ -97,8 +97,13 @@ def test_matrix_verdict_follows_the_numbers():
 
 
 def test_prior_work_verdict_follows_the_numbers():
-    assert binary.PRIOR_WORK.verdict({"Lovász hinge": {"iou": 60.0}, "soft Jaccard": {"iou": 59.0}}).direction == "same"
-    assert binary.PRIOR_WORK.verdict({"Lovász hinge": {"iou": 59.0}, "soft Jaccard": {"iou": 60.0}}).direction == "other"
+    def found(ours, theirs):
+        pairs = {"Lovász hinge": ours, "soft Jaccard": theirs}
+        return {name: {"iou": sum(values) / 2, "by seed": values} for name, values in pairs.items()}
+
+    assert binary.PRIOR_WORK.verdict(found([61, 62], [60, 60])).direction == "same"
+    assert binary.PRIOR_WORK.verdict(found([63, 60], [60, 61])).direction == "partly"
+    assert binary.PRIOR_WORK.verdict(found([58, 59], [60, 61])).direction == "other"
 
 
 def test_one_class_scores_are_log_odds():
