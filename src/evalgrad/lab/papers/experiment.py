@@ -54,6 +54,11 @@ class Verdict:
         return f"{words[self.direction]}: {self.sentence}"
 
 
+def judge(claims: Sequence[bool], sentence: str) -> Verdict:
+    """The verdict on a paper's claims, each found or not: all, some or none of them."""
+    return Verdict("same" if all(claims) else "partly" if any(claims) else "other", sentence)
+
+
 @dataclass(frozen=True)
 class Experiment:
     """One table or figure of a paper."""

@@ -1,44 +1,57 @@
-"""The same search for every method: all candidates on the first seed, then the best one on every seed."""
+"""A fair comparison in two stages: every case searches the same grid on validation, then the winners train with the other seeds."""
 
-import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from evalgrad.lab.papers.pieces import Pieces, Settings
 
 
-@dataclass(frozen=True)
-class Tuned:
-    """The settings that were best for a method, and what the piece gave with them, seed by seed."""
+class Tuned(NamedTuple):
+    """The point of the grid that validation chose for a case, and the result of each seed with it."""
 
-    settings: Settings
-    results: Sequence[Any]
-
-    def values(self, name: str) -> list[float]:
-        return [result[name] for result in self.results]
+    point: Settings
+    results: list[Any]
 
 
 def tuned(
     pieces: Pieces,
-    piece: Callable[..., Any],
-    candidates: Mapping[str, Sequence[Settings]],
+    function: Callable[..., Any],
+    cases: Sequence[Settings],
+    grid: Sequence[Settings],
     seeds: Sequence[int],
-    *,
-    by: str = "validation",
-) -> dict[str, Tuned]:
-    """For every method the candidate whose result has the largest `by` on the first seed, with its results on all seeds."""
-    tried = [(name, settings) for name, choice in candidates.items() for settings in choice]
-    found = pieces.run(piece, [{**settings, "seed": seeds[0]} for _, settings in tried])
-    best: dict[str, tuple[Settings, Any]] = {}
-    for (name, settings), result in zip(tried, found, strict=True):
-        if name not in best or _finite(result[by]) > _finite(best[name][1][by]):
-            best[name] = settings, result
-    later = [(name, seed) for name in best for seed in seeds[1:]]
-    rest = iter(pieces.run(piece, [{**best[name][0], "seed": seed} for name, seed in later]))
-    return {name: Tuned(settings, [first, *(next(rest) for _ in seeds[1:])]) for name, (settings, first) in best.items()}
+    score: Callable[[Any], float],
+) -> list[Tuned]:
+    """For each case the point with the highest `score` of the first seed (ties: the earlier one), then all seeds with that point.
+
+    `score` must look at validation alone: the first seed's test result is reported like the others'.
+    """
+    first = pieces.run(function, [_settings(case, point, seeds[0]) for case in cases for point in grid])
+    rows = [first[index : index + len(grid)] for index in range(0, len(first), len(grid))]
+    winners = [_first_of_best([score(result) for result in row]) for row in rows]
+    chosen = list(zip(cases, winners, strict=True))
+    rest = pieces.run(function, [_settings(case, grid[winner], seed) for case, winner in chosen for seed in seeds[1:]])
+    others = len(seeds) - 1
+    return [
+        Tuned(grid[winner], [row[winner], *rest[number * others : (number + 1) * others]])
+        for number, (row, winner) in enumerate(zip(rows, winners, strict=True))
+    ]
 
 
-def _finite(score: float) -> float:
-    """A training that diverged is worse than any other."""
-    return score if math.isfinite(score) else -math.inf
+def _first_of_best(scores: Sequence[float]) -> int:
+    return scores.index(max(scores))
+
+
+def _settings(case: Settings, point: Settings, seed: int) -> dict[str, Any]:
+    return {**case, **point, "seed": seed}
+
+
+def product(axes: Mapping[str, Sequence[Any]]) -> list[Settings]:
+    """All combinations of the values of each setting.
+
+    >>> product({"a": [1, 2], "b": [3]})
+    [{'a': 1, 'b': 3}, {'a': 2, 'b': 3}]
+    """
+    points: list[Settings] = [{}]
+    for name, values in axes.items():
+        points = [{**point, name: value} for point in points for value in values]
+    return points

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from evalgrad.lab.papers.direct_loss.training import Hyper, train
-from evalgrad.lab.papers.experiment import Cell, Experiment, Outcome, Size, Table, Verdict, spread
-from evalgrad.lab.papers.judging import gap, in_words, judged
+from evalgrad.lab.papers.experiment import Cell, Experiment, Outcome, Size, Table, Verdict, judge, spread
+from evalgrad.lab.papers.gaps import gap, in_words
 from evalgrad.lab.papers.pieces import Pieces
 from evalgrad.lab.papers.tuning import tuned
 
@@ -33,17 +33,14 @@ def run(size: Size, pieces: Pieces) -> Outcome:
         "samples": {batch: iterations * batches[-1] // batch for batch in batches},
     }
     common = {"data": "teacher", "sizes": SIZES[size], "positives": POSITIVES}
-    grid = {
-        f"{algorithm}, {batch}, {equal}": [
-            {**common, "algorithm": algorithm, "batch": batch, "iterations": budget[batch], "hyper": hyper}
-            for hyper in candidates(algorithm, size)
-        ]
-        for algorithm in ALGORITHMS
-        for batch in batches
-        for equal, budget in budgets.items()
-    }
-    found = tuned(pieces, train, grid, seeds)
-    numbers = {name: method.values("test") for name, method in found.items()}
+    numbers = {}
+    for algorithm in ALGORITHMS:
+        names = [(batch, equal) for batch in batches for equal in budgets]
+        cases = [{**common, "algorithm": algorithm, "batch": batch, "iterations": budgets[equal][batch]} for batch, equal in names]
+        grid = [{"hyper": hyper} for hyper in candidates(algorithm, size)]
+        found = tuned(pieces, train, cases, grid, seeds, lambda result: result["validation"])
+        for (batch, equal), method in zip(names, found, strict=True):
+            numbers[f"{algorithm}, {batch}, {equal}"] = [result["test"] for result in method.results]
     rows: list[list[Cell]] = [
         [batch, *(spread(numbers[f"{algorithm}, {batch}, {equal}"]) for algorithm in ALGORITHMS for equal in budgets)]
         for batch in batches
@@ -69,7 +66,7 @@ def verdict(numbers: Mapping[str, Any]) -> Verdict:
         return gap(numbers[f"{algorithm}, {large}, {equal}"], numbers[f"{algorithm}, {middle}, {equal}"])
 
     first, second = lead("pos-AP", "iterations"), lead("pos-AP", "samples")
-    return judged(
+    return judge(
         [first.mean > 0 and first.verdict != "loss", second.mean > 0 and second.verdict != "loss"],
         f"batches of {large} instead of {middle} change the AP of the direct loss by {in_words(first)} points at equal iterations "
         "and by "

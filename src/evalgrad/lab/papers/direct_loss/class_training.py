@@ -73,5 +73,5 @@ def train_classes(
 
 @torch.no_grad()
 def precisions(model: nn.Module, part: Part) -> list[float]:
-    """AP of every class, in per cent."""
-    return (100 * eg.metrics.average_precision(model(part.inputs), part.target.T, reduction="none")).tolist()
+    """AP of every class, in per cent; 0 where its training diverged."""
+    return (100 * eg.metrics.average_precision(model(part.inputs), part.target.T, reduction="none").nan_to_num()).tolist()

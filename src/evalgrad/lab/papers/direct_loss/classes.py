@@ -6,8 +6,8 @@ from statistics import fmean
 from typing import Any
 
 from evalgrad.lab.papers.direct_loss.class_training import CLASSES, LOSSES, Hyper, train_classes
-from evalgrad.lab.papers.experiment import Cell, Experiment, Outcome, Size, Table, Verdict, spread
-from evalgrad.lab.papers.judging import gap, in_words, judged
+from evalgrad.lab.papers.experiment import Cell, Experiment, Outcome, Size, Table, Verdict, judge, spread
+from evalgrad.lab.papers.gaps import gap, in_words
 from evalgrad.lab.papers.pieces import Pieces
 
 REPORTED = {"logistic": 64.8, "hinge": 63.6, "ours": 66.7}
@@ -104,7 +104,7 @@ def verdict(numbers: Mapping[str, Any]) -> Verdict:
             f"{case}: {in_words(leads['logistic'])} points of AP over logistic ({wins} of {total} classes and splits), "
             f"{in_words(leads['hinge'])} over hinge"
         )
-    return judged(claims, f"the paper has +1.9 over logistic and +3.1 over hinge; here {'; '.join(parts)}.")
+    return judge(claims, f"the paper has +1.9 over logistic and +3.1 over hinge; here {'; '.join(parts)}.")
 
 
 CLASSES_TABLE = Experiment(

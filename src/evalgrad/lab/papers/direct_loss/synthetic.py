@@ -8,8 +8,8 @@ from matplotlib.figure import Figure
 
 from evalgrad.lab.papers.direct_loss.training import ALGORITHMS, DIRECT, WIDTH, Hyper, train
 from evalgrad.lab.papers.drawing import new_figure
-from evalgrad.lab.papers.experiment import Experiment, Outcome, Size, Table, Verdict, spread
-from evalgrad.lab.papers.judging import gap, in_words, judged
+from evalgrad.lab.papers.experiment import Experiment, Outcome, Size, Table, Verdict, judge, spread
+from evalgrad.lab.papers.gaps import gap, in_words
 from evalgrad.lab.papers.pieces import Pieces
 from evalgrad.lab.papers.tuning import Tuned, tuned
 
@@ -34,8 +34,17 @@ def candidates(algorithm: str, size: Size) -> list[Hyper]:
 def chosen(data: str, size: Size, pieces: Pieces, seeds: Sequence[int]) -> dict[str, dict[str, Tuned]]:
     """Selection -> algorithm -> results: by AP on the training set (the paper's way), and by AP on validation points."""
     common = {"data": data, "sizes": SIZES[size], "iterations": ITERATIONS[size]}
-    grid = {name: [{**common, "algorithm": name, "hyper": hyper} for hyper in candidates(name, size)] for name in ALGORITHMS}
-    return {by: tuned(pieces, train, grid, seeds, by=by) for by in ("train", "validation")}
+
+    def search(algorithm: str, by: str) -> Tuned:
+        grid = [{"hyper": hyper} for hyper in candidates(algorithm, size)]
+        return tuned(pieces, train, [{**common, "algorithm": algorithm}], grid, seeds, lambda result: result[by])[0]
+
+    return {by: {algorithm: search(algorithm, by) for algorithm in ALGORITHMS} for by in ("train", "validation")}
+
+
+def values(method: Tuned, name: str) -> list[float]:
+    """One number of every seed."""
+    return [result[name] for result in method.results]
 
 
 def table(title: str, found: Mapping[str, Mapping[str, Tuned]]) -> Table:
@@ -43,15 +52,15 @@ def table(title: str, found: Mapping[str, Mapping[str, Tuned]]) -> Table:
     rows = []
     for name in ALGORITHMS:
         literal, careful = found["train"][name], found["validation"][name]
-        hyper = ", ".join(f"{key.replace('_', ' ')} {value:g}" for key, value in careful.settings["hyper"].items())
+        hyper = ", ".join(f"{key.replace('_', ' ')} {value:g}" for key, value in careful.point["hyper"].items())
         rows.append(
             [
                 name,
-                spread(literal.values("test"), 2),
-                spread(literal.values("accuracy")),
-                spread(careful.values("test"), 2),
-                spread(careful.values("accuracy")),
-                spread(careful.values("tuned accuracy")),
+                spread(values(literal, "test"), 2),
+                spread(values(literal, "accuracy")),
+                spread(values(careful, "test"), 2),
+                spread(values(careful, "accuracy")),
+                spread(values(careful, "tuned accuracy")),
                 hyper,
             ]
         )
@@ -77,7 +86,7 @@ def draw(methods: Mapping[str, Tuned]) -> Figure:
 
 def numbers_of(found: Mapping[str, Mapping[str, Tuned]]) -> dict[str, Any]:
     """AP on test by selection, algorithm and seed."""
-    return {by: {name: methods[name].values("test") for name in methods} for by, methods in found.items()}
+    return {by: {name: values(methods[name], "test") for name in methods} for by, methods in found.items()}
 
 
 def run_teacher(size: Size, pieces: Pieces) -> Outcome:
@@ -110,7 +119,7 @@ def verdict_teacher(numbers: Mapping[str, Any]) -> Verdict:
     negative, perceptrons = gap(by["neg-AP"], ours), [gap(by[name], ours) for name in ("per-AP", "per-01")]
     claims = [lead.verdict == "win", negative.verdict == "loss", all(one.verdict == "loss" for one in perceptrons)]
     margin = "beats" if claims[0] else "does not clearly beat"
-    return judged(
+    return judge(
         claims,
         f"positive AP {margin} the best baseline, {best}: {in_words(lead, 2)} points of AP with settings chosen on validation, "
         f"{in_words(literal, 2)} chosen on the training set as in the paper. Negative AP is {in_words(negative)} and the "
@@ -144,7 +153,7 @@ def verdict_linear(numbers: Mapping[str, Any]) -> Verdict:
     negative, perceptron = gap(noisy["neg-AP"], noisy["pos-AP"]), gap(noisy["per-AP"], noisy["pos-AP"])
     worst = min(fmean(values) for values in clean.values())
     claims = [ahead.mean >= 0, fmean(clean["per-AP"]) > 99, negative.verdict == "loss" and perceptron.verdict == "loss"]
-    return judged(
+    return judge(
         claims,
         f"on clean labels negative minus positive AP is {in_words(ahead, 3)}, the AP perceptron has {fmean(clean['per-AP']):.2f} "
         "and no "

@@ -1,8 +1,7 @@
-"""How a verdict is found: differences between methods that ran on the same seeds, and the paper's claims one by one."""
+"""Differences between methods that ran on the same seeds: what a verdict looks at, and its words."""
 
 from collections.abc import Sequence
 
-from evalgrad.lab.papers.experiment import Verdict
 from evalgrad.lab.statistics import Difference, paired_difference
 
 
@@ -25,8 +24,3 @@ def in_words(difference: Difference, digits: int = 1) -> str:
         return f"{mean} (one seed)"
     low, high = difference.interval
     return f"{mean} [{low:+.{digits}f}, {high:+.{digits}f}]"
-
-
-def judged(claims: Sequence[bool], sentence: str) -> Verdict:
-    """The same direction if every claim holds, another if none does, else partly the same."""
-    return Verdict("same" if all(claims) else "partly" if any(claims) else "other", sentence)
