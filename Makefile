@@ -39,7 +39,7 @@ bench: $(VENV)/installed  ## cost against cross-entropy; writes benchmarks/resul
 	$(BIN)/python benchmarks/s_measures.py
 
 docs: $(VENV)/installed  ## regenerate what is generated in README and docs
-	$(BIN)/python docs/figures/loss_max_pooling.py
+	$(BIN)/evalgrad reproduce loss_max_pooling/figures-1-2 --docs docs/papers
 
 clean:
 	rm -rf $(VENV) build
