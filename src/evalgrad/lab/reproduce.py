@@ -12,6 +12,7 @@ from rich.table import Table as RichTable
 
 from evalgrad.lab import papers
 from evalgrad.lab.errors import UserError
+from evalgrad.lab.fetched import NotFetchedError
 from evalgrad.lab.papers import pages
 from evalgrad.lab.papers.experiment import Experiment, Outcome, Size, SkippedError, Table
 from evalgrad.lab.papers.pieces import Pieces
@@ -48,7 +49,7 @@ def run(arguments: argparse.Namespace) -> int:
     for experiment in experiments:
         try:
             outcome, seconds = _measure(experiment, size, arguments)
-        except SkippedError as reason:
+        except (SkippedError, NotFetchedError) as reason:
             skipped[experiment.name] = str(reason)
             console.print(f"\n[bold]{experiment.name}[/]  skipped: {escape(str(reason))}")
         else:

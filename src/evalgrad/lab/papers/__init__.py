@@ -6,7 +6,7 @@ from evalgrad.lab.errors import UserError
 from evalgrad.lab.papers.experiment import Experiment, Paper
 
 # A new paper is one more name here.
-MODULES: list[str] = ["direct_loss", "loss_max_pooling"]
+MODULES = ["direct_loss", "loss_max_pooling", "smooth_topk"]
 
 
 def papers() -> list[Paper]:

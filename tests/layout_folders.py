@@ -1,0 +1,86 @@
+"""Tiny folders in the official layouts, for the tests of the layouts and of the full settings."""
+
+from pathlib import Path
+
+import numpy as np
+from PIL import Image
+from scipy.io import savemat
+
+SIZE = (48, 64)  # height, width
+
+
+def draw(path: Path, pixels: np.ndarray) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    Image.fromarray(pixels).save(path)
+
+
+def photograph(path: Path, seed: int) -> None:
+    """A picture of noise, saved whatever its ending says."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    pixels = np.random.default_rng(seed).integers(0, 256, (*SIZE, 3), dtype=np.uint8)
+    Image.fromarray(pixels).save(path, format="PNG" if path.suffix == ".png" else "JPEG")
+
+
+def classes(*values: int) -> np.ndarray:
+    """Vertical stripes of the given classes."""
+    return np.repeat(np.array(values, dtype=np.uint8), -(-SIZE[1] // len(values)))[: SIZE[1]][None].repeat(SIZE[0], axis=0)
+
+
+def write_cityscapes(root: Path) -> None:
+    for split in ("train", "val"):
+        for number in range(3):
+            stem = f"aachen_{number:06}_000019"
+            photograph(root / "leftImg8bit" / split / "aachen" / f"{stem}_leftImg8bit.png", number)
+            draw(root / "gtFine" / split / "aachen" / f"{stem}_gtFine_labelIds.png", classes(7, 0, 26, 33))
+
+
+def write_voc(root: Path) -> None:
+    """VOC with two images for training and two for validation; SBD with three, one of them in VOC's validation."""
+    base, sbd = root / "VOCdevkit" / "VOC2012", root / "benchmark_RELEASE" / "dataset"
+    names = {"train": ["2007_000001", "2007_000002"], "val": ["2007_000003", "2007_000004"]}
+    for split, listed in names.items():
+        (base / "ImageSets" / "Segmentation").mkdir(parents=True, exist_ok=True)
+        (base / "ImageSets" / "Segmentation" / f"{split}.txt").write_text("\n".join(listed) + "\n")
+        for name in listed:
+            photograph(base / "JPEGImages" / f"{name}.jpg", int(name[-1]))
+            mask = Image.fromarray(classes(0, 15, 255))
+            mask.putpalette([value for index in range(256) for value in (index, 255 - index, 7)])
+            (base / "SegmentationClass").mkdir(exist_ok=True)
+            mask.save(base / "SegmentationClass" / f"{name}.png")
+    (sbd / "cls").mkdir(parents=True)
+    for split, listed in {"train": ["2008_000001", "2007_000003"], "val": ["2008_000002"]}.items():
+        (sbd / f"{split}.txt").write_text("\n".join(listed) + "\n")
+        for name in listed:
+            photograph(sbd / "img" / f"{name}.jpg", 9)
+            savemat(sbd / "cls" / f"{name}.mat", {"GTcls": {"Segmentation": classes(0, 20), "Boundaries": 0}})
+
+
+def write_coco_stuff(root: Path) -> None:
+    for split in ("train", "val"):
+        for number in (9, 25):
+            photograph(root / f"{split}2017" / f"{number:012}.jpg", number)
+            draw(root / "stuffthingmaps_trainval2017" / f"{split}2017" / f"{number:012}.png", classes(0, 156, 181, 255))
+
+
+def write_cifar(root: Path, images: int = 5010) -> np.ndarray:
+    """Both binary versions; returns the pixels of CIFAR-100's training images."""
+    generator = np.random.default_rng(0)
+    pixels = generator.integers(0, 256, (images, 3072), dtype=np.uint8)
+    fine = (np.arange(images) % 100).astype(np.uint8)[:, None]
+    (root / "cifar-100-binary").mkdir(parents=True)
+    (root / "cifar-10-batches-bin").mkdir()
+    for name, count in (("train", images), ("test", 20)):
+        records = np.concatenate([fine // 5, fine, pixels], 1)[:count]
+        records.tofile(root / "cifar-100-binary" / f"{name}.bin")
+    for number in range(1, 6):
+        part = slice((number - 1) * images // 5, number * images // 5)
+        np.concatenate([fine % 10, pixels], 1)[part].tofile(root / "cifar-10-batches-bin" / f"data_batch_{number}.bin")
+    np.concatenate([fine % 10, pixels], 1)[:20].tofile(root / "cifar-10-batches-bin" / "test_batch.bin")
+    return pixels
+
+
+def write_imagenet(root: Path) -> None:
+    for split in ("train", "val"):
+        for label, name in enumerate(("n01440764", "n01443537", "n02102040")):
+            for number in range(2):
+                photograph(root / split / name / f"{name}_{number}.JPEG", 10 * label + number)
