@@ -5,7 +5,8 @@ import torch
 import torch.nn.functional as F
 
 import evalgrad as eg
-from evalgrad.lab.data.split import Part
+from evalgrad.lab.data.split import Part, Sizes
+from evalgrad.lab.papers.loss_max_pooling import training
 from evalgrad.lab.papers.loss_max_pooling.methods import FIGURE_3, FIGURE_4, TABLE_2
 from evalgrad.lab.papers.loss_max_pooling.sizes import METHODS, PLAIN, WEIGHTED, pooled
 from evalgrad.lab.papers.loss_max_pooling.sweeps import TABLE_1, methods
@@ -103,3 +104,16 @@ def test_figures_3_and_4_are_judged_by_their_numbers():
     assert FIGURE_3.verdict({"pixels": [1, 2, 3], "gains": [-3.0, -2.0, -1.0]}).direction == "other"
     assert FIGURE_4.verdict({"LMP": [5.0, 6.0], "BASE+": [4.0, 5.0]}).direction == "same"
     assert FIGURE_4.verdict({"LMP": [4.0, 5.0], "BASE+": [5.0, 6.0]}).direction == "other"
+
+
+def test_land_tiles_are_apart_and_leave_out_what_has_no_label(monkeypatch):
+    numbers = torch.arange(64 * 70, dtype=torch.float32).view(64, 70)
+    classes = (numbers % 7).long()
+    classes[:32, :32] = IGNORE
+    monkeypatch.setattr(training, "landsat", lambda: (torch.stack([numbers, -numbers]), classes))
+    split = training.land_tiles(0, Sizes(1, 1, 1))  # of four whole tiles one has no label
+    parts = (split.train, split.validation, split.test)
+    images, labels = (torch.cat([getattr(part, name) for part in parts]) for name in ("inputs", "target"))
+    assert torch.equal(images[:, 0], -images[:, 1])
+    assert torch.equal(images[:, 0] % 7, labels.float())
+    assert len(images[:, 0].unique()) == 3 * 32 * 32

@@ -4,8 +4,9 @@ import pytest
 import torch
 
 import evalgrad as eg
-from evalgrad.lab.data.split import Part
+from evalgrad.lab.data.split import Part, Sizes
 from evalgrad.lab.models.unet import UNet
+from evalgrad.lab.papers.s_measures import digit_training, mask_training
 from evalgrad.lab.papers.s_measures.digit_training import SizedClassifier, train_digits, train_measure
 from evalgrad.lab.papers.s_measures.digits import DIGITS, PROJECTIONS
 from evalgrad.lab.papers.s_measures.mask_training import THRESHOLDS, WIDTH, SizedUNet, quality, size_labels
@@ -129,3 +130,31 @@ def test_experiments_2_and_3_are_judged_by_their_numbers():
     assert MASKS.verdict(one_class([48.0, 49.0])).direction == "other"
     assert SCENES_TABLE.verdict({"baseline": [50.0, 51.0], "regularised": [52.0, 53.0]}).direction == "same"
     assert SCENES_TABLE.verdict({"baseline": [52.0, 53.0], "regularised": [50.0, 51.0]}).direction == "other"
+
+
+def test_s_mnist_has_each_size_in_half_of_the_images(monkeypatch):
+    generator = torch.Generator().manual_seed(0)
+    part = Part(torch.rand(40, 28, 28, generator=generator), torch.arange(40) % 10)
+    monkeypatch.setattr(digit_training, "images", lambda name: (part, part))
+    monkeypatch.setattr(digit_training, "MNIST_TRAIN", 24)
+    monkeypatch.setattr(digit_training, "MNIST_VALIDATION", 16)
+    split = digit_training.s_mnist(0)
+    assert [len(p) for p in (split.train, split.validation, split.test)] == [24, 16, 40]
+    pixels, (digit, large) = split.test.inputs.view(40, 28, 28) / 3 + 0.3, split.test.target.unbind(1)
+    assert digit.tolist() == part.target.tolist()
+    assert large.sum() == 20
+    assert torch.allclose(pixels[large == 1], part.inputs[large == 1], atol=1e-6)
+    inner = pixels[large == 0][:, 7:21, 7:21]
+    assert torch.allclose(inner, torch.nn.functional.avg_pool2d(part.inputs[large == 0], 2), atol=1e-6)
+    assert pixels[large == 0].sum() == pytest.approx(inner.sum().item(), rel=1e-4)
+
+
+def test_nucleus_tiles_are_apart_and_keep_their_masks(monkeypatch):
+    image = torch.arange(64 * 64, dtype=torch.float32).view(64, 64)
+    monkeypatch.setattr(mask_training, "nuclei", lambda: (image, (image % 7 == 0).long()))
+    split = mask_training.nucleus_tiles(0, Sizes(2, 1, 1))
+    pixels = torch.cat([part.inputs for part in (split.train, split.validation, split.test)])
+    masks = torch.cat([part.target for part in (split.train, split.validation, split.test)])
+    values = (pixels[:, 0] * image.std() + image.mean()).round()
+    assert sorted(values.flatten().tolist()) == image.flatten().tolist()
+    assert torch.equal(masks == 1, values % 7 == 0)
