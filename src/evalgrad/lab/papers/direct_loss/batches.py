@@ -50,8 +50,7 @@ def run(size: Size, pieces: Pieces) -> Outcome:
         {"batches": batches, **numbers},
         f"points ranked by a random network as in figure 3, but only {POSITIVES:.0%} of them positive; batches drawn from "
         f"{SIZES[size][0]:,} points; {iterations} iterations for all (equal iterations), or as many as see the samples that the "
-        "largest batch "
-        f"sees (equal samples); learning rate and epsilon (weight decay) chosen for each batch size on validation, "
+        "largest batch sees (equal samples); learning rate and epsilon (weight decay) chosen for each batch size on validation, "
         f"{len(candidates('pos-AP', size))} settings.",
         seeds,
         [Table("Test AP, %", ["batch", *columns], rows)],
@@ -69,8 +68,7 @@ def verdict(numbers: Mapping[str, Any]) -> Verdict:
     return judge(
         [first.mean > 0 and first.verdict != "loss", second.mean > 0 and second.verdict != "loss"],
         f"batches of {large} instead of {middle} change the AP of the direct loss by {in_words(first)} points at equal iterations "
-        "and by "
-        f"{in_words(second)} at equal samples; the same for logistic loss: {in_words(lead('logistic', 'iterations'))} and "
+        f"and by {in_words(second)} at equal samples; the same for logistic loss: {in_words(lead('logistic', 'iterations'))} and "
         f"{in_words(lead('logistic', 'samples'))}. What of the gain is the batch's AP shows in the second and not in the first.",
     )
 

@@ -71,13 +71,10 @@ def run(size: Size, pieces: Pieces) -> Outcome:
     return Outcome(
         numbers,
         "scikit-learn's 1797 digits of 8x8 pixels in place of Pascal VOC 2012 actions, which cannot be had here: 10 digits, each "
-        "against the "
-        f"rest, 60/15/25 % for training, validation and test. Full batch, {ITERATIONS[size]} iterations as in the paper, Adam, "
-        "cosine. "
-        "Learning rate, weight decay and epsilon (for the baselines: the weight of a positive) chosen per class and split on "
-        "validation, "
-        f"{len(tried['ours'])} settings for every loss. Noisy: 40 % of the positives of training and validation are swapped with "
-        "negatives; the test labels are clean. A seed is a split.",
+        f"against the rest, 60/15/25 % for training, validation and test. Full batch, {ITERATIONS[size]} iterations as in the "
+        "paper, Adam, cosine. Learning rate, weight decay and epsilon (for the baselines: the weight of a positive) chosen per "
+        f"class and split on validation, {len(tried['ours'])} settings for every loss. Noisy: 40 % of the positives of training "
+        "and validation are swapped with negatives; the test labels are clean. A seed is a split.",
         seeds,
         [
             Table(

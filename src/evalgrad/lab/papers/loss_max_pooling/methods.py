@@ -113,8 +113,7 @@ def verdict_classes(numbers: Mapping[str, Any]) -> Verdict:
     return judge(
         [better > len(gains) / 2, correlation is not None and correlation < 0],
         f"{better} of {len(gains)} classes gain (paper: 18 of 19); the rarer half gains {fmean(gains[:half]):+.1f} points on "
-        "average, the "
-        f"others {fmean(gains[half:]):+.1f}; rank correlation of gain and pixel count "
+        f"average, the others {fmean(gains[half:]):+.1f}; rank correlation of gain and pixel count "
         + ("undefined." if correlation is None else f"{correlation:+.2f}."),
     )
 

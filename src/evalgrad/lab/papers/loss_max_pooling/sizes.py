@@ -31,10 +31,8 @@ class Budget:
         train_images, validation, test = self.sizes
         return (
             f"{images}, in place of Cityscapes, which cannot be had here; {train_images}, {validation} and {test} images for "
-            "training, "
-            "validation and test; a U-Net of 54k parameters, Adam, cosine, batch 16; the learning rate of every method is chosen "
-            "from "
-            f"{', '.join(f'{rate:g}' for rate in self.rates)} on validation with the first seed."
+            "training, validation and test; a U-Net of 54k parameters, Adam, cosine, batch 16; the learning rate of every method "
+            f"is chosen from {', '.join(f'{rate:g}' for rate in self.rates)} on validation with the first seed."
         )
 
 

@@ -52,8 +52,7 @@ def run(size: Size, pieces: Pieces) -> Outcome:
     return Outcome(
         numbers,
         f"{budget.words()} {budget.iterations} iterations, with the paper's sampling throughout; p is swept at support 0.25, the "
-        "support at "
-        "p = 1.3.",
+        "support at p = 1.3.",
         budget.seeds,
         [Table("Test mIoU, %", ["setting", "mIoU", "learning rate", "paper (Cityscapes)"], rows)],
     )
@@ -71,10 +70,8 @@ def verdict(numbers: Mapping[str, Any]) -> Verdict:
     return judge(
         claims,
         f"the best p is {best_p} (paper 1.3) and the best support {best_support} (paper 0.25); the worst p, {worst}, is "
-        f"{in_words(least)} points "
-        f"from BASE+, the best {in_words(gap(by_p[best_p], base))}. The range over p is "
-        f"{max(means.values()) - min(means.values()):.1f} points "
-        "(paper 0.6).",
+        f"{in_words(least)} points from BASE+, the best {in_words(gap(by_p[best_p], base))}. The range over p is "
+        f"{max(means.values()) - min(means.values()):.1f} points (paper 0.6).",
     )
 
 

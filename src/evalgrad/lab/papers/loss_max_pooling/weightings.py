@@ -110,11 +110,10 @@ def verdict(numbers: Mapping[str, Any]) -> Verdict:
     uniform = max(numbers["uniform"]) < 1 + 1e-9
     return judge(
         [falls, enough, uniform],
-        f"the worst tenth of the pixels has {numbers['by p'][0]:.0f} % of the weight at p = 1 and {numbers['by p'][-1]:.0f} % at p "
-        "= inf "
-        f"({'falling' if falls else 'not falling'} throughout); at m = n/3 never fewer than {numbers['fewest at m = n/3']} of "
-        f"{PIXELS} pixels "
-        f"have weight; the limits p = inf and m = n are {'' if uniform else 'not '}uniform.",
+        f"the worst tenth of the pixels has {numbers['by p'][0]:.0f} % of the weight at p = 1 and {numbers['by p'][-1]:.0f} % at "
+        f"p = inf ({'falling' if falls else 'not falling'} throughout); at m = n/3 never fewer than "
+        f"{numbers['fewest at m = n/3']} of {PIXELS} pixels have weight; the limits p = inf and m = n are "
+        f"{'' if uniform else 'not '}uniform.",
     )
 
 

@@ -4,12 +4,10 @@ from collections.abc import Mapping, Sequence
 from statistics import fmean
 from typing import Any
 
-from matplotlib.figure import Figure
-
-from evalgrad.lab.papers.drawing import new_figure
 from evalgrad.lab.papers.experiment import Cell, Experiment, Outcome, Size, Table, Verdict, judge, spread
 from evalgrad.lab.papers.gaps import gap, in_words
 from evalgrad.lab.papers.pieces import Pieces, Settings
+from evalgrad.lab.papers.s_measures.curves import draw_curves
 from evalgrad.lab.papers.s_measures.digit_training import train_digits, train_measure
 from evalgrad.lab.papers.s_measures.regulariser import ALPHAS, PRIMAL_STEP
 from evalgrad.lab.papers.tuning import Tuned, tuned
@@ -72,27 +70,18 @@ def run(size: Size, pieces: Pieces) -> Outcome:
     return Outcome(
         numbers,
         f"{DATA[size]}: digits of single or double size, half of each; batches of 100, {EPOCHS[size]} epochs, Adam, as in the "
-        "paper. The linear "
-        "model and `paper's steps` use the paper's algorithm and step sizes (0.01 for the network, tau and epsilon, 0.001 for "
-        "lambda, 1e-5 for "
-        f"mu); `ours` the ratio solver and a learning rate from {', '.join(f'{rate:g}' for rate in RATES[size])} chosen on "
-        "validation for "
-        f"each alpha. The shared layer has {HIDDEN} units.",
+        "paper. The linear model and `paper's steps` use the paper's algorithm and step sizes (0.01 for the network, tau and "
+        "epsilon, 0.001 for lambda, 1e-5 for mu); `ours` the ratio solver and a learning rate from "
+        f"{', '.join(f'{rate:g}' for rate in RATES[size])} chosen on validation for each alpha. The shared layer has {HIDDEN} "
+        "units.",
         seeds,
         [Table("Test accuracy, %", columns, rows)],
-        {"Figure 3, column 1: test accuracy per epoch with the shared layer, mean over the seeds": _draw(ours)},
+        {
+            "Figure 3, column 1: accuracy per epoch with the shared layer, mean over the seeds": draw_curves(
+                ours, "test accuracy, %"
+            )
+        },
     )
-
-
-def _draw(methods: Mapping[str, Tuned]) -> Figure:
-    figure = new_figure(5.0, 3.0)
-    panel = figure.subplots()
-    for name, method in methods.items():
-        curves = [result["curve"] for result in method.results]
-        panel.plot(range(1, len(curves[0]) + 1), [fmean(column) for column in zip(*curves, strict=True)], label=name, linewidth=1)
-    panel.set(xlabel="epoch", ylabel="test accuracy, %")
-    panel.legend(fontsize=7)
-    return figure
 
 
 def verdict(numbers: Mapping[str, Any]) -> Verdict:
@@ -104,16 +93,14 @@ def verdict(numbers: Mapping[str, Any]) -> Verdict:
     steps = {name: gap(values, numbers["paper's steps"][BASE]) for name, values in numbers["paper's steps"].items() if name != BASE}
     literal = (
         "read literally it cannot: the extra node shares no parameter with the digit nodes, whose weights are bitwise identical "
-        "for "
-        "every alpha"
+        "for every alpha"
         if identical
         else "the linear model's weights depend on alpha"
     )
     return judge(
         [not identical, lead.verdict == "win"],
         f"{literal}. With a shared hidden layer the best alpha on validation ({best}) is {in_words(lead)} points from the "
-        "baseline; with "
-        f"the paper's steps {', '.join(f'{name} {in_words(step)}' for name, step in steps.items())}.",
+        f"baseline; with the paper's steps {', '.join(f'{name} {in_words(step)}' for name, step in steps.items())}.",
     )
 
 
@@ -145,9 +132,9 @@ def run_projections(size: Size, pieces: Pieces) -> Outcome:
             "accuracy": {" ".join(way): [result["test"] for result in digits[way]] for way in WAYS},
             "certificate": {" ".join(way): [result["certificate"] for result in measure[way]] for way in WAYS},
         },
-        f"{DATA[size]} with the shared layer, alpha {ALPHAS[0]:g}, as in experiment 1; and the measure alone, without a main loss, "
-        "for a linear "
-        f"scorer of {MEASURE_SIZES[0]} points of two modes that no plane divides (designed), {MEASURE_EPOCHS[size]} epochs.",
+        f"{DATA[size]} with the shared layer, alpha {ALPHAS[0]:g}, as in experiment 1; and the measure alone, without a main "
+        f"loss, for a linear scorer of {MEASURE_SIZES[0]} points of two modes that no plane divides (designed), "
+        f"{MEASURE_EPOCHS[size]} epochs.",
         seeds,
         [
             Table(
@@ -169,11 +156,10 @@ def verdict_projections(numbers: Mapping[str, Any]) -> Verdict:
     return judge(
         [once < every, all(loss.verdict != "loss" for loss in losses), short.mean > -1],
         f"{once} projections instead of {every} change the accuracy by {in_words(losses[0])} points (corrected steps) and "
-        f"{in_words(losses[1])} "
-        f"(paper's steps), and the certified F1 of the measure alone by {in_words(bounds[0])} and {in_words(bounds[1])}. There the "
-        "paper's "
-        f"step sizes reach {fmean(bound['paper epoch']):.1f} % against {fmean(bound['ratio epoch']):.1f} % of the ratio solver and "
-        f"{fmean(bound['lagrangian epoch']):.1f} % of the corrected steps.",
+        f"{in_words(losses[1])} (paper's steps), and the certified F1 of the measure alone by {in_words(bounds[0])} and "
+        f"{in_words(bounds[1])}. There the paper's step sizes reach {fmean(bound['paper epoch']):.1f} % against "
+        f"{fmean(bound['ratio epoch']):.1f} % of the ratio solver and {fmean(bound['lagrangian epoch']):.1f} % of the corrected "
+        "steps.",
     )
 
 

@@ -4,12 +4,10 @@ from collections.abc import Mapping
 from statistics import fmean
 from typing import Any
 
-from matplotlib.figure import Figure
-
-from evalgrad.lab.papers.drawing import new_figure
 from evalgrad.lab.papers.experiment import Cell, Experiment, Outcome, Size, Table, Verdict, judge, spread
 from evalgrad.lab.papers.gaps import gap, in_words
 from evalgrad.lab.papers.pieces import Pieces
+from evalgrad.lab.papers.s_measures.curves import draw_curves
 from evalgrad.lab.papers.s_measures.mask_training import THRESHOLDS, train_masks
 from evalgrad.lab.papers.s_measures.regulariser import ALPHAS, PRIMAL_STEP
 from evalgrad.lab.papers.tuning import Tuned, tuned
@@ -61,29 +59,15 @@ def run_one_class(size: Size, pieces: Pieces) -> Outcome:
             "validation": {name: fmean(result["validation"] for result in method.results) for name, method in ours.items()},
             "paper's steps": theirs,
         },
-        f"{data}, {what}, in place of the sky of MS-COCO, which cannot be had here; {sizes[0]} images for training; a small U-Net, "
-        "the size "
-        f"node on its last features; an image is large where its foreground is above the mean of the training masks. {epochs} "
-        "epochs, Adam, "
-        f"batch 16; image IoU averaged over the thresholds {', '.join(map(str, THRESHOLDS))}; learning rate from "
-        f"{', '.join(f'{rate:g}' for rate in RATES[size])} chosen on validation for each alpha; `paper's steps`: its algorithm and "
-        "its step "
-        "sizes.",
+        f"{data}, {what}, in place of the sky of MS-COCO, which cannot be had here; {sizes[0]} images for training; a small "
+        "U-Net, the size node on its last features; an image is large where its foreground is above the mean of the training "
+        f"masks. {epochs} epochs, Adam, batch 16; image IoU averaged over the thresholds {', '.join(map(str, THRESHOLDS))}; "
+        f"learning rate from {', '.join(f'{rate:g}' for rate in RATES[size])} chosen on validation for each alpha; `paper's "
+        "steps`: its algorithm and its step sizes.",
         seeds,
         [Table("Test IoU, %", ["", "ours", "learning rate", "paper's steps", "paper (sky)"], rows)],
-        {"Figure 3, column 3: test IoU per epoch, mean over the seeds": _draw(ours)},
+        {"Figure 3, column 3: test IoU per epoch, mean over the seeds": draw_curves(ours, "test IoU, %")},
     )
-
-
-def _draw(methods: Mapping[str, Tuned]) -> Figure:
-    figure = new_figure(5.0, 3.0)
-    panel = figure.subplots()
-    for name, method in methods.items():
-        curves = [result["curve"] for result in method.results]
-        panel.plot(range(1, len(curves[0]) + 1), [fmean(column) for column in zip(*curves, strict=True)], label=name, linewidth=1)
-    panel.set(xlabel="epoch", ylabel="test IoU, %")
-    panel.legend(fontsize=7)
-    return figure
 
 
 def verdict_one_class(numbers: Mapping[str, Any]) -> Verdict:
@@ -94,8 +78,8 @@ def verdict_one_class(numbers: Mapping[str, Any]) -> Verdict:
     others = ", ".join(f"{name} {in_words(gap(values, steps[BASE]))}" for name, values in steps.items() if name != BASE)
     return judge(
         [lead.verdict == "win"],
-        f"the best alpha on validation ({best}) is {in_words(lead)} points of IoU from the baseline (paper +2.4); with the paper's "
-        f"algorithm and steps {others}.",
+        f"the best alpha on validation ({best}) is {in_words(lead)} points of IoU from the baseline (paper +2.4); with the "
+        f"paper's algorithm and steps {others}.",
     )
 
 
@@ -124,12 +108,11 @@ def run_scenes(size: Size, pieces: Pieces) -> Outcome:
     return Outcome(
         {BASE: on_test(found[BASE]), "regularised": regularised},
         "digit scenes of 32x32 pixels in place of MS-COCO Stuff, which cannot be had here; a class is large where it covers more "
-        "than the "
-        "threshold, an image where most of its classes are. The paper's thresholds 0.01 to 0.09 lie around the volume of its "
-        "classes; here a "
-        f"digit covers 5 to 10 %, and below 0.05 every image is large, so ours are {', '.join(map(str, volumes))}. "
-        f"alpha {ALPHAS[0]:g}; a small U-Net, {sizes[0]} scenes for training, {epochs} epochs, Adam, batch 16; learning rate from "
-        f"{', '.join(f'{rate:g}' for rate in RATES[size])} chosen on validation for the baseline and for each threshold.",
+        "than the threshold, an image where most of its classes are. The paper's thresholds 0.01 to 0.09 lie around the volume "
+        "of its classes; here a digit covers 5 to 10 %, and below 0.05 every image is large, so ours are "
+        f"{', '.join(map(str, volumes))}. alpha {ALPHAS[0]:g}; a small U-Net, {sizes[0]} scenes for training, {epochs} epochs, "
+        f"Adam, batch 16; learning rate from {', '.join(f'{rate:g}' for rate in RATES[size])} chosen on validation for the "
+        "baseline and for each threshold.",
         seeds,
         [Table("Test mIoU, %", ["volume threshold", "mIoU", "large images", "paper (COCO Stuff)"], rows)],
     )
