@@ -2,12 +2,16 @@
 
 import re
 import runpy
+import shlex
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 import ranks
+import torch
+
+from evalgrad import cli
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted(ROOT.glob("docs/**/*.md"))]
@@ -29,6 +33,23 @@ def test_demo_example_runs():
     command = [sys.executable, str(ROOT / "docs/examples/segment_digits.py"), "--steps", "2", "--seeds", "1"]
     result = subprocess.run(command, capture_output=True, text=True, check=True, timeout=300)
     assert result.stdout.count("after") == 2
+
+
+def test_commands_of_the_training_page_run(tmp_path, monkeypatch):
+    """Every line of its shell examples, in order, with fewer images and epochs."""
+    monkeypatch.chdir(tmp_path)
+    lines = "".join(re.findall(r"```sh\n(.*?)```", (ROOT / "docs/train.md").read_text(), re.S)).splitlines()
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    for line in lines:
+        command, *arguments = shlex.split(line)
+        if command == "python":
+            subprocess.run([sys.executable, ROOT / arguments[0], *arguments[1:], "--count", "20"], check=True)
+        else:
+            assert cli.main([argument if argument != "20" else "1" for argument in arguments]) == 0
+    torch.set_num_threads(threads)
+    assert len(list((tmp_path / "masks").iterdir())) == 20
+    assert (tmp_path / "scores" / "predictions.csv").exists()
 
 
 @pytest.mark.parametrize("name", ["plain_loop", "lightning_module", "hugging_face_trainer", "micro_batches"])
