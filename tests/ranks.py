@@ -15,17 +15,15 @@ import torch.distributed as dist
 # used no threads, so that nothing hangs in its children.
 CONTEXT = multiprocessing.get_context("forkserver")
 CONTEXT.set_forkserver_preload(["ranks", "evalgrad", "torch.distributed.fsdp", "torch.distributed.device_mesh"])
+PATIENCE, TIMEOUT = 120.0, 300.0  # seconds: ranks wait for each other, the test for the ranks; only a hang comes near them
 
 
-def run(world, function, *args, timeout=120.0, patience=60.0):
-    """What ``function(rank, world, *args)`` returned on each rank; a string with the traceback where it raised, None if killed.
-
-    The ranks wait for each other at most `patience` seconds, and are killed after `timeout`.
-    """
+def run(world, function, *args):
+    """What ``function(rank, world, *args)`` returned on each rank; a string with the traceback where it raised, None if killed."""
     with tempfile.TemporaryDirectory() as folder:
         pairs = [CONTEXT.Pipe(duplex=False) for _ in range(world)]
         processes = [
-            CONTEXT.Process(target=_rank, args=(rank, world, f"{folder}/store", patience, pairs[rank][1], function, args))
+            CONTEXT.Process(target=_rank, args=(rank, world, f"{folder}/store", pairs[rank][1], function, args))
             for rank in range(world)
         ]
         for process in processes:
@@ -33,15 +31,15 @@ def run(world, function, *args, timeout=120.0, patience=60.0):
         for _, sender in pairs:
             sender.close()
         try:
-            return [_received(receiver, timeout) for receiver, _ in pairs]
+            return [_received(receiver) for receiver, _ in pairs]
         finally:
             for process in processes:
                 process.join(1)
                 process.kill()
 
 
-def _received(receiver: Connection, timeout: float):
-    if not receiver.poll(timeout):
+def _received(receiver: Connection):
+    if not receiver.poll(TIMEOUT):
         return "hangs"
     try:
         return receiver.recv()
@@ -49,12 +47,12 @@ def _received(receiver: Connection, timeout: float):
         return None
 
 
-def _rank(rank, world, store, patience, sender, function, args):
+def _rank(rank, world, store, sender, function, args):
     faulthandler.enable()
     torch.set_num_threads(1)
     torch.manual_seed(0)
     dist.init_process_group(
-        "gloo", init_method=Path(store).as_uri(), rank=rank, world_size=world, timeout=timedelta(seconds=patience)
+        "gloo", init_method=Path(store).as_uri(), rank=rank, world_size=world, timeout=timedelta(seconds=PATIENCE)
     )
     try:
         result = function(rank, world, *args)
