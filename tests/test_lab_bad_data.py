@@ -138,6 +138,7 @@ def test_a_broken_table(capsys, tmp_path, text, message):
         ({"inputs": np.zeros((4, 2)), "target": np.zeros(4)}, "target must hold integers; got float64"),
         ({"inputs": np.full((4, 2), np.nan), "target": np.zeros(4, int)}, "only finite numbers"),
         ({"inputs": np.zeros((4, 2)), "target": np.array([0, 1, 2, 0])}, "example 2: the labels must be in [0, 2)"),
+        ({"inputs": np.zeros((4, 2)), "target": np.arange(4) % 2, "group": np.zeros(3)}, "group must have the shape (4,)"),
         ({"inputs": np.array([{}] * 4), "target": np.zeros(4, int)}, "cannot be read as an .npz file of plain arrays"),
     ],
 )
@@ -157,6 +158,7 @@ def test_a_broken_npz(capsys, tmp_path, arrays, message):
         (["--model", "no_such_module:Net"], "--model must be package.module:factory; 'no_such_module:Net' cannot be imported"),
         (["--model", "torch:zeros"], "torch:zeros must take (inputs, outputs=...)"),
         (["--augment", "full"], "--augment full scales them. Pass --crop SIZE"),
+        (["--strategy", "telepathy"], "lightning cannot train with {'accelerator': 'cpu', 'devices': 1"),
         (["--validation", "1"], "--validation must be between 0 and 1; got 1.0."),
         (["--resume", "no.ckpt"], "no.ckpt cannot be read as a checkpoint"),
     ],
@@ -173,6 +175,12 @@ def test_a_metric_of_another_task_and_one_that_is_none(capsys, tmp_path, folder)
     assert "--augment and --crop are for images" in train(
         capsys, tmp_path, write_table(tmp_path / "t.csv"), "--crop", 4, "--group", "query", task="ranking", metric="ap"
     )
+
+
+def test_a_solver_with_steps_of_its_own(capsys, tmp_path):
+    data, more = write_table(tmp_path / "t.csv"), ["--group", "query", "--loss-options", '{"solver": "lagrangian"}']
+    message = train(capsys, tmp_path, data, *more, task="ranking", metric="f1")
+    assert "the solver of f_beta must be ratio; lagrangian has steps of its own" in message
 
 
 def test_tensorboard_that_is_not_there(capsys, tmp_path, folder, monkeypatch):

@@ -18,7 +18,7 @@ from training_data import table, write_colours, write_segmentation, write_table
 
 from evalgrad import metrics
 from evalgrad.cli import main
-from evalgrad.lab.training import saved
+from evalgrad.lab.training import folders, saved
 
 QUICK = ["--accelerator", "cpu"]
 # A network with dropout, so that the random numbers matter; slow if it is told to be.
@@ -136,15 +136,15 @@ def test_a_binary_loss_trains_one_output(tmp_path, capsys):
 
 def test_images_of_different_sizes_train_in_crops(tmp_path, capsys):
     data = write_segmentation(tmp_path / "data", count=6)
-    (tmp_path / "data" / "images" / "00.png").unlink()
-    write_segmentation(tmp_path / "other", count=1, size=21)
-    for folder in ("images", "masks"):
-        os.replace(tmp_path / "other" / folder / "00.png", data / folder / "00.png")
+    write_segmentation(tmp_path / "data", count=3, size=21)  # the first three anew, in another size
     arguments = ["train", "--task", "segmentation", "--metric", "image-miou", "--data", str(data), *QUICK, "--epochs", "1"]
+    arguments += ["--validation", "0.5"]
     assert main([*arguments, "--out", str(tmp_path / "no"), "--batch-size", "2"]) == 2
     assert "they have different sizes. Pass --crop SIZE" in capsys.readouterr().err
     arguments += ["--crop", "12", "--augment", "full", "--batch-size", "2", "--model-options", '{"width": 4}']
     assert main([*arguments, "--out", str(tmp_path / "run")]) == 0
+    assert main(["predict", str(tmp_path / "run"), "--data", str(data), "--out", str(tmp_path / "masks")]) == 0
+    assert [folders.read_mask(tmp_path / "masks" / f"0{i}.png").shape for i in (0, 5)] == [(21, 21), (16, 16)]
 
 
 def test_classes_in_folders_and_crops(tmp_path, capsys):

@@ -337,3 +337,24 @@ def test_two_processes_train_and_measure_what_one_measures(tmp_path, capsys):
     assert result["steps"] == 2  # three images on each of the two ranks are one batch
     assert main(["evaluate", str(tmp_path / "run"), "--data", str(data.parent)]) == 0
     assert float(capsys.readouterr().out.split()[1]) == pytest.approx(result["validation"], abs=1e-6)
+
+
+def test_two_processes_train_as_one_on_the_union_of_their_batches(tmp_path):
+    """F1 counts over the whole batch: without the exchange the two runs would drift apart."""
+    generator = torch.Generator().manual_seed(0)
+    rows = torch.randn(25, 2, generator=generator)  # 20 of them to train on: two steps an epoch
+    lines = [f"{a:.4f},{b:.4f},{int(a + b > 0.5)}" for a, b in rows.tolist()]
+    data = tmp_path / "data.csv"
+    data.write_text("\n".join(["a,b,target", *lines]) + "\n")
+    script = tmp_path / "command.py"
+    script.write_text("import sys, torch\nfrom evalgrad.cli import main\ntorch.set_num_threads(1)\nsys.exit(main())\n")
+    weights = []
+    for devices, batch in ((1, 10), (2, 5)):
+        out = tmp_path / f"run{devices}"
+        options = ["--task", "ranking", "--metric", "f1", "--data", data, "--out", out, "--epochs", "3", "--batch-size", batch]
+        options += ["--accelerator", "cpu", "--devices", devices, "--strategy", "ddp" if devices > 1 else "auto"]
+        subprocess.run([sys.executable, script, "train", *map(str, options)], check=True, capture_output=True, timeout=300)
+        state = torch.load(out / "last.ckpt", weights_only=True)["state_dict"]
+        weights.append({name: tensor for name, tensor in state.items() if name.startswith("network.")})
+    one, two = weights
+    assert all(torch.allclose(one[name], two[name], atol=1e-6) for name in one)

@@ -4,6 +4,7 @@ Every operator of the library returns a value per row and its gradient in one go
 autograd, `torch.func`, vmap, forward-mode AD and compile can work with. A second derivative is refused in words.
 """
 
+import inspect
 from typing import Any
 
 import torch
@@ -32,6 +33,10 @@ def _move_to_front(info: Any, in_dims: tuple[int | None, ...], args: tuple[Tenso
     ]
 
 
+def _is_one(upstream: Tensor) -> bool:
+    return upstream.item() == 1 if upstream.ndim == 0 else bool((upstream == 1).all())
+
+
 class _Attach(torch.autograd.Function):
     @staticmethod
     def forward(x: Tensor, value: Tensor, gradient: Tensor) -> Tensor:
@@ -57,6 +62,10 @@ class _Attach(torch.autograd.Function):
         return with_gradient(*_move_to_front(info, in_dims, args)), 0
 
 
+# torch inspects the signature at every call unless it finds it here: most of what attaching would cost otherwise.
+_Attach.forward.__signature__ = inspect.signature(_Attach.forward)  # type: ignore[attr-defined]
+
+
 class _AttachEager(_Attach):
     """Adds what compile cannot trace: forward-mode AD, and a backward without a copy."""
 
@@ -78,7 +87,7 @@ class _AttachEager(_Attach):
             if getattr(ctx, "handed_out", False):
                 gradient = gradient.clone()
                 ctx.kept = (x, gradient)
-            elif gradient.dtype == x.dtype and bool((upstream == 1).all()):
+            elif gradient.dtype == x.dtype and _is_one(upstream):
                 ctx.handed_out = True
                 return gradient, None, None
         return _Scale.apply(upstream, gradient, x), None, None  # type: ignore[no-untyped-call]

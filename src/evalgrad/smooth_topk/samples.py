@@ -65,9 +65,9 @@ def row_factor(scores: Tensor, label: Tensor, ignore_index: int | None, weight: 
 
 def attach(rows: Tensor, value: Tensor, gradient: Tensor, target: Tensor, reduction: str) -> Tensor:
     """The reduced loss, differentiable in the rows; "none" has the shape of `target`."""
-    values = with_gradient(rows, value, gradient)
-    reduced = values.reshape(target.shape) if reduction == "none" else values.sum()
-    return reduced.to(rows.dtype)
+    if reduction == "none":
+        return with_gradient(rows, value, gradient).reshape(target.shape).to(rows.dtype)
+    return with_gradient(rows, value.sum(), gradient).to(rows.dtype)
 
 
 def lead_of(kth: Tensor, own: Tensor) -> Tensor:

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from functools import cache
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -29,12 +30,17 @@ class Pieces:
 
     def __init__(self, store: Store, jobs: int, progress: Progress, label: str) -> None:
         self.store, self.jobs, self.progress, self.label = store, jobs, progress, label
-        self.seconds = 0.0  # of all pieces asked for, as measured when they ran
+        self._seconds: dict[Path, float] = {}
+
+    @property
+    def seconds(self) -> float:
+        """Of all pieces asked for, as measured when they ran; a piece asked for twice counts once."""
+        return sum(self._seconds.values())
 
     def run(self, function: Callable[..., Any], settings: Sequence[Settings], *, alone: bool = False) -> list[Any]:
         """The results in the order of `settings`. `alone` keeps the machine free of other pieces, for those that measure time."""
         descriptions = [_description(function, setting) for setting in settings]
-        records = [self.store.load(description) for description in descriptions]
+        records: list[Any] = [self.store.load(description) for description in descriptions]
         missing = [index for index, record in enumerate(records) if record is None]
         bar = self.progress.add_task(
             f"{self.label}: {function.__name__}", total=len(settings), completed=len(settings) - len(missing)
@@ -44,8 +50,9 @@ class Pieces:
             self.store.save(descriptions[index], record)
             records[index] = record
             self.progress.advance(bar)
-        self.seconds += sum(record["seconds"] for record in records if record is not None)
-        return [record["result"] for record in records if record is not None]
+        for description, record in zip(descriptions, records, strict=True):
+            self._seconds[self.store.path(description)] = record["seconds"]
+        return [record["result"] for record in records]
 
 
 def _computed(function: Callable[..., Any], settings: Mapping[int, Settings], jobs: int) -> Iterator[tuple[int, dict[str, Any]]]:

@@ -47,8 +47,14 @@ def _split(path: Path, arrays: dict[str, np.ndarray], prefix: str, task: str) ->
     expected = (len(inputs), *inputs.shape[2:]) if task == "segmentation" else (len(inputs),)
     if target.shape != expected:
         raise UserError(f"{path}: {prefix}target must have the shape {expected} for {task}; got {target.shape}.")
-    group = arrays.get(f"{prefix}group")
-    lists = None if group is None else np.unique(group, return_inverse=True)[1].tolist()
+    lists = None
+    if "group" in arrays:
+        group = _array(path, f"{prefix}group", arrays)
+        if group.shape != (len(inputs),):
+            raise UserError(
+                f"{path}: {prefix}group must have the shape {(len(inputs),)}, one list for each item; got {group.shape}."
+            )
+        lists = np.unique(group, return_inverse=True)[1].tolist()
     labels = torch.from_numpy(target.astype(np.int64))
     return Examples(Column(list(inputs)), Column(list(labels)), [str(i) for i in range(len(inputs))], lists)
 

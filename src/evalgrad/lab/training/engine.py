@@ -12,6 +12,7 @@ from typing import Any
 
 import lightning
 import torch
+from lightning.fabric.utilities.exceptions import MisconfigurationException
 from lightning.pytorch.callbacks import Callback, EarlyStopping, ModelCheckpoint
 from lightning.pytorch.loggers import CSVLogger, Logger, TensorBoardLogger
 from lightning.pytorch.plugins.io import TorchCheckpointIO
@@ -46,21 +47,24 @@ def make_trainer(options: Namespace, epochs: int, progress: bool) -> lightning.T
     ]
     if options.patience:
         callbacks.append(EarlyStopping("metric", mode="max", patience=options.patience))
-    return lightning.Trainer(
-        accelerator=options.accelerator,
-        devices=options.devices,
-        num_nodes=options.num_nodes,
-        strategy=options.strategy,
-        max_epochs=epochs,
-        logger=_logger(options),
-        callbacks=callbacks,
-        plugins=[AtomicCheckpoints()],
-        use_distributed_sampler=False,  # EpochOrder does it
-        num_sanity_val_steps=0,
-        enable_model_summary=False,
-        enable_progress_bar=progress,
-        log_every_n_steps=1,
-    )
+    where = {name: getattr(options, name) for name in ("accelerator", "devices", "num_nodes", "strategy")}
+    logger = _logger(options)
+    try:
+        return lightning.Trainer(
+            **where,
+            max_epochs=epochs,
+            logger=logger,
+            callbacks=callbacks,
+            plugins=[AtomicCheckpoints()],
+            use_distributed_sampler=False,  # EpochOrder does it
+            num_sanity_val_steps=0,
+            enable_model_summary=False,
+            enable_progress_bar=progress,
+            log_every_n_steps=1,
+        )
+    except (ValueError, RuntimeError, MisconfigurationException) as error:
+        reason = str(error).splitlines()[0]
+        raise UserError(f"lightning cannot train with {where}: {reason} Change these options.") from error
 
 
 def _logger(options: Namespace) -> Logger:

@@ -20,8 +20,7 @@ def run(options: Namespace) -> int:
     goal = parse_goal(options.metric or description.metric, description.task)
     measure = goal.measure(len(description.classes), description.ignore_index)
     examples = read_like(Path(options.data), description)
-    view = views.make_view(options, description, network)
-    for scores, batch in views.scores_by_batch(view, description, examples, options.batch_size):
+    for scores, batch in views.scores_by_batch(options, description, network, examples):
         measure.update(scores, batch["target"], None if examples.lists is None else batch["lists"])
     print(f"{goal.name} {float(measure.compute()):.6f} on {len(examples)} examples of {options.data}")
     return 0

@@ -25,7 +25,7 @@ class Loading:
     crop: int | None = None
     ignore_index: int = 255
     workers: int = 0
-    same_size: bool = True  # all images, so that they fit into a batch without a crop
+    same_size: bool = True  # of all inputs that are measured: then they fit into a batch
 
 
 class EpochOrder(Sampler[tuple[int, int]]):
@@ -99,7 +99,7 @@ class Loaders(lightning.LightningDataModule):
 
 
 def loader(items: Items, loading: Loading, sampler: EpochOrder, drop_last: bool = False) -> DataLoader[Batch]:
-    """Batches in the order of the sampler; images of different sizes come one by one, unless they are cropped."""
+    """Batches in the order of the sampler; images of different sizes are measured one by one."""
     options: dict[str, Any] = {"num_workers": loading.workers, "persistent_workers": loading.workers > 0}
     size = loading.batch_size if loading.same_size or sampler.shuffle else 1
     return DataLoader(items, batch_size=size, sampler=sampler, collate_fn=_join, drop_last=drop_last, **options)

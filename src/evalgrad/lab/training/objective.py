@@ -13,6 +13,8 @@ from evalgrad.lab.training.examples import Examples
 from evalgrad.lab.training.goals import Goal
 from evalgrad.lab.training.module import Phase
 
+# A mean over pixels or items: the mean over the ranks serves. Every other loss is computed on the batches of all ranks.
+MEANS = ("cross_entropy", "weighted_cross_entropy", "bce", "hinge")
 BASELINES = {"segmentation": "cross_entropy", "classification": "cross_entropy", "binary segmentation": "bce", "ranking": "bce"}
 
 
@@ -51,11 +53,19 @@ def plan(loss: str, options: dict[str, Any], kind: str, mix: Mix | None, steps: 
 
 
 def _phase(name: str, options: dict[str, Any], kind: str, steps: int, given: Given) -> Phase:
-    return Phase(objectives.make(name, _with_data(name, options, kind, given)), objectives.find(name).takes_index, steps)
+    loss, takes_index = objectives.make(name, _with_data(name, options, kind, given)), objectives.find(name).takes_index
+    by_list = given.train.lists is not None and not takes_index  # whole lists, of which each rank has its own
+    if name not in MEANS and not by_list:
+        loss = eg.distributed.global_batch(loss, once="index" if takes_index else None)
+    return Phase(loss, takes_index, steps)
 
 
 def _with_data(name: str, options: dict[str, Any], kind: str, given: Given) -> dict[str, Any]:
     """The options with what the loss needs of the training data, where the user has not said it."""
+    if options.get("solver") == "lagrangian":
+        raise UserError(
+            f"--loss-options: the solver of {name} must be ratio; lagrangian has steps of its own, see docs/s_measures.md."
+        )
     if "+" in name:
         return {**options, **{part: _with_data(part, options.get(part, {}), kind, given) for part in name.split("+", 1)}}
     known: dict[str, Any] = {"ignore_index": given.ignore_index} if "segmentation" in kind else {}

@@ -27,10 +27,9 @@ def run(options: Namespace) -> int:
     """Read and check all inputs, then write what the model says of them."""
     description, network = saved.read(Path(options.run))
     examples = read_inputs(Path(options.data), description)
-    view = views.make_view(options, description, network)
     out = Path(options.out)
     rows: list[list[str]] = []
-    for scores, batch in views.scores_by_batch(view, description, examples, options.batch_size):
+    for scores, batch in views.scores_by_batch(options, description, network, examples):
         names = [examples.names[i] for i in batch["index"]]
         if description.task == "segmentation":
             for name, mask in zip(names, decide(scores), strict=True):

@@ -6,7 +6,7 @@ import torch
 
 from evalgrad.lab.errors import UserError
 from evalgrad.lab.training import arrays, folders, tables
-from evalgrad.lab.training.examples import Examples, Source
+from evalgrad.lab.training.examples import Column, Examples, Source
 from evalgrad.lab.training.saved import Description
 
 
@@ -35,9 +35,9 @@ def read_like(path: Path, description: Description) -> Examples:
     examples = source.validation or source.train
     if source.classes != known.classes and known.task == "classification" and examples.targets is not None:
         place = [torch.tensor(known.classes.index(name)) for name in source.classes]
-        items = [place[int(examples.targets[i])] for i in range(len(examples))]
-        examples = Examples(examples.inputs, type(examples.targets)(items), examples.names, examples.lists)
-    return check_inputs(path, examples, known.inputs)
+        targets = Column([place[int(examples.targets[i])] for i in range(len(examples))])
+        examples = Examples(examples.inputs, targets, examples.names, examples.lists)
+    return examples
 
 
 def read_inputs(path: Path, description: Description) -> Examples:
@@ -50,16 +50,18 @@ def read_inputs(path: Path, description: Description) -> Examples:
         examples = tables.read_table_inputs(path, description.columns)
     else:
         raise UserError(f"--data must be a folder of images, .npz or .csv; got {path}.")
-    return check_inputs(path, examples, description.inputs)
-
-
-def check_inputs(path: Path, examples: Examples, channels: int) -> Examples:
-    """Every input is read once: a broken file or other channels are told before anything is written."""
-    for i, name in enumerate(examples.names):
-        found = examples.inputs[i].shape[0]
-        if found != channels:
-            raise UserError(f"{path}, {name}: the model takes {channels} channels or columns; got {found}.")
     return examples
+
+
+def check_inputs(path: str, examples: Examples, channels: int) -> bool:
+    """Whether all inputs have the same shape. A broken file or other channels are told, before anything is written."""
+    shapes = set()
+    for i, name in enumerate(examples.names):
+        shape = tuple(examples.inputs[i].shape)
+        if shape[0] != channels:
+            raise UserError(f"{path}, {name}: the model takes {channels} channels or columns; got {shape[0]}.")
+        shapes.add(shape)
+    return len(shapes) == 1
 
 
 def statistics(examples: Examples) -> tuple[list[float], list[float], bool]:
@@ -68,8 +70,8 @@ def statistics(examples: Examples) -> tuple[list[float], list[float], bool]:
     shapes = set()
     for i in range(len(examples)):
         values = examples.inputs[i].double()
+        shapes.add(tuple(values.shape))
         values = values.flatten(1) if values.ndim > 1 else values.unsqueeze(1)
-        shapes.add(tuple(examples.inputs[i].shape))
         count, total, square = count + values.shape[1], total + values.sum(1), square + (values**2).sum(1)
     mean = total / count
     std = (square / count - mean**2).clamp(min=0).sqrt()

@@ -53,7 +53,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     add("--num-classes", type=_positive, help="default: the largest label + 1")
     add("--ignore-index", type=int, default=255, help="label of pixels that do not count (255)")
     add("--target", default="target", help="column of a CSV to predict (target)")
-    add("--group", help="column of a CSV that says which list an item belongs to")
+    add("--group", help="column of a CSV that says which list an item belongs to; lists are kept whole")
     add("--validation", type=float, default=0.2, help="share set aside where the data have no val/ (0.2)")
     add("--patience", type=int, default=0, help="stop after so many epochs without a better metric (0: never)")
     add("--seed", type=int, default=0)
@@ -63,7 +63,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     add("--accelerator", default="auto", help="lightning's: auto, cpu, gpu, ...")
     add("--devices", type=int, default=1)
     add("--num-nodes", type=int, default=1)
-    add("--strategy", default="auto", help="lightning's: auto, ddp, fsdp, ...")
+    add("--strategy", default="auto", help="lightning's: auto, ddp, ...")
 
 
 def run(options: Namespace) -> int:
@@ -74,8 +74,9 @@ def run(options: Namespace) -> int:
     mean, std, same_size = statistics(train)
     _check_images(train, options, same_size)
     description = _describe(options, goal, source, train, mean, std)
+    measured_alike = check_inputs(options.data, validation, description.inputs)
     loading = Loading(
-        options.batch_size, options.seed, options.augment, options.crop, options.ignore_index, options.workers, same_size
+        options.batch_size, options.seed, options.augment, options.crop, options.ignore_index, options.workers, measured_alike
     )
     loaders = Loaders(train, validation, loading)
     per_epoch = steps_per_epoch(len(loaders.train_items), options.batch_size, options.devices * options.num_nodes)
@@ -95,7 +96,9 @@ def _module(options: Namespace, goal: Goal, description: saved.Description, trai
     rate = options.learning_rate or MODELS[options.task, train.inputs[0].ndim > 1][2]
     pace = Pace(rate, options.weight_decay, options.schedule, options.seed)
     measure = goal.measure(classes, options.ignore_index)
-    return Training(network, description.kind, phases, pace, measure, in_lists=train.lists is not None)
+    return Training(
+        network, description.kind, phases, pace, measure, in_lists=options.task == "ranking" and train.lists is not None
+    )
 
 
 def _train(
@@ -135,7 +138,7 @@ def _parts(source: Source, options: Namespace, goal: Goal) -> tuple[Examples, Ex
     for name, part in (("training", train), ("validation", validation)):
         if goal.task == "ranking" and part.targets is not None and len({int(part.targets[i]) for i in range(len(part))}) < 2:
             raise UserError(f"{options.data}: the {name} data must have items with target 0 and with target 1. Add data.")
-    return train, check_inputs(Path(options.data), validation, train.inputs[0].shape[0])
+    return train, validation
 
 
 def _check_images(train: Examples, options: Namespace, same_size: bool) -> None:

@@ -12,6 +12,7 @@ from evalgrad.lab.training.examples import Examples
 from evalgrad.lab.training.goals import parse_goal
 from evalgrad.lab.training.loading import Batch, EpochOrder, Items, Loading, loader
 from evalgrad.lab.training.module import scores_of
+from evalgrad.lab.training.reading import check_inputs
 from evalgrad.lab.training.saved import Description
 
 View = Callable[[Tensor], Tensor]
@@ -23,6 +24,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     add("run", help="the --out folder of `evalgrad train`")
     add("--data", required=True, help="as for `evalgrad train`")
     add("--batch-size", type=int, default=16)
+    add("--device", default="cuda" if torch.cuda.is_available() else "cpu", help="where the network runs (%(default)s)")
     add("--tiles", type=int, default=1, help="segmentation: upright tiles of full height")
     add("--overlap", type=int, default=0, help="pixels that neighbouring tiles share")
     add("--scales", type=_numbers, default=(1.0,), help="segmentation: mean over these scales, e.g. 1,0.75,0.5")
@@ -49,14 +51,17 @@ def make_view(options: Namespace, description: Description, network: nn.Module) 
     return view
 
 
-def scores_by_batch(view: View, description: Description, examples: Examples, batch_size: int) -> Iterator[tuple[Tensor, Batch]]:
-    """Scores and batch, in the order of the examples."""
-    shapes = {tuple(examples.inputs[i].shape) for i in range(len(examples))}
-    loading = Loading(batch_size, seed=0, same_size=len(shapes) == 1)
+def scores_by_batch(
+    options: Namespace, description: Description, network: nn.Module, examples: Examples
+) -> Iterator[tuple[Tensor, Batch]]:
+    """Scores and batch, in the order of the examples, after all inputs have been checked."""
+    view = make_view(options, description, network.to(options.device))
+    loading = Loading(options.batch_size, seed=0, same_size=check_inputs(options.data, examples, description.inputs))
     items = Items(examples, loading)
-    with torch.inference_mode():
-        for batch in loader(items, loading, EpochOrder(len(items), 0, rank=0, ranks=1, shuffle=False)):
-            yield scores_of(view, batch["inputs"], description.kind), batch
+    for batch in loader(items, loading, EpochOrder(len(items), 0, rank=0, ranks=1, shuffle=False)):
+        with torch.inference_mode():
+            scores = scores_of(view, batch["inputs"].to(options.device), description.kind).cpu()
+        yield scores, batch
 
 
 def _scaled(network: nn.Module, scales: tuple[float, ...], flips: bool) -> View:

@@ -1,0 +1,65 @@
+"""What a run leaves behind, as plain data: the only thing that statistics and reports read."""
+
+from typing import Literal, TypedDict
+
+from typing_extensions import NotRequired
+
+Grid = list[list[float]]
+
+
+class Point(TypedDict):
+    """One look at the network during training; `seconds` counts training alone, `metric` is on validation."""
+
+    iteration: int
+    seconds: float
+    loss: float
+    metric: float
+
+
+class PerClass(TypedDict):
+    """The metric of every class on test."""
+
+    labels: list[str]
+    values: list[float]
+
+
+class Example(TypedDict):
+    """A small test image (H, W), (1, H, W) or (3, H, W), its label map and the predicted one."""
+
+    image: Grid | list[Grid]
+    target: list[list[int]]
+    prediction: list[list[int]]
+
+
+class Record(TypedDict):
+    """One run: a task, a loss, a budget and a seed. Metrics lie in [0, 1], higher is better; `metric` names the headline one."""
+
+    task: str
+    title: str
+    description: NotRequired[str]
+    designed: bool
+    loss: str
+    role: Literal["baseline", "ours"]
+    budget: str
+    seed: int
+    hyper: dict[str, float | int | str | bool | None]
+    metric: str
+    test: dict[str, float]
+    validation: dict[str, float]
+    curve: list[Point]
+    per_class: PerClass | None
+    examples: list[Example] | None
+    iterations: int
+    seconds: float
+    milliseconds_per_step: float
+    loss_milliseconds: float
+    peak_megabytes: float
+
+
+class Comparison(TypedDict):
+    """Finished runs and what is needed to repeat them."""
+
+    records: list[Record]
+    command: str
+    versions: dict[str, str]
+    machine: dict[str, str | int | float]

@@ -1,0 +1,109 @@
+"""The direct-loss experiments: what the pieces compute, and verdicts that follow the numbers."""
+
+import pytest
+import torch
+
+from evalgrad.lab.models.mlp import mlp
+from evalgrad.lab.papers.direct_loss.batches import BATCH_SIZE
+from evalgrad.lab.papers.direct_loss.class_training import LOSSES, Bank, train_classes
+from evalgrad.lab.papers.direct_loss.classes import CLASSES_TABLE
+from evalgrad.lab.papers.direct_loss.synthetic import ALGORITHMS, LINEAR, TEACHER, candidates
+from evalgrad.lab.papers.direct_loss.training import best_threshold, train
+
+SMALL = {"sizes": [300, 50, 100], "iterations": 3}
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_no_threshold_makes_fewer_errors(seed):
+    generator = torch.Generator().manual_seed(seed)
+    scores, target = torch.randn(12, generator=generator), torch.randint(2, (12,), generator=generator)
+
+    def errors(threshold):
+        return int(((scores > threshold) != (target == 1)).sum())
+
+    assert errors(best_threshold(scores, target)) == min(errors(t) for t in [-10.0, *scores.tolist()])
+
+
+def test_a_bank_is_its_networks_side_by_side():
+    torch.manual_seed(0)
+    bank, inputs = Bank(3, 4, [5]), torch.randn(7, 4)
+    for row in range(3):
+        alone = mlp(4, (5,))
+        for layer, weight, bias in zip((alone[1], alone[3]), bank.weights, bank.biases):
+            layer.weight.data, layer.bias.data = weight[row].T, bias[row, 0]
+        assert torch.allclose(bank(inputs)[row], alone(inputs), atol=1e-6)
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_the_losses_of_a_bank_do_not_mix_classes(loss):
+    scores, target = torch.randn(3, 20, generator=torch.Generator().manual_seed(0)), torch.arange(60).view(3, 20) % 4 == 0
+    hyper = {"epsilon": 1.0, "positive_weight": 3.0}
+    together = LOSSES[loss](scores, target.long(), hyper)
+    apart = sum(LOSSES[loss](scores[row : row + 1], target[row : row + 1].long(), hyper) for row in range(3))
+    assert torch.allclose(together, apart)
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_every_setting_of_every_algorithm_trains(algorithm):
+    settings = candidates(algorithm, "default")
+    assert len(settings) == 8
+    results = [train(data="linear", seed=0, algorithm=algorithm, hyper=hyper, **SMALL) for hyper in settings[::4]]
+    assert results[0]["curve"] != results[1]["curve"]
+
+
+def test_pieces_depend_on_their_settings_alone():
+    settings = {"seed": 1, "swapped": 0.4, "widths": [4], "loss": "ours", "iterations": 3}
+    hyper = {"learning_rate": 0.03, "weight_decay": 0.1, "epsilon": 1.0}
+    torch.manual_seed(5)
+    first = train_classes(hyper=hyper, **settings)
+    torch.manual_seed(6)
+    assert train_classes(hyper=hyper, **settings) == first
+
+
+def test_small_batches_draw_other_points_than_the_whole():
+    hyper = {"learning_rate": 0.1, "weight_decay": 0.0}
+    whole, some = (train(data="linear", seed=0, algorithm="logistic", hyper=hyper, batch=batch, **SMALL) for batch in (0, 30))
+    assert whole["curve"] != some["curve"]
+
+
+def figures_of(**changes):
+    base = {name: [90.0, 91.0, 90.5] for name in ALGORITHMS} | {"pos-AP": [95.0, 96.0, 95.4]} | changes
+    return {"train": base, "validation": base}
+
+
+def test_figure_3_is_judged_by_its_numbers():
+    assert TEACHER.verdict(figures_of()).direction == "same"
+    assert TEACHER.verdict(figures_of(logistic=[95.1, 95.8, 95.5])).direction == "partly"
+    assert TEACHER.verdict(figures_of(**{"pos-AP": [80.0, 81.0, 80.4]})).direction == "other"
+
+
+def test_figures_4_and_5_are_judged_by_their_numbers():
+    clean = {name: [99.9, 99.95] for name in ALGORITHMS}
+    noisy = {name: [70.0, 70.1] for name in ALGORITHMS} | {"pos-AP": [76.0, 76.2]}
+    assert LINEAR.verdict({"linear": clean, "noisy": noisy}).direction == "same"
+    assert LINEAR.verdict({"linear": clean, "noisy": clean}).direction == "partly"
+    worse = clean | {"neg-AP": [90.0, 90.1], "per-AP": [90.0, 90.0]}
+    assert LINEAR.verdict({"linear": worse, "noisy": clean}).direction == "other"
+
+
+def test_table_1_is_judged_by_its_numbers():
+    def numbers(ours):
+        return {"linear, noisy": {"logistic": [[90.0], [91.0]], "hinge": [[89.0], [90.0]], "ours": ours}}
+
+    assert CLASSES_TABLE.verdict(numbers([[92.0], [93.0]])).direction == "same"
+    assert CLASSES_TABLE.verdict(numbers([[89.5], [90.4]])).direction == "partly"
+    assert CLASSES_TABLE.verdict(numbers([[80.0], [81.0]])).direction == "other"
+
+
+def test_batch_sizes_are_judged_by_their_numbers():
+    def numbers(large, small):
+        names = [
+            f"{name}, {batch}, {equal}"
+            for name in ("pos-AP", "logistic")
+            for batch in (8, 9)
+            for equal in ("iterations", "samples")
+        ]
+        return {"batches": [8, 9]} | {name: large if ", 9," in name else small for name in names}
+
+    assert BATCH_SIZE.verdict(numbers([60.0, 61.0], [50.0, 51.0])).direction == "same"
+    assert BATCH_SIZE.verdict(numbers([50.0, 51.0], [60.0, 61.0])).direction == "other"
