@@ -68,7 +68,7 @@ def verdict(numbers: Mapping[str, Any]) -> Verdict:
     when = ["never" if value is None else f"from {value:g} down" for value in (single, double, log)]
     sentence = (
         f"SA overflows {when[0]} in float32 (paper: from 0.1) and {when[1]} in float64 (paper: from 0.01), DC in log-space "
-        f"{when[2]} (paper: never until 1e-36). Finite is not exact: our transcription of Algorithm 2 has a gradient wrong by up to "
+        f"{when[2]} (paper: never until 1e-36). Finite is not exact: our transcription of Algorithm 2 has gradients wrong by "
         f"{worst['DC log']:.1e} of the largest derivative there can be, the library's loss by {worst['ours']:.1e}."
     )
     return judge(claims, sentence)
