@@ -12,8 +12,8 @@ $(VENV)/installed: pyproject.toml constraints.txt CMakeLists.txt $(wildcard csrc
 	$(BIN)/pip install -q -c constraints.txt -e '.[dev]'
 	touch $@
 
-demo: $(VENV)/installed  ## train on the metric, before and after
-	$(BIN)/python docs/examples/segment_digits.py
+demo: $(VENV)/installed  ## tuned baselines against the metric, on embedded data; writes runs/report.html
+	$(BIN)/evalgrad compare
 
 test: $(VENV)/installed  ## all tests, with the kernels
 	$(BIN)/python -m pytest
@@ -71,6 +71,7 @@ data/imagenet-logits:
 
 docs: $(VENV)/installed  ## regenerate what is generated in README and docs
 	$(BIN)/evalgrad reproduce loss_max_pooling/figures-1-2 --docs docs/papers
+	$(BIN)/python benchmarks/distributed.py
 
 clean:
 	rm -rf $(VENV) build

@@ -7,6 +7,7 @@ as much as arithmetic, so each benchmark runs twice: with the allocator as it is
 import json
 import os
 import platform
+import re
 import statistics
 import subprocess
 import sys
@@ -87,6 +88,12 @@ def main(script: str, measure: Callable[[], list[dict[str, object]]]) -> None:
     path = RESULTS / f"{script}.json"
     path.write_text(json.dumps({"machine": machine(), "rows": rows}, indent=1) + "\n")
     print(f"written to {path}")
+
+
+def write_between(page: Path, name: str, text: str) -> None:
+    """Put a text into a page of the docs, between the comments `<!-- name: written by ... -->` and `<!-- name: end -->`."""
+    between = re.compile(rf"(<!-- {name}: written by [^>]* -->\n).*?(<!-- {name}: end -->)", re.DOTALL)
+    page.write_text(between.sub(lambda found: f"{found[1]}{text}\n{found[2]}", page.read_text()))
 
 
 def _all_threads(measure: Callable[[], list[dict[str, object]]]) -> list[dict[str, object]]:

@@ -14,10 +14,10 @@ def draw(path: Path, pixels: np.ndarray) -> None:
     Image.fromarray(pixels).save(path)
 
 
-def photograph(path: Path, seed: int) -> None:
+def photograph(path: Path, seed: int, size: tuple[int, int] = SIZE) -> None:
     """A picture of noise, saved whatever its ending says."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    pixels = np.random.default_rng(seed).integers(0, 256, (*SIZE, 3), dtype=np.uint8)
+    pixels = np.random.default_rng(seed).integers(0, 256, (*size, 3), dtype=np.uint8)
     Image.fromarray(pixels).save(path, format="PNG" if path.suffix == ".png" else "JPEG")
 
 
@@ -80,7 +80,9 @@ def write_cifar(root: Path, images: int = 5010) -> np.ndarray:
 
 
 def write_imagenet(root: Path) -> None:
+    """Three classes of two images, whose sizes differ."""
     for split in ("train", "val"):
         for label, name in enumerate(("n01440764", "n01443537", "n02102040")):
             for number in range(2):
-                photograph(root / split / name / f"{name}_{number}.JPEG", 10 * label + number)
+                size = (SIZE[0] + 5 * number, SIZE[1])
+                photograph(root / split / name / f"{name}_{number}.JPEG", 10 * label + number, size)

@@ -1,11 +1,18 @@
 """What README and docs show runs as shown."""
 
 import re
+import runpy
+import shlex
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+import ranks
+import torch
+
+from evalgrad import cli
+from evalgrad.lab import tasks
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted(ROOT.glob("docs/**/*.md"))]
@@ -23,7 +30,49 @@ def test_links_lead_somewhere(page):
         assert link.startswith("http") or (page.parent / link).exists(), link
 
 
-def test_demo_example_runs():
-    command = [sys.executable, str(ROOT / "docs/examples/segment_digits.py"), "--steps", "2", "--seeds", "1"]
+def test_commands_of_the_training_page_run(tmp_path, monkeypatch):
+    """Every line of its shell examples, in order, with fewer images and epochs."""
+    monkeypatch.chdir(tmp_path)
+    lines = "".join(re.findall(r"```sh\n(.*?)```", (ROOT / "docs/train.md").read_text(), re.S)).splitlines()
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    for line in lines:
+        command, *arguments = shlex.split(line)
+        if command == "python":
+            subprocess.run([sys.executable, ROOT / arguments[0], *arguments[1:], "--count", "20"], check=True)
+        else:
+            assert cli.main([argument if argument != "20" else "1" for argument in arguments]) == 0
+    torch.set_num_threads(threads)
+    assert len(list((tmp_path / "masks").iterdir())) == 20
+    assert (tmp_path / "scores" / "predictions.csv").exists()
+
+
+@pytest.mark.parametrize("name", ["plain_loop", "lightning_module", "hugging_face_trainer", "micro_batches"])
+def test_training_example_runs(name):
+    command = [sys.executable, str(ROOT / f"docs/examples/{name}.py")]
     result = subprocess.run(command, capture_output=True, text=True, check=True, timeout=300)
-    assert result.stdout.count("after") == 2
+    assert re.search(r"loss|steps", result.stdout)
+
+
+def _example(rank, world, name):
+    return runpy.run_path(str(ROOT / f"docs/examples/{name}.py"))["value"].item()
+
+
+def test_plain_loop_has_one_loss_on_all_ranks():
+    one, two = ranks.run(2, _example, "plain_loop")
+    assert isinstance(one, float), one
+    assert one == two
+
+
+def test_errors_without_the_global_batch_are_as_the_page_says():
+    script = runpy.run_path(str(ROOT / "benchmarks/distributed.py"))
+    page = (ROOT / "docs/distributed.md").read_text()
+    for name, (draw, loss) in script["ROWS"].items():
+        written = float(page.partition(f"| {name} | ")[2].partition(" %")[0])
+        errors = [100 * script["error"](draw, loss, 2, seed) for seed in script["SEEDS"]]
+        assert sum(errors) / len(errors) == pytest.approx(written, rel=0.02, abs=0.06), name
+
+
+def test_the_lab_page_names_every_task():
+    page = (ROOT / "docs/lab.md").read_text()
+    assert all(f"`{name}`" in page for name in tasks.TASKS)

@@ -31,12 +31,17 @@ def grad_of(loss, x):
 @pytest.mark.parametrize("dynamic", [False, True])
 @pytest.mark.filterwarnings("ignore")  # the compiler's own
 def test_compiles_without_a_break(case, drawn, dynamic):
-    x, target = drawn
-    compiled = torch.compile(case, fullgraph=True, dynamic=dynamic, backend="aot_eager")
-    expected = grad_of(lambda z: case(z, target), x)
-    for actual, wanted in zip(grad_of(lambda z: compiled(z, target), x), expected, strict=True):
-        torch.testing.assert_close(actual, wanted)
+    """A dynamic graph serves any number of items without another compilation."""
     torch._dynamo.reset()
+    compiled = torch.compile(lambda z, y: case(z, y), fullgraph=True, dynamic=dynamic, backend="aot_eager")
+    # No duck shapes: that two axes happen to be equally long at first must not bind them.
+    with torch._dynamo.config.patch(error_on_recompile=True), torch.fx.experimental._config.patch(use_duck_shape=False):
+        for copies in (1, 2, 3) if dynamic else (1,):
+            x = torch.cat([drawn[0] * (1 + i / 10) for i in range(copies)], -1)  # no ties: compiled or not, any may win
+            target = torch.cat([drawn[1]] * copies, -1)
+            expected = grad_of(lambda z, y=target: case(z, y), x)
+            for actual, wanted in zip(grad_of(lambda z, y=target: compiled(z, y), x), expected, strict=True):
+                torch.testing.assert_close(actual, wanted)
 
 
 @every_case
@@ -82,9 +87,10 @@ def test_forward_mode(case, drawn):
 
 
 @every_case
-def test_autocast_changes_nothing(case, drawn):
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_autocast_changes_nothing(case, drawn, dtype):
     x, target = drawn
-    with torch.autocast("cpu", dtype=torch.bfloat16):
+    with torch.autocast("cpu", dtype=dtype):
         inside = grad_of(lambda z: case(z, target), x)
     for actual, expected in zip(inside, grad_of(lambda z: case(z, target), x), strict=True):
         assert torch.equal(actual, expected)

@@ -130,11 +130,21 @@ def test_linear_ranking_turns_round_the_share_asked_for(flipped):
 
 def test_hopeless_positives_are_where_they_are_said_to_be():
     part = mixtures.hopeless_positives(0, Sizes(20_000, 1, 1)).train
-    positive = part.target == 1
-    hopeless = positive & (part.inputs[:, 0] < -1.5)
+    positive, axis = part.target == 1, part.inputs[:, 0]
+    far = axis < -2.5  # N(-4, 1) with chance 0.93, N(0, 1) with 0.006, N(2, 1) with none
+    wrong_side, normal = torch.special.ndtr(torch.tensor(1.5)), torch.special.ndtr(torch.tensor(-2.5))
+    expected = {True: 0.03 * wrong_side, False: 0.9 * normal}
+    for kind, share in expected.items():
+        assert abs(((positive == kind) & far).float().mean() - share) < 5 * math.sqrt(share / 20_000)
     assert abs(positive.float().mean() - 0.1) < 5 * math.sqrt(0.09 / 20_000)
-    assert abs(hopeless.sum() / positive.sum() - 0.3) < 5 * math.sqrt(0.21 / positive.sum())
-    assert part.inputs[~positive].mean(0).abs().max() < 5 / math.sqrt(18_000)
+
+
+def test_two_modes_lie_on_two_axes_and_decoys_beyond_one_of_them():
+    part = mixtures.two_modes(0, Sizes(20_000, 1, 1)).train
+    positive = part.target == 1
+    assert abs(positive.float().mean() - 0.31) < 5 * math.sqrt(0.25 / 20_000)
+    beyond = part.inputs[:, 1] > 5.5
+    assert (~positive & beyond).sum() > 4 * (positive & beyond).sum()
 
 
 def test_swapping_keeps_the_frequencies_and_turns_round_the_share_asked_for():

@@ -3,7 +3,12 @@
 import pytest
 import torch
 
+from evalgrad.lab.models.brain_net import BLOCKS, BrainNet
+from evalgrad.lab.models.densenet import densenet
+from evalgrad.lab.models.enet import ENet
 from evalgrad.lab.models.mlp import mlp
+from evalgrad.lab.models.ranking_net import ranking_net, teacher
+from evalgrad.lab.models.segnet import SegNet
 from evalgrad.lab.models.unet import UNet
 
 
@@ -29,11 +34,26 @@ def test_unet_has_the_parameters_of_its_blocks(width):
     w = width
     blocks = [(4, w), (w, 2 * w), (2 * w, 4 * w), (4 * w, 2 * w), (4 * w, w), (2 * w, w)]
     assert parameters(UNet(1, 11, width)) == sum(convolution(*block) for block in blocks) + (w + 1) * 44
+    assert round(parameters(UNet(1, 11)) / 1000) == 57
+
+
+SEGMENTERS = {
+    "unet": UNet(3, 2, width=4),
+    "segnet": SegNet(3, 2, widths=(4, 8)),
+    "enet": ENet(3, 2),
+    "brain": BrainNet(3, 2, width=4),
+}
 
 
 @pytest.mark.parametrize("size", [(32, 32), (30, 41), (1, 3)])
-def test_unet_keeps_the_size_of_any_image(size):
-    assert UNet(3, 2, width=4)(torch.randn(2, 3, *size)).shape == (2, 2, *size)
+@pytest.mark.parametrize("name", SEGMENTERS)
+def test_segmenters_keep_the_size_of_any_image_and_train_all_their_parameters(name, size):
+    model = SEGMENTERS[name]
+    model.zero_grad()
+    scores = model(torch.randn(2, 3, *size))
+    assert scores.shape == (2, 2, *size)
+    (scores * torch.randn_like(scores)).sum().backward()
+    assert all(parameter.grad is not None for parameter in model.parameters())
 
 
 def test_unet_sees_far_beyond_its_convolutions():
@@ -42,3 +62,53 @@ def test_unet_sees_far_beyond_its_convolutions():
     model(image)[0, 0, 16, 16].backward()
     reach = image.grad[0, 0].nonzero()
     assert (reach.amax(0) - reach.amin(0)).min() >= 20
+
+
+def test_enet_has_the_0_37_million_parameters_of_its_paper():
+    assert round(parameters(ENet(3, 19)) / 1e6, 2) == 0.37
+
+
+def test_brain_net_has_the_filters_of_table_b1():
+    counted, channels = 0, 1
+    for kernel, filters, _, _ in BLOCKS:
+        counted += convolution(channels, filters, kernel)
+        channels = filters
+    assert parameters(BrainNet()) == counted + 9 * (1024 + 1)
+
+
+def test_densenet_40_12_has_a_million_parameters():
+    width, counted = 16, 3 * 16 * 9
+    for block in range(3):
+        for _ in range(12):
+            counted += 2 * width + 9 * width * 12
+            width += 12
+        counted += 2 * width + (width * width if block < 2 else 0)
+    assert parameters(densenet(3, 10)) == counted + 10 * (width + 1)
+    assert round(counted / 1e6, 1) == 1.0
+    assert densenet(1, 7, depth=10, growth=4)(torch.randn(2, 1, 32, 32)).shape == (2, 7)
+
+
+def test_densenet_tells_which_depths_exist():
+    with pytest.raises(ValueError, match=r"`depth` must be 3 n \+ 4; got 41"):
+        densenet(depth=41)
+
+
+def test_segnet_puts_a_value_back_where_it_was():
+    model = SegNet(1, 1, widths=(1,))
+    for stage in (model.encoder, model.decoder):
+        stage[0] = torch.nn.Identity()
+    model.head = torch.nn.Identity()
+    image = torch.zeros(1, 1, 4, 4)
+    image[0, 0, 1, 2] = 5.0
+    torch.testing.assert_close(model(image), image)
+
+
+def test_teacher_is_the_ranking_net_with_standard_normal_parameters():
+    drawn = teacher(torch.Generator().manual_seed(0), width=60)
+    assert sum(isinstance(layer, torch.nn.Linear) for layer in drawn) == 4
+    values = torch.cat([parameter.flatten() for parameter in drawn.parameters()])
+    assert len(values) == parameters(ranking_net(10, 60)) == 11 * 60 + 2 * 61 * 60 + 61
+    assert abs(values.mean()) < 5 / len(values) ** 0.5
+    assert abs(values.var() - 1) < 5 * (2 / len(values)) ** 0.5
+    again = teacher(torch.Generator().manual_seed(0), width=60)
+    assert all(torch.equal(a, b) for a, b in zip(drawn.parameters(), again.parameters()))

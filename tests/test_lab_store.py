@@ -29,6 +29,12 @@ def test_a_write_that_fails_leaves_the_old_file_and_nothing_else(tmp_path, monke
     assert os.listdir(path.parent) == ["file.json"]
 
 
+def test_a_file_is_as_readable_as_any_other(tmp_path):
+    store.write_atomically(tmp_path / "report.html", b"")
+    (tmp_path / "plain").touch()
+    assert (tmp_path / "report.html").stat().st_mode == (tmp_path / "plain").stat().st_mode
+
+
 def test_changed_sources_change_the_digest():
     assert store.digest_of_sources([store]) == store.digest_of_sources([store])
     assert store.digest_of_sources([store]) != store.digest_of_sources([store, cli])

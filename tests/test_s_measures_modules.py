@@ -225,3 +225,47 @@ def test_impossible_constraint_says_why():
     assert "max_multiplier" in report["why"]
     reg(noise - 1, labels, index=torch.arange(40))
     assert "bias" in reg.diagnostics()["why"]
+
+
+@solvers
+@pytest.mark.parametrize("drop_last", [False, True])
+def test_a_shuffling_loader_with_a_broken_last_batch(solver, drop_last):
+    """Any order, a last batch of one item or left out: the cache ends with the last score of every item that came."""
+    reg, weight = FBeta(labels=Y, solver=solver), torch.zeros(4, requires_grad=True)
+    loader = torch.utils.data.DataLoader(torch.utils.data.TensorDataset(INDEX), batch_size=66, shuffle=True, drop_last=drop_last)
+    seen = []
+    for (index,) in loader:
+        run(reg, weight, [index])
+        seen.append(index)
+    assert weight.isfinite().all()
+    cached = ~reg.groups[0].counts.cache.isnan()
+    assert cached.nonzero()[:, 0].equal(torch.cat(seen).sort().values)
+    assert int(cached.sum()) == (198 if drop_last else 200)
+    assert f"{99 if drop_last else 100} %" in reg.diagnostics()["source"]
+
+
+@pytest.mark.parametrize("solver", ["ratio", "lagrangian"])
+def test_order_of_the_items_of_a_batch_does_not_matter(solver):
+    order, scores = torch.randperm(N), torch.randn(N)
+    one, other = FBeta(labels=Y, solver=solver), FBeta(labels=Y, solver=solver)
+    torch.testing.assert_close(other(scores[order], Y[order], index=order), one(scores, Y, index=INDEX))
+    one.dual_step(), other.dual_step()
+    torch.testing.assert_close(one.groups[0].mu, other.groups[0].mu)
+
+
+def test_accumulated_gradients_are_the_sum_of_those_of_the_batches():
+    """State moves between the parts of an accumulated step; what each part contributed stays what it was when it was taken."""
+    weight, halves = torch.zeros(4, requires_grad=True), (INDEX[::2], INDEX[1::2])
+    together, apart = FBeta(labels=Y), FBeta(labels=Y)
+    sum(together(X[i] @ weight, Y[i], index=i) for i in halves).backward()
+    parts = [torch.autograd.grad(apart(X[i] @ weight, Y[i], index=i), weight)[0] for i in halves]
+    torch.testing.assert_close(weight.grad, sum(parts))
+    assert torch.equal(together.groups[0].mu, apart.groups[0].mu)
+
+
+def test_a_loss_scale_saves_half_precision_gradients():
+    scores = torch.zeros(N, dtype=torch.float16, requires_grad=True)
+    (FBeta(labels=Y)(scores, Y, index=INDEX) * 2.0**10).backward()
+    wide = torch.zeros(N, requires_grad=True)
+    FBeta(labels=Y)(wide, Y, index=INDEX).backward()
+    torch.testing.assert_close(scores.grad.float(), 2.0**10 * wide.grad, rtol=1e-3, atol=0)

@@ -1,6 +1,6 @@
 """evalgrad: train PyTorch networks on the metric they are judged by."""
 
-from evalgrad import metrics
+from evalgrad import distributed, metrics
 from evalgrad.baselines import (
     BootstrappedCrossEntropy,
     SoftJaccardLoss,
@@ -96,6 +96,7 @@ __all__ = [
     "direct_loss",
     "direct_ndcg_loss",
     "direct_zero_one_loss",
+    "distributed",
     "inverse_frequency_weights",
     "jaccard_lovasz_extension",
     "log_elementary_symmetric",

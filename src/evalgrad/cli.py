@@ -7,6 +7,12 @@ from collections.abc import Sequence
 
 # Each module has `add_arguments(parser)` and `run(arguments) -> int`, the exit code.
 COMMANDS: dict[str, tuple[str, str]] = {
+    "compare": ("evalgrad.lab.compare", "Train all losses of a task alike, and report where training on the metric paid."),
+    "search": ("evalgrad.lab.search", "Tune every loss with the same search on validation; writes lab/hyperparameters.json."),
+    "train": ("evalgrad.lab.training.train", "Train a model on your data for the metric it is judged by."),
+    "evaluate": ("evalgrad.lab.training.evaluate", "Measure a trained model on data with targets."),
+    "predict": ("evalgrad.lab.training.predict", "Write what a trained model says of new data."),
+    "losses": ("evalgrad.lab.training.losses", "Print which loss is for which task and metric."),
     "reproduce": ("evalgrad.lab.reproduce", "Run the papers' experiments and write their pages."),
 }
 

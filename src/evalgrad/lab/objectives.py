@@ -67,7 +67,7 @@ OBJECTIVES: dict[str, Objective] = {
     ),
     "hinge": Objective(BINARY + RANKING, "accuracy", "large margin for decisions at score 0", plain_losses.hinge),
     "binary_soft_jaccard": Objective(
-        BINARY, "image-miou", "IoU of the foreground with probabilities; strong on thin shapes", plain_losses.binary_soft_jaccard
+        BINARY, "image-iou", "IoU of the foreground with probabilities; strong on thin shapes", plain_losses.binary_soft_jaccard
     ),
     "binary_loss_max_pooling": Objective(
         BINARY,
@@ -77,13 +77,13 @@ OBJECTIVES: dict[str, Objective] = {
     ),
     "lovasz_hinge": Objective(
         BINARY,
-        "image-miou",
+        "image-iou",
         "the first choice for the IoU of each image; `empty` says what images without foreground do",
         eg.LovaszHingeLoss,
     ),
     "direct_jaccard": Objective(
         BINARY,
-        "image-miou",
+        "image-iou",
         "the IoU itself by direct loss minimisation; tune epsilon and the learning rate",
         plain_losses.direct_jaccard,
     ),

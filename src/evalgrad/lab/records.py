@@ -24,9 +24,9 @@ class PerClass(TypedDict):
 
 
 class Example(TypedDict):
-    """A small test image, its label map and the predicted one."""
+    """A small test image (H, W), (1, H, W) or (3, H, W), its label map and the predicted one."""
 
-    image: Grid
+    image: Grid | list[Grid]
     target: list[list[int]]
     prediction: list[list[int]]
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Literal, TypeVar
 
 import numpy as np
-from scipy import stats  # type: ignore[import-untyped]
+from scipy import stats
 
 from evalgrad.lab.records import Record
 
@@ -65,6 +65,11 @@ class Panel:
     def verdict(self) -> Verdict:
         """What the champion's difference says."""
         return self.champion.difference.verdict if self.champion and self.champion.difference else "unknown"
+
+    @property
+    def validated(self) -> bool:
+        """Whether reference and champion could be chosen on validation."""
+        return all(self.metric in run["validation"] for row in self.rows for run in row.runs)
 
 
 def paired_difference(ours: dict[int, float], reference: dict[int, float]) -> Difference | None:

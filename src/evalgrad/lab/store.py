@@ -6,7 +6,7 @@ An interrupted command loses only the runs in flight; a rerun finds the finished
 import hashlib
 import json
 import os
-import tempfile
+import uuid
 from collections.abc import Iterable
 from pathlib import Path
 from types import ModuleType
@@ -16,23 +16,28 @@ from typing import Any
 def write_atomically(path: Path, data: bytes) -> None:
     """Write `data` so that a reader sees the old file or the new one, never half of it."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}")  # not mkstemp, whose files only their owner can read
     try:
-        with os.fdopen(descriptor, "wb") as file:
+        with open(temporary, "xb") as file:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
         os.replace(temporary, path)
     except BaseException:
-        Path(temporary).unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
         raise
 
 
 def digest_of_sources(modules: Iterable[ModuleType]) -> str:
     """A digest of the modules' source files: part of a description, so that changed code is never answered by an old run."""
+    return digest_of_files(Path(str(module.__file__)) for module in modules)
+
+
+def digest_of_files(paths: Iterable[Path]) -> str:
+    """A digest of the files' contents, in the order of their paths."""
     total = hashlib.sha256()
-    for path in sorted(str(module.__file__) for module in modules):
-        total.update(Path(path).read_bytes())
+    for path in sorted(paths):
+        total.update(path.read_bytes())
     return total.hexdigest()[:16]
 
 

@@ -68,10 +68,14 @@ exact = _native.operator(
 
 def binned(x: Tensor, label: Tensor, factor: Tensor, bins: int) -> tuple[Tensor, Tensor]:
     """As `exact`, with the errors of a bin taken as tied."""
-    sign = torch.tensor([1.0, -1.0], dtype=torch.float64, device=x.device)  # on the foreground the error falls as p grows
-    slopes = _bins.bin_weights(bin_counts(x, label, bins)) * factor[..., None, None] * sign.unsqueeze(-1)
-    value, gradient = bin_gradient(x, label, slopes.to(x.dtype))
+    value, gradient = bin_gradient(x, label, bin_slopes(bin_counts(x, label, bins), factor))
     return value, gradient
+
+
+def bin_slopes(counts: Tensor, factor: Tensor) -> Tensor:
+    """The table of slopes from the counts, which may be those of several ranks, and the factor ``(G, C)`` per class."""
+    sign = torch.tensor([1.0, -1.0], dtype=torch.float64, device=counts.device)  # on the foreground the error falls as p grows
+    return (_bins.bin_weights(counts) * factor[..., None, None] * sign.unsqueeze(-1)).to(factor.dtype)
 
 
 def _counts_pure(x: Tensor, label: Tensor, bins: int) -> Tensor:

@@ -50,7 +50,7 @@ def lovasz_softmax_loss(
         >>> lovasz_softmax_loss(logits, target, ignore_index=255).backward()
     """
     _check_options(classes, per_image, ignore_index, bins, reduction)
-    _check_tensors(logits, target, classes, ignore_index, weight)
+    check_tensors(logits, target, classes, ignore_index, weight)
     x, label = group_pixels(logits, target, per_image, ignore_index)
     factor = class_factor(class_counts(label, x.shape[2]), classes, weight, reduction).to(working_dtype(logits))
     if reduction == "none":
@@ -103,7 +103,8 @@ def _check_options(classes: Classes, per_image: bool, ignore_index: int | None, 
         _checks.check_integer(function, "bins", bins, low=1, high=2**20, repair="4096 is a good number; None is exact.")
 
 
-def _check_tensors(logits: Tensor, target: Tensor, classes: Classes, ignore_index: int | None, weight: Tensor | None) -> None:
+def check_tensors(logits: Tensor, target: Tensor, classes: Classes, ignore_index: int | None, weight: Tensor | None) -> None:
+    """Logits, labels and weights that fit each other."""
     function = "lovasz_softmax_loss"
     _checks.check_class_maps(function, logits, target, ignore_index, weight)
     _checks.check_classes(function, classes, logits.shape[1])

@@ -58,8 +58,8 @@ def jaccard_from_counts(counts: Tensor, *, classes: str | Sequence[int] = "prese
         counted = counted & (union > 0)
     index = torch.where(union > 0, hit / union.clamp(min=1), 1.0)
     classes_counted = counted.sum(1)
-    mean = torch.where(counted, index, 0.0).sum(1) / classes_counted
-    return mean[classes_counted > 0].mean()
+    mean = torch.where(counted, index, 0.0).sum(1) / classes_counted.clamp(min=1)
+    return mean.sum() / (classes_counted > 0).sum()  # no group: 0/0 is NaN
 
 
 def _chosen(present: Tensor, classes: str | Sequence[int]) -> Tensor:

@@ -80,4 +80,6 @@ def _ranked_hits(function: str, scores: Tensor, target: Tensor, mask: Tensor | N
 
 def mean_over_lists(values: Tensor, live: Tensor, reduction: str) -> Tensor:
     """Mean over the lists that are `live`; NaN for the others under "none"."""
-    return values.masked_fill(~live, torch.nan) if reduction == "none" else values[live].mean()
+    if reduction == "none":
+        return values.masked_fill(~live, torch.nan)
+    return torch.where(live, values, 0.0).sum() / live.sum()  # no list: 0/0 is NaN

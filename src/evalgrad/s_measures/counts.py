@@ -11,19 +11,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from evalgrad.s_measures.surrogate_errors import error_totals
 from evalgrad.s_measures.surrogates import Surrogate
 
 EVERY = 32  # batches of the moving average between new totals; with a cache it is one pass over the data
-
-
-def error_totals(positive: Tensor, negative: Tensor, threshold: Tensor, surrogate: Surrogate) -> Tensor:
-    """(K, 2, 3): for positives | negatives the surrogate sum, the hard errors and the number of items. NaN = absent."""
-    level = threshold.unsqueeze(-1)
-    rows = [
-        torch.stack([surrogate(1 + u).nansum(-1), (u >= 0).sum(-1).to(u), (~u.isnan()).sum(-1).to(u)], dim=-1)
-        for u in (level - positive, negative - level)  # violations; zero is an error: ties count against the model
-    ]
-    return torch.stack(rows, dim=1)
 
 
 def rates(totals: Tensor, prior: Tensor | float, *, hard: bool = False) -> Tensor:
@@ -40,7 +31,6 @@ class Counts(nn.Module):
     totals: Tensor
     labels: Tensor
     positives: Tensor
-    negatives: Tensor
 
     def __init__(self, positives: Tensor | None, rows: int, momentum: float = 0.9) -> None:
         super().__init__()
@@ -53,45 +43,47 @@ class Counts(nn.Module):
         self.register_buffer("totals", torch.zeros(rows, 2, 3))
         self.register_buffer("labels", labels, persistent=False)
         self.register_buffer("positives", labels.nonzero().squeeze(1), persistent=False)
-        self.register_buffer("negatives", (~labels).nonzero().squeeze(1), persistent=False)
 
     def update(
         self,
         scores: Tensor,
         positive: Tensor,
         index: Tensor | None,
+        batch_totals: Tensor,
         thresholds: Callable[[], Tensor],
         surrogate: Surrogate,
     ) -> bool:
-        """Take one batch in; True when the totals are new, which is not at every batch: they cost more than the loss."""
+        """Take one batch in; True when the totals are new, which is not at every batch: the multipliers cost more than the loss."""
         self.progress += 1 / EVERY if index is None else len(scores) / len(self.cache)
-        due, self.indexed = self.progress >= 1, index is not None
+        due = self.progress >= 1
         if index is not None:
             self.store(scores, positive, index, check=due)
+        elif self.indexed:
+            self.indexed = False
         if due:
-            self.progress, level = 0.0, thresholds()
-            self.totals = self._averaged(scores, positive, level, surrogate) if index is None else self.cached(level, surrogate)
+            self.progress = 0.0
+            self.totals = self._averaged(batch_totals) if index is None else self.cached(thresholds(), surrogate)
         return due
 
     def store(self, scores: Tensor, positive: Tensor, index: Tensor, *, check: bool) -> None:
         """Remember the scores of a batch; an item drawn twice counts once."""
         if check and index.device.type == "cpu":
             _check_index(index, positive, self.labels)
-        self.indexed = True
-        self.cache.index_copy_(0, index, scores.to(self.cache))
+        if not self.indexed:
+            self.indexed = True
+        self.cache.scatter_(0, index, scores.to(self.cache))
 
-    def cached(self, threshold: Tensor, surrogate: Surrogate) -> Tensor:
+    def cached(self, threshold: Tensor, surrogate: Surrogate, scale: Tensor | None = None) -> Tensor:
         """Totals of the items seen so far, at the present thresholds."""
-        return error_totals(self.cache[self.positives], self.cache[self.negatives], threshold, surrogate)
+        return error_totals(self.cache, self.labels, threshold, surrogate, scale)
 
     def prior(self) -> Tensor | float:
         """Negatives per positive: of the labels, else of the batches seen, 1 before the first."""
         size = self.totals[0, :, 2]
         return torch.where(size.amin() > 0, size[1] / size[0], 1) if self.known_prior is None else self.known_prior
 
-    def _averaged(self, scores: Tensor, positive: Tensor, threshold: Tensor, surrogate: Surrogate) -> Tensor:
-        split = torch.where(positive, scores, torch.nan), torch.where(positive, torch.nan, scores)
-        new = error_totals(*split, threshold, surrogate).to(self.totals)
+    def _averaged(self, batch_totals: Tensor) -> Tensor:
+        new = batch_totals.to(self.totals)
         # An overflowed batch stays out: a gradient scaler skips its step, and an infinite average would never recover.
         return torch.where(new.isfinite().all(), torch.lerp(new, self.totals, self.momentum), self.totals)
 

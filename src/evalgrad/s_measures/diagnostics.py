@@ -5,7 +5,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from evalgrad.s_measures.counts import error_totals, rates
+from evalgrad.s_measures.counts import rates
 from evalgrad.s_measures.lagrangian import LagrangianSolver
 from evalgrad.s_measures.ratio import RatioSolver
 
@@ -51,7 +51,7 @@ def _certificate(solver: Solver, soft: Tensor) -> Tensor:
     best = program.certificate(soft)
     if not counts.indexed:
         return best
-    positive, negative, shift = counts.cache[counts.positives], counts.cache[counts.negatives], solver.thresholds()
+    shift = solver.thresholds()
     scale = torch.ones_like(shift)
     for width in (0.5, 0.03):
         for part in ("scale",) if program.fractional else ("shift", "scale"):
@@ -59,16 +59,11 @@ def _certificate(solver: Solver, soft: Tensor) -> Tensor:
             for offset in FINE:
                 c, b = tried_scale, tried_shift
                 c, b = (c * (1 + width * offset) ** 2, b) if part == "scale" else (c, b + width * offset / c)
-                bound = program.certificate(rates(_scaled_totals(solver, positive, negative, c, b), counts.prior()))
+                bound = program.certificate(rates(counts.cached(b, solver.surrogate, scale=c), counts.prior()))
                 better = bound > best
                 best = torch.where(better, bound, best)
                 scale, shift = torch.where(better, c, scale), torch.where(better, b, shift)
     return best
-
-
-def _scaled_totals(solver: Solver, positive: Tensor, negative: Tensor, scale: Tensor, shift: Tensor) -> Tensor:
-    column = scale.unsqueeze(-1)
-    return error_totals(column * positive, column * negative, scale * shift, solver.surrogate)
 
 
 def _metric(solver: Solver, hard: Tensor) -> float:

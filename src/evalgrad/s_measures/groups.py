@@ -31,6 +31,7 @@ class Measure(Protocol):
 
     groups: nn.ModuleList
     options: dict[str, Any]
+    training: bool
 
 
 DEFAULTS: Options = {"dual_lr": 0.2, "max_multiplier": 100.0, "momentum": 0.9, "project_every": 1, "augment": 5.0}
@@ -65,6 +66,8 @@ def forward(self: Measure, scores: Tensor, target: Tensor, *, index: Tensor | No
     solvers = _solvers(self)
     count = len(solvers)
     _check_batch(type(self).__name__, solvers[0], count, scores, target, index)
+    if self.training:
+        _check_transform(type(self).__name__, scores)
     wide = scores.float() if scores.dtype in (torch.float16, torch.bfloat16) else scores
     if target.ndim != 1:
         wide, target = wide.reshape(target.numel(), *scores.shape[target.ndim :]), target.flatten()
@@ -159,6 +162,19 @@ def _check_batch(name: str, first: Solver, count: int, scores: Tensor, target: T
         if low < 0 or high >= max(count, 2):
             must, got = f"in 0..{max(count, 2) - 1}", str(low if low < 0 else high)
             _checks.fail(ValueError, name, "target", must, got, "Filter ignored items out first.")
+
+
+def _check_transform(name: str, scores: Tensor) -> None:
+    """What torch.func traces ends with its transform: it cannot enter the totals, and would silently be missing there."""
+    if not torch.compiler.is_compiling() and torch._C._functorch.is_functorch_wrapped_tensor(scores):
+        _checks.fail(
+            RuntimeError,
+            name,
+            "scores",
+            "a plain tensor in training mode, where they enter the totals of the data",
+            "one inside a torch.func transform",
+            "Put the measure in `eval()` there, and call it once more outside in `train()`.",
+        )
 
 
 def _checked(name: str, options: Options) -> Options:

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from evalgrad.s_measures.counts import Counts, keep_single, rates, same_positives
 from evalgrad.s_measures.programs import Program
 from evalgrad.s_measures.projection import project_onto_ceiling
-from evalgrad.s_measures.surrogates import Surrogate, hinge
+from evalgrad.s_measures.surrogates import SURROGATES, Surrogate
 
 
 class LagrangianSolver(nn.Module):
@@ -28,6 +28,7 @@ class LagrangianSolver(nn.Module):
     slot: Tensor
     mu: Tensor
     lam: Tensor
+    alarm: Tensor
 
     def __init__(
         self,
@@ -55,6 +56,7 @@ class LagrangianSolver(nn.Module):
         price = float(program.objective[0, 3]) if program.fractional else 1.0  # beta^2 <= V: a start below the optimum
         self.register_buffer("mu", torch.full((rows, constraints), -price if program.fractional else price))
         self.register_buffer("lam", torch.full(self.tau.shape, price))
+        self.register_buffer("alarm", torch.zeros(rows))  # false positives per negative at the last dual step
         self.calls = self.projections = 0
 
     def forward(self, scores: Tensor, positive: Tensor, index: Tensor) -> Tensor:
@@ -70,7 +72,7 @@ class LagrangianSolver(nn.Module):
         row = self._row(_mean(tau, positive, sizes[0]), alarm)
         cost = (self.objective[:, :3] * row[:, :3]).sum(-1) + self.objective[:, 3] * epsilon
         residual = (self.constraints * row.unsqueeze(1)).sum(-1)
-        value = (self.share * (cost + (self.mu * residual).sum(-1) + coupling)).sum()
+        value = (self.share * (cost + (self._pressed() * residual).sum(-1) + coupling)).sum()
         return torch.where(sizes.amin() > 0, value, 0)  # a batch without one of the classes adds nothing
 
     @torch.no_grad()
@@ -95,9 +97,8 @@ class LagrangianSolver(nn.Module):
         gap = self.tau - self._epsilon() * self._gain(scores)
         self.lam = (self.lam + step * gap.nan_to_num(0)).clamp_min(0)
         totals = self.counts.cached(self.thresholds(), self.surrogate)
-        alarm = self._epsilon() * rates(totals, self.counts.prior())[:, 2]
-        mu = self.mu + step * (self.constraints * self._row(self.tau.mean(1), alarm).unsqueeze(1)).sum(-1)
-        self.mu = mu if self.program.fractional else mu.clamp(0, self.max_multiplier)
+        self.alarm = rates(totals, self.counts.prior())[:, 2]
+        self.mu = self._moved(step)
 
     def primal_groups(self, lr: float) -> list[dict[str, Any]]:
         """Parameter groups for `torch.optim.SGD` whose steps match the projection; never for Adam.
@@ -121,12 +122,26 @@ class LagrangianSolver(nn.Module):
     def _epsilon(self) -> Tensor:
         return torch.ones_like(self.share[0]) if self.epsilon is None else self.epsilon
 
+    def _moved(self, step: float) -> Tensor:
+        """mu + step * residual of the whole data, with every tau as it is and the alarms of the last dual step."""
+        row = self._row(self.tau.mean(1), self._epsilon() * self.alarm)
+        mu = self.mu + step * (self.constraints * row.unsqueeze(1)).sum(-1)
+        return mu if self.program.fractional else mu.clamp(0, self.max_multiplier)
+
+    @torch.no_grad()
+    def _pressed(self) -> Tensor:
+        """What multiplies the residual of a batch: the derivative of mu r + augment r^2 / 2 at the residual r of the whole data.
+
+        Without the square, scale and mu circle around each other: r is the drift of mu, and mu + V that of the scale.
+        """
+        return self._moved(self.augment)
+
     def _row(self, hit: Tensor, alarm: Tensor) -> Tensor:
         return torch.stack([hit, self.counts.prior() * alarm, alarm, torch.ones_like(hit)], dim=-1)
 
     def _gain(self, offset: Tensor) -> Tensor:
         """The bound on tau / eps besides 1: f for the hinge (1 - hinge = min(1, f)), else 1 - l(1 - f)."""
-        return offset if self.surrogate is hinge else 1 - self.surrogate(1 - offset)
+        return offset if self.surrogate == SURROGATES["hinge"] else 1 - self.surrogate(1 - offset)
 
     def _coupling(self, lam: Tensor, gap: Tensor) -> Tensor:
         if self.augment == 0:

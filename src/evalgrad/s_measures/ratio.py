@@ -7,6 +7,7 @@ one for its negatives, renewed from the totals of `counts`. Constants are left o
 items lie beyond the margin; for F-beta it is F + v (1 - T), which tends to V - beta^2.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -14,7 +15,10 @@ from torch import Tensor, nn
 
 from evalgrad.s_measures.counts import Counts, keep_single, rates, same_positives
 from evalgrad.s_measures.programs import Program
+from evalgrad.s_measures.surrogate_errors import weighted_errors
 from evalgrad.s_measures.surrogates import Surrogate
+
+Rows = list[list[float]]  # (rows, constraints)
 
 DAMPING = 20.0  # weight of the present residual against one step of its integral
 
@@ -27,9 +31,7 @@ class RatioSolver(nn.Module):
     constraints: Tensor
     share: Tensor
     mu: Tensor
-    one: Tensor
-    hit_weight: Tensor
-    alarm_weight: Tensor
+    weight: Tensor
 
     def __init__(
         self,
@@ -50,45 +52,52 @@ class RatioSolver(nn.Module):
         self.threshold = nn.Parameter(torch.zeros(rows)) if program.anchored else None
         for name in ("objective", "constraints", "share"):
             self.register_buffer(name, getattr(program, name).clone(), persistent=False)
-        start = -self._worst_ratio() if program.fractional else 0.0 if program.required else 1.0
-        self.register_buffer("mu", torch.full((rows, constraints), float(start)))
-        self.register_buffer("one", torch.ones(()), persistent=False)
-        shape = (rows, 1) if program.anchored else ()
-        self.register_buffer("hit_weight", torch.zeros(shape))  # of the mean surrogate of the positives
-        self.register_buffer("alarm_weight", torch.zeros(shape))  # of the negatives
-        self._reweigh(self.mu)
+        self.constant_errors = surrogate(torch.tensor([0.0, 2.0])).tolist()  # of a positive | negative at score 1
+        prior = float(self.counts.prior())
+        start = -self._worst_ratio(prior) if program.fractional else 0.0 if program.required else 1.0
+        self.register_buffer("mu", torch.full((rows, constraints), start))
+        self.register_buffer("weight", torch.zeros(rows, 2))  # of the mean surrogate of the positives | negatives
+        self._reweigh(self.mu.tolist(), prior)
 
     def forward(self, scores: Tensor, positive: Tensor, index: Tensor | None) -> Tensor:
-        member = positive.to(scores.dtype)
-        found = member.sum()
-        rest = torch.rsub(found, len(scores))
-        # Class means, and nothing where a class is missing: in expectation a multiple of the loss on the whole data, for
-        # uniform and for class-balanced samplers alike.
-        hit, alarm = self.hit_weight * rest.clamp_max(1) / found, self.alarm_weight * found.clamp_max(1) / rest
+        """Class means of the surrogate, and nothing where a class is missing: in expectation a multiple of the loss on the whole
+        data, for uniform and for class-balanced samplers alike.
+        """
         offset = scores if self.threshold is None else scores - self.threshold.unsqueeze(-1)
-        errors = self.surrogate(torch.addcmul(self.one, offset, torch.rsub(member, 1, alpha=2)))  # of 1 - y f
-        value = torch.dot(errors.flatten(), torch.where(positive, hit, alarm).flatten())
-        if self.training and self.counts.update(scores.detach(), positive, index, self.thresholds, self.surrogate):
-            self.dual_step()
+        value, totals = weighted_errors(offset, positive, self.weight, self.surrogate)
+        if self.training:
+            learn = self._learn_outside_graph if torch.compiler.is_compiling() else self._learn
+            learn(scores.detach(), positive, index, totals)
         return value
+
+    def _learn(self, scores: Tensor, positive: Tensor, index: Tensor | None, totals: Tensor) -> None:
+        if self.counts.update(scores, positive, index, totals, self.thresholds, self.surrogate):
+            self.dual_step()
+
+    # State that moves in Python at some batches and not at others would make compile trace anew: it is left out of the graph.
+    _learn_outside_graph = torch.compiler.disable(_learn)
 
     def project_(self) -> None:
         """Nothing to project: the ratio has no per-item variables."""
 
     @torch.no_grad()
     def dual_step(self, lr: float | None = None) -> None:
-        """Move v or the multipliers by the latest totals. Training forwards do this by themselves."""
-        step = self.dual_lr if lr is None else lr
-        found = rates(self.counts.totals, self.counts.prior(), hard=self.program.required)
+        """Move v or the multipliers by the latest totals. Training forwards do this by themselves.
+
+        A few numbers, worked on as numbers: as tensors of one element they would cost more than the loss itself.
+        """
+        if float(self.counts.totals[..., 2].amin()) == 0:  # a class was never seen
+            return
+        step, prior = self.dual_lr if lr is None else lr, float(self.counts.prior())
+        found = rates(self.counts.totals, prior, hard=self.program.required).tolist()
         if self.program.fractional:
-            mu = pressed = -self._ratio(found)
+            mu = pressed = [[-self._ratio(row, prior)] for row in found]
         else:
-            residual = (self.constraints * found.unsqueeze(1)).sum(-1)
-            mu = (self.mu + step * residual).clamp(0, self.max_multiplier)
-            pressed = (mu + DAMPING * step * residual).clamp(0, self.max_multiplier)
-        known = self.counts.totals[..., 2].amin() > 0
-        self.mu = torch.where(known, mu, self.mu)  # new tensors: earlier graphs may still hold the old ones
-        self._reweigh(torch.where(known, pressed, self.mu))
+            residual = [[_dot(c, row) for c in rows] for rows, row in zip(self.program.constraints.tolist(), found, strict=True)]
+            mu = self._moved(self.mu.tolist(), residual, step)
+            pressed = self._moved(mu, residual, DAMPING * step)
+        self.mu = self.mu.new_tensor(mu)  # new tensors: earlier graphs may still hold the old ones
+        self._reweigh(pressed, prior)
 
     def primal_groups(self, lr: float) -> list[dict[str, Any]]:
         """The thresholds of the anchors; nothing for the measures at one operating point."""
@@ -98,19 +107,28 @@ class RatioSolver(nn.Module):
         """(K,) the decision threshold of every row, 0 unless it is learned."""
         return torch.zeros_like(self.share) if self.threshold is None else self.threshold.detach()
 
-    def _ratio(self, found: Tensor) -> Tensor:
+    def _moved(self, multiplier: Rows, residual: Rows, step: float) -> Rows:
+        pairs = [zip(m, r, strict=True) for m, r in zip(multiplier, residual, strict=True)]
+        return [[min(max(m + step * r, 0.0), self.max_multiplier) for m, r in row] for row in pairs]
+
+    def _ratio(self, found: list[float], prior: float) -> float:
         """V = (beta^2 + F) / T, at most that of a constant scorer: T <= 0 has no ratio, and no larger v is optimal."""
-        hit, worst = found[:, :1], self._worst_ratio()
-        ratio = (self.objective * found).sum(-1, keepdim=True) / hit
-        return torch.where((hit > 0) & (ratio < worst), ratio, worst)
+        worst = self._worst_ratio(prior)
+        return min(_dot(self.program.objective[0].tolist(), found) / found[0], worst) if found[0] > 0 else worst
 
-    def _worst_ratio(self) -> Tensor | float:
+    def _worst_ratio(self, prior: float) -> float:
         """V of the constant scorer f = 1, which every scorer with a bias term can reach."""
-        beta_squared, (hit, alarm) = float(self.program.objective[0, 3]), self.surrogate(torch.tensor([0.0, 2.0])).tolist()
-        return (beta_squared + self.counts.prior() * alarm) / (1 - hit)
+        hit, alarm = self.constant_errors
+        return (float(self.program.objective[0, 3]) + prior * alarm) / (1 - hit)
 
-    def _reweigh(self, multiplier: Tensor) -> None:
+    def _reweigh(self, multiplier: Rows, prior: float) -> None:
         """Loss = sum_k share_k (objective_k + multiplier_k @ constraints_k) . (1 - mean error, F, R, .), constants dropped."""
-        row = self.share.unsqueeze(-1) * (self.objective + (multiplier.unsqueeze(-1) * self.constraints).sum(1))
-        self.hit_weight = -row[:, 0].view_as(self.hit_weight)
-        self.alarm_weight = (self.counts.prior() * row[:, 1] + row[:, 2]).view_as(self.alarm_weight)
+        program, weight = self.program, []
+        for k, (objective, constraints) in enumerate(zip(program.objective.tolist(), program.constraints.tolist(), strict=True)):
+            row = [o + _dot(multiplier[k], column) for o, *column in zip(objective, *constraints, strict=True)]
+            weight.append([-row[0], prior * row[1] + row[2]])
+        self.weight = self.share.unsqueeze(-1) * self.share.new_tensor(weight)
+
+
+def _dot(a: Sequence[float], b: Sequence[float]) -> float:
+    return sum(x * y for x, y in zip(a, b, strict=True))

@@ -8,16 +8,14 @@ from evalgrad.lab.data.split import Sizes, Split, cut
 FEATURES = 10
 
 
-def hopeless_positives(
-    seed: int, sizes: Sizes, *, positives: float = 0.1, hopeless: float = 0.3, good: float = 2.0, far: float = 5.0
-) -> Split:
-    """One positive in ten; three tenths of them lie far on the wrong side of the negatives.
+def hopeless_positives(seed: int, sizes: Sizes, *, positives: float = 0.1, hopeless: float = 0.3) -> Split:
+    """One item in ten is positive; the share `hopeless` of the positives lies far on the wrong side of the negatives.
 
-    Negatives are N(0, I) in ten dimensions, most positives N(good, 1) along the first axis, the hopeless ones N(-far, 1).
+    Negatives are N(0, I) in ten dimensions, most positives N(2, 1) along the first axis, the hopeless ones N(-4, 1).
     """
     shares = torch.tensor([1 - positives, positives * (1 - hopeless), positives * hopeless])
     centres = torch.zeros(3, FEATURES)
-    centres[1, 0], centres[2, 0] = good, -far
+    centres[1, 0], centres[2, 0] = 2.0, -4.0
     return _mixture(seed, sizes, shares, centres, positive=torch.tensor([0, 1, 1]))
 
 
@@ -27,9 +25,9 @@ def two_modes(seed: int, sizes: Sizes) -> Split:
     A scorer along the first axis finds the pure half of the positives alone; one along both axes finds all of them, and with them
     the decoys, which it ranks first. Which is better depends on the metric.
     """
-    shares = torch.tensor([0.66, 0.14, 0.12, 0.08])
+    shares = torch.tensor([0.60, 0.15, 0.16, 0.09])
     centres = torch.zeros(4, FEATURES)
-    centres[1, 0], centres[2, 1], centres[3, 1] = 3.5, 3.0, 6.0
+    centres[1, 0], centres[2, 1], centres[3, 1] = 3.5, 3.0, 5.5
     return _mixture(seed, sizes, shares, centres, positive=torch.tensor([0, 1, 1, 0]))
 
 

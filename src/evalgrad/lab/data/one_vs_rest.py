@@ -14,8 +14,8 @@ def noisy_digits(seed: int, *, swapped: float = 0.4) -> Split:
     """
     generator = torch.Generator().manual_seed(seed)
     train, validation, test = (Part(_pixels(glyphs), F.one_hot(glyphs.digit, 10)) for glyphs in pools(seed))
-    noisy = [Part(part.inputs, swap_members(part.target, swapped, generator)) for part in (train, validation)]
-    return Split(*noisy, test)
+    noisy = (Part(part.inputs, swap_members(part.target, swapped, generator)) for part in (train, validation))
+    return Split(next(noisy), next(noisy), test)
 
 
 def swap_members(target: Tensor, share: float, generator: torch.Generator) -> Tensor:

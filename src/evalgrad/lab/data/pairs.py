@@ -16,8 +16,8 @@ def digit_pairs(seed: int, sizes: Sizes, *, noise: float) -> Split:
     """
     generator = torch.Generator().manual_seed(seed)
     train, validation, test = (_pairs(glyphs, count, generator) for glyphs, count in zip(pools(seed), sizes, strict=True))
-    noisy = [Part(part.inputs, within_group(part.target, noise, generator)) for part in (train, validation)]
-    return Split(*noisy, test)
+    noisy = (Part(part.inputs, within_group(part.target, noise, generator)) for part in (train, validation))
+    return Split(next(noisy), next(noisy), test)
 
 
 def within_group(target: Tensor, noise: float, generator: torch.Generator) -> Tensor:

@@ -10,7 +10,6 @@ CLASSES = 11  # the background is class 0, digit d is class d + 1
 GLYPH_SIZES = range(11, 17)
 MOST_DIGITS = 3
 INK = 0.3  # from this grey value on, a pixel belongs to its digit
-NOISE = 0.1
 
 
 def class_chances(tail: float) -> Tensor:
@@ -40,4 +39,4 @@ def scenes(glyphs: Glyphs, count: int, generator: torch.Generator, *, canvas: in
             ink = glyph > INK
             images[i, 0, y : y + side, x : x + side][ink] = glyph[ink]
             labels[i, y : y + side, x : x + side][ink] = glyphs.digit[which[j]] + 1
-    return Part(images + NOISE * torch.randn(images.shape, generator=generator), labels)
+    return Part(images, labels)

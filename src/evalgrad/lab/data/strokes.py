@@ -5,7 +5,7 @@ import torch
 from evalgrad.lab.data.glyphs import Glyphs, pools, resized
 from evalgrad.lab.data.split import Part, Sizes, Split
 
-INNER = 0.75  # only pixels this dark are stroke
+INNER = 0.9  # only pixels this dark are stroke
 
 
 def strokes(seed: int, sizes: Sizes, *, canvas: int = 24, noise: float = 1.0) -> Split:

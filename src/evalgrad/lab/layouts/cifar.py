@@ -22,10 +22,26 @@ def cifar10(root: Path, split: str) -> InMemory:
     return _part(np.concatenate([_records(folder / name, 1) for name in names]), 1, split)
 
 
-def cifar100(root: Path, split: str) -> InMemory:
-    """As `cifar10`; fine classes 0..99. A record holds the coarse class, the fine class and the pixels."""
+def cifar100(root: Path, split: str, *, noise: float = 0.0) -> InMemory:
+    """As `cifar10`; fine classes 0..99. A record holds the coarse class, the fine class and the pixels.
+
+    With chance `noise` a label, but for those of `test`, becomes any of its coarse class, itself included (paper 004, 5.1).
+    """
     folder = _folder(root, "cifar-100-binary")
-    return _part(_records(folder / ("test.bin" if split == "test" else "train.bin"), 2), 2, split)
+    records = _records(folder / ("test.bin" if split == "test" else "train.bin"), 2)
+    return _part(records if split == "test" else _noisy(records, noise), 2, split)
+
+
+def _noisy(records: np.ndarray, noise: float) -> np.ndarray:
+    """The records with other fine labels; always the same ones, so that validation and a resumed training agree."""
+    generator = np.random.default_rng(0)
+    coarse, fine = records[:, 0], records[:, 1].copy()
+    changed = generator.random(len(fine)) < noise
+    for group in np.unique(coarse):
+        members = np.unique(records[coarse == group, 1])
+        chosen = changed & (coarse == group)
+        fine[chosen] = generator.choice(members, chosen.sum())
+    return np.column_stack([coarse, fine, records[:, 2:]])
 
 
 def _folder(root: Path, name: str) -> Path:

@@ -9,8 +9,10 @@ from evalgrad.lab.layouts.files import IGNORE, ImagesAndMasks, existing, found, 
 
 # The 19 classes that are evaluated, as the ids of the label files, and the 7 categories that they belong to.
 IDS = (7, 8, 11, 12, 13, 17, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 31, 32, 33)
-NAMES = ("road", "sidewalk", "building", "wall", "fence", "pole", "traffic light", "traffic sign", "vegetation", "terrain")
-NAMES += ("sky", "person", "rider", "car", "truck", "bus", "train", "motorcycle", "bicycle")
+NAMES = (
+    *("road", "sidewalk", "building", "wall", "fence", "pole", "traffic light", "traffic sign", "vegetation", "terrain"),
+    *("sky", "person", "rider", "car", "truck", "bus", "train", "motorcycle", "bicycle"),
+)
 CATEGORIES = (0, 0, 1, 1, 1, 2, 2, 2, 3, 3, 4, 5, 5, 6, 6, 6, 6, 6, 6)  # flat, construction, object, nature, sky, human, vehicle
 
 

@@ -6,7 +6,7 @@ from evalgrad.lab.errors import UserError
 from evalgrad.lab.papers.experiment import Experiment, Paper
 
 # A new paper is one more name here.
-MODULES = ["direct_loss", "loss_max_pooling", "s_measures", "smooth_topk"]
+MODULES = ["lovasz", "loss_max_pooling", "s_measures", "direct_loss", "smooth_topk"]
 
 
 def papers() -> list[Paper]:

@@ -3,7 +3,7 @@
 import statistics
 import time
 from collections.abc import Callable
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 import torch
@@ -87,6 +87,7 @@ def stability(*, scores: str, rows: int, classes: int, temperature: float) -> di
     return found
 
 
+@cache
 def real_scores(rows: int) -> tuple[Tensor, Tensor]:
     """Scores of 1000 classes by a pre-trained network on crops of photographs, and their classes."""
     scores, label = ten_crop_scores()

@@ -69,6 +69,7 @@ def _draw(numbers: Mapping[str, Any]) -> Any:
     wide.legend(title="temperature", fontsize=7)
     right.bar([f"{temperature:g}" for temperature in numbers["temperature"]], numbers["density"])
     right.set(xlabel="temperature", ylabel="non-zero derivatives (%)", title="at the start")
+    right.tick_params(axis="x", labelsize=7)
     return figure
 
 
@@ -92,7 +93,7 @@ def verdict(numbers: Mapping[str, Any]) -> Verdict:
 
 def _why(fails: Mapping[str, bool]) -> str:
     if fails["narrow"] and not fails["wide"]:
-        return "A wide network with a tuned Adam, which rescales sparse gradients, learns without smoothing; a narrow one needs it."
+        return "The width decides: the narrow network needs the smoothing, the wide one learns without it."
     if all(fails.values()):
         return "Both networks need the smoothing."
     return "The narrow network does not need the smoothing here."

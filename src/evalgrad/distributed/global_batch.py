@@ -1,0 +1,111 @@
+"""Any loss on the union of the ranks' batches.
+
+A loss that follows a metric is not a mean over samples: the mean of the ranks' losses is not the loss of their union, and
+training on it follows another objective, the more so the fewer items a rank has. `global_batch` computes the loss of the union
+instead.
+"""
+
+from __future__ import annotations  # a torch built without `distributed` has no ProcessGroup
+
+from collections.abc import Callable, Collection
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+
+from evalgrad import _checks
+from evalgrad.distributed import bin_counts
+from evalgrad.distributed.gather import gather_batch, number_of_ranks
+from evalgrad.lovasz import LovaszSoftmaxLoss
+
+PER_ITEM = ("target", "mask", "index")  # the house's names of what belongs to the items
+
+
+def global_batch(
+    loss: Callable[..., Tensor],
+    group: dist.ProcessGroup | None = None,
+    *,
+    gather: Collection[str] = PER_ITEM,
+    once: str | None = None,
+    dim: int = 0,
+) -> GlobalBatch:
+    """Wrap a loss so that a call with this rank's tensors gives the loss of the batches of all ranks, the same on every rank.
+
+    The gradient is scaled for DDP and FSDP2, which average it over the ranks: the average equals the gradient of one process
+    with the concatenated batch. Every rank must call the loss at every step, with empty tensors if it has no items. Without an
+    initialised process group it is the loss itself.
+
+    Args:
+        loss: a function or a module, of this library or any other. A module stays a submodule: its buffers move, save and load.
+        group: the ranks among which the gradients are averaged; None: all.
+        gather: the names of keyword arguments that hold one entry per item. Tensors among the positional arguments are always
+            gathered; every other keyword, such as `weight`, goes to the loss as it is.
+        once: name of the keyword argument with the position of each item in the data set, e.g. ``"index"``. An item that several
+            ranks hold, as the padding of a `DistributedSampler` may be, then counts once, where it comes first.
+        dim: the axis of the items, e.g. -1 for lists ``(classes, items)`` of a ranking loss.
+
+    A `LovaszSoftmaxLoss` with `bins` over the batch adds up counts instead of gathering pixels: its traffic does not depend on
+    the number of pixels.
+
+    Example:
+        >>> import evalgrad as eg
+        >>> loss = global_batch(eg.DirectAveragePrecisionLoss())
+        >>> scores = torch.tensor([0.3, 0.1, 0.2], requires_grad=True)
+        >>> round(loss(scores, torch.tensor([1, 1, 0])).item(), 4)  # not distributed: the loss itself
+        0.1667
+    """
+    return GlobalBatch(loss, group, gather, once, dim)
+
+
+class GlobalBatch(nn.Module):
+    """What `global_batch` returns."""
+
+    def __init__(
+        self, loss: Callable[..., Tensor], group: dist.ProcessGroup | None, gather: Collection[str], once: str | None, dim: int
+    ) -> None:
+        super().__init__()
+        _check_options(loss, gather, once)
+        self.loss, self.group, self.dim = loss, group, dim
+        self.gather, self.once = tuple(gather), once
+
+    def forward(self, *tensors: Any, **keywords: Any) -> Tensor:
+        if number_of_ranks(self.group) == 1:
+            return self.loss(*tensors, **keywords)
+        if isinstance(self.loss, LovaszSoftmaxLoss) and bin_counts.applies(self.loss):
+            return bin_counts.lovasz_softmax_loss(self.loss, *tensors, group=self.group, **keywords)
+        union = [self._gathered(x) for x in tensors]
+        named = {name: self._gathered(x) if name in self.gather else x for name, x in keywords.items()}
+        if self.once is not None:
+            keep = _first_of_each(named[self.once])
+            union = [self._kept(x, keep) for x in union]
+            named |= {name: self._kept(named[name], keep) for name in self.gather if name in named}
+        return self.loss(*union, **named)
+
+    def _gathered(self, x: Any) -> Any:
+        return gather_batch(x, self.group, dim=self.dim) if isinstance(x, Tensor) else x
+
+    def _kept(self, x: Any, keep: Tensor) -> Any:
+        return x.index_select(self.dim, keep) if isinstance(x, Tensor) else x
+
+    def extra_repr(self) -> str:
+        return f"gather={self.gather!r}, once={self.once!r}, dim={self.dim}"
+
+
+def _first_of_each(index: Tensor) -> Tensor:
+    """Places of the first occurrence of each value, in their order."""
+    order = index.argsort(stable=True)
+    ordered = index[order]
+    first = torch.ones_like(ordered, dtype=torch.bool)
+    first[1:] = ordered[1:] != ordered[:-1]
+    return order[first].sort().values
+
+
+def _check_options(loss: object, gather: Collection[str], once: str | None) -> None:
+    function = "global_batch"
+    if not callable(loss):
+        _checks.fail(TypeError, function, "loss", "a function or a module", repr(loss), "Pass the loss itself, not its value.")
+    if isinstance(gather, str):
+        _checks.fail(TypeError, function, "gather", "several names", repr(gather), f"Write gather=({gather!r},).")
+    if once is not None and once not in gather:
+        _checks.fail(ValueError, function, "once", "one of the names in `gather`", repr(once), "Add it to `gather`.")

@@ -1,0 +1,106 @@
+"""The surrogate errors of scored items: weighted by class with their gradient, and their totals by class.
+
+One kernel pass on CPU, pure torch elsewhere. An item violates its side of the threshold by u = -f (positives) or u = f
+(negatives); its error is the surrogate at z = 1 + u. Totals are (rows, 2, 3): for positives | negatives the surrogate sum, the
+hard errors and the number of items. A violation of zero is a hard error: ties count against the model.
+"""
+
+import torch
+from torch import Tensor
+
+from evalgrad import _native
+from evalgrad._checks import readable
+from evalgrad._gradient import with_gradient
+from evalgrad.s_measures.surrogates import SURROGATES, Surrogate
+
+_BY_CODE = {surrogate.code: surrogate for surrogate in SURROGATES.values()}
+_SUFFIX = {torch.float32: "float", torch.float64: "double"}
+
+
+def weighted_errors(offset: Tensor, positive: Tensor, weight: Tensor, surrogate: Surrogate) -> tuple[Tensor, Tensor]:
+    """The class means of the errors times `weight`, and the totals: a differentiable number, and (K, 2, 3).
+
+    Args:
+        offset: (B,) or (K, B), scores minus thresholds.
+        positive: (B,), the same for all rows.
+        weight: (K, 2), for the mean over positives | negatives; both are left out of a batch that lacks one of them.
+        surrogate: the bound on the 0-1 error.
+    """
+    if surrogate.piecewise_linear and _is_plain(offset, positive):
+        return _linear(offset, positive, weight, surrogate.code)
+    rows = offset.detach() if offset.ndim == 2 else offset.detach().unsqueeze(0)
+    value, gradient, totals = _operator(rows, positive.expand_as(rows), weight.to(rows.dtype), surrogate.code)
+    return with_gradient(offset, value.sum(), gradient.view_as(offset)), totals
+
+
+def _is_plain(offset: Tensor, positive: Tensor) -> bool:
+    """One row for the kernel, in eager mode."""
+    ready = _native.library is not None and offset.ndim == 1 and offset.is_contiguous() and positive.is_contiguous()
+    return ready and offset.dtype in _SUFFIX and readable(offset) and readable(positive)
+
+
+def _linear(offset: Tensor, positive: Tensor, weight: Tensor, surrogate: int) -> tuple[Tensor, Tensor]:
+    """The common case past the dispatcher and without a Python node in the graph, which cost as much as all the rest.
+
+    A piecewise linear loss is locally the product of offset and gradient plus a constant: torch's own product has its derivative.
+    """
+    value, gradient, totals = offset.new_empty(()), torch.empty_like(offset), offset.new_empty(1, 2, 3)
+    given = weight if weight.dtype == offset.dtype else weight.to(offset.dtype)
+    name = f"weighted_errors_{_SUFFIX[offset.dtype]}"
+    _native.call(name, offset, positive, given, 1, len(offset), surrogate, value, gradient, totals)
+    attached = torch.dot(offset, gradient)
+    attached.detach().copy_(value)  # with the constant; the product is NaN where a score is infinite
+    return attached, totals
+
+
+def _pure(offset: Tensor, positive: Tensor, weight: Tensor, surrogate: int) -> tuple[Tensor, Tensor, Tensor]:
+    chosen, (rows, items) = _BY_CODE[surrogate], offset.shape
+    violation = torch.where(positive, -offset, offset)
+    error = chosen.value(1 + violation)
+    sides = torch.stack([positive, ~positive], dim=1)
+    counted = torch.stack([error, (violation >= 0).to(error), torch.ones_like(error)], dim=-1)
+    totals = torch.where(sides.unsqueeze(-1), counted.unsqueeze(1), 0).sum(2, dtype=torch.float64)
+    size = totals[..., 2]
+    mean_weight = torch.where(size.amin(1, keepdim=True) > 0, weight / size.clamp_min(1), 0)  # nothing where a class is missing
+    # A class without weight adds nothing, not even where its error is infinite; NaN shows.
+    value = torch.where((mean_weight == 0) & ~totals[..., 0].isnan(), 0, mean_weight * totals[..., 0]).sum(1)
+    each = torch.where(positive, -mean_weight[:, :1], mean_weight[:, 1:]).to(offset.dtype)
+    gradient = torch.where(each == 0, 0, chosen.slope(1 + violation) * each)
+    return value.to(offset.dtype), gradient.view(rows, items), totals.to(offset.dtype)
+
+
+def _native_rows(offset: Tensor, positive: Tensor, weight: Tensor, surrogate: int) -> tuple[Tensor, Tensor, Tensor]:
+    results = _fake(offset, positive, weight, surrogate)
+    _native.call(f"weighted_errors_{_SUFFIX[offset.dtype]}", offset, positive, weight, *offset.shape, surrogate, *results)
+    return results
+
+
+def _fake(offset: Tensor, positive: Tensor, weight: Tensor, surrogate: int) -> tuple[Tensor, Tensor, Tensor]:
+    rows, items = offset.shape
+    return offset.new_empty(rows), offset.new_empty(rows, items), offset.new_empty(rows, 2, 3)
+
+
+_operator = _native.operator(
+    "s_measure_errors(Tensor offset, Tensor positive, Tensor weight, int surrogate) -> (Tensor, Tensor, Tensor)",
+    pure=_pure,
+    native=_native_rows,
+    fake=_fake,
+    dtypes=tuple(_SUFFIX),
+)
+
+
+def error_totals(scores: Tensor, positive: Tensor, threshold: Tensor, surrogate: Surrogate, scale: Tensor | None = None) -> Tensor:
+    """(K, 2, 3): totals of scores (N,), NaN = not seen yet, at K thresholds, the offsets rescaled by K factors."""
+    factor = torch.ones_like(threshold) if scale is None else scale
+    if _native.library is not None and scores.device.type == "cpu":
+        totals = scores.new_empty(len(threshold), 2, 3)
+        arguments = (scores, positive, factor.to(scores), threshold.to(scores).contiguous())
+        _native.call(f"error_totals_{_SUFFIX[scores.dtype]}", *arguments, len(threshold), len(scores), surrogate.code, totals)
+        return totals
+    offset = factor.unsqueeze(-1) * (scores - threshold.unsqueeze(-1))
+    rows = []
+    for side, u in ((positive, -offset), (~positive, offset)):
+        seen = side & ~u.isnan()
+        counted = [torch.where(seen, x, 0).sum(-1) for x in (surrogate(1 + u), (u >= 0).to(u), torch.ones_like(u))]
+        rows.append(torch.stack(counted, dim=-1))
+    return torch.stack(rows, dim=1)

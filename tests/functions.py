@@ -1,0 +1,81 @@
+"""One row per public function that is not a loss: how to call it on tensors. `test_function_engines.py` runs every engine on it."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+import evalgrad as eg
+from evalgrad import metrics
+
+CLASSES = 4
+COST = 1 - torch.eye(CLASSES)
+
+
+@dataclass(frozen=True)
+class Function:
+    """A public function as one of floating-point numbers x and labels y, with the items on their last axis."""
+
+    name: str
+    call: Callable[[Tensor, Tensor], Tensor]
+    labels: int = 2  # how many different labels; with more than two, x has the classes on axis 1
+    differentiable: bool = False
+    keeps_dtype: bool = False  # half in, half out; the others return float64 or integers
+
+    def draw(self, items: int) -> tuple[Tensor, Tensor]:
+        generator = torch.Generator().manual_seed(items)
+        y = torch.randint(self.labels, (3, items), generator=generator)
+        y[:, :2] = torch.tensor([1, 0])
+        shape = (3, CLASSES, items) if self.labels > 2 else (3, items)
+        return torch.randn(shape, generator=generator), y
+
+    def __str__(self) -> str:
+        return self.name
+
+
+def _smooth(name: str, call: Callable[[Tensor, Tensor], Tensor], **fields: int) -> Function:
+    return Function(name, call, differentiable=True, keeps_dtype=True, **fields)
+
+
+def _cost_of_confusion(x: Tensor, y: Tensor) -> Tensor:
+    logits, cost = x.movedim(1, -1), COST.to(x)[y]
+    return eg.direct_loss(
+        score=lambda choice: logits.gather(-1, choice.unsqueeze(-1)).squeeze(-1),
+        task_loss=lambda choice: cost.gather(-1, choice.unsqueeze(-1)).squeeze(-1),
+        predict=lambda: logits.argmax(-1),
+        augment=lambda weight: (logits + weight * cost).argmax(-1),
+        epsilon=0.5,
+    )
+
+
+def _ceiling(x: Tensor, y: Tensor) -> Tensor:
+    points, ceilings = eg.project_onto_ceiling(x, x[:, 0])
+    return torch.cat([points, ceilings.unsqueeze(-1)], -1)
+
+
+def _jaccard(function: Callable[..., Tensor]) -> Callable[[Tensor, Tensor], Tensor]:
+    return lambda x, y: function(x.argmax(1), y, num_classes=CLASSES)
+
+
+FUNCTIONS = (
+    _smooth("jaccard_lovasz_extension", lambda x, y: eg.jaccard_lovasz_extension(x, y > 0)),
+    _smooth("log_elementary_symmetric", lambda x, y: eg.log_elementary_symmetric(x.T, k=2)),
+    _smooth("topk_probabilities", lambda x, y: eg.topk_probabilities(x.T, k=2, temperature=0.5)),
+    _smooth("project_onto_ceiling", _ceiling),
+    _smooth("direct_loss", _cost_of_confusion, labels=CLASSES),
+    Function("lovasz_prox", lambda x, y: eg.lovasz_prox(x, y > 0, lam=2.0), keeps_dtype=True),
+    Function("loss_max_pooling_weights", lambda x, y: eg.loss_max_pooling_weights(x.abs()), keeps_dtype=True),
+    Function("topk_predict", lambda x, y: eg.topk_predict(x.T, k=2)),
+    Function("metrics.average_precision", metrics.average_precision),
+    Function("metrics.ndcg", lambda x, y: metrics.ndcg(x, y, k=2)),
+    Function("metrics.fbeta_score", metrics.fbeta_score),
+    Function("metrics.precision_at_recall", lambda x, y: metrics.precision_at_recall(x, y, recall=0.5)),
+    Function("metrics.recall_at_precision", lambda x, y: metrics.recall_at_precision(x, y, precision=0.5)),
+    Function("metrics.roc_auc", metrics.roc_auc),
+    Function("metrics.pr_auc", metrics.pr_auc),
+    Function("metrics.topk_error", lambda x, y: metrics.topk_error(x, y, k=2), labels=CLASSES),
+    Function("metrics.jaccard_index", _jaccard(metrics.jaccard_index), labels=CLASSES),
+    Function("metrics.jaccard_counts", _jaccard(metrics.jaccard_counts), labels=CLASSES),
+    Function("metrics.jaccard_from_counts", lambda x, y: metrics.jaccard_from_counts(torch.stack([y, y + 1, y + 2], -1))),
+)

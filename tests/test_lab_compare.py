@@ -1,0 +1,287 @@
+"""Runs, search and comparison on a task of three iterations: complete records, resuming, fairness, equal time."""
+
+import dataclasses
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from functools import partial
+
+import pytest
+import torch
+
+from evalgrad import cli
+from evalgrad.lab import compare, pool, runs, search, statistics, tasks
+from evalgrad.lab.data.mixtures import two_modes
+from evalgrad.lab.data.split import Part, Sizes
+from evalgrad.lab.demo import DEMO
+from evalgrad.lab.records import Record
+from evalgrad.lab.runs import Run
+from evalgrad.lab.store import Store
+from evalgrad.lab.tasks.task import EQUAL_TIME, frequency_weights
+
+HYPER = {"learning_rate": 0.1}
+
+
+@pytest.fixture
+def tiny(monkeypatch, tmp_path):
+    """A task of three iterations among the tasks, an empty file of hyper-parameters, and a list of the runs that were trained."""
+    task = dataclasses.replace(
+        tasks.find("two-mode-f1"), name="tiny", data=partial(two_modes, sizes=Sizes(60, 60, 60)), iterations=(3,), seeds=2
+    )
+    monkeypatch.setitem(tasks.TASKS, "tiny", task)
+    monkeypatch.setattr(search, "HYPERPARAMETERS", tmp_path / "hyperparameters.json")
+    trained = []
+    real = runs.execute
+    monkeypatch.setattr(runs, "execute", lambda run: trained.append(run) or real(run))
+    return trained
+
+
+@pytest.fixture
+def tuned(tiny):
+    """As `tiny`, with hyper-parameters as a search would have left them."""
+    losses = {loss.name: {"hyper": next(loss.candidates())} for loss in tasks.find("tiny").losses}
+    search.HYPERPARAMETERS.write_text(json.dumps({"tiny": {"losses": losses}}))
+    return tiny
+
+
+def command(tmp_path, *arguments):
+    return cli.main([*arguments, "--jobs", "1", "--out", str(tmp_path / "out")])
+
+
+def comparison(tmp_path, folder="out"):
+    return json.loads((tmp_path / folder / "comparison.json").read_text())
+
+
+def test_a_record_is_complete(tiny):
+    record = runs.execute(Run("tiny", "bce", HYPER, 0, 3))
+    assert {*record, "budget"} == {*Record.__annotations__}
+    assert [point["iteration"] for point in record["curve"]] == [1, 2, 3]
+    assert record["curve"][-1]["seconds"] == record["seconds"] == 3 * record["milliseconds_per_step"] / 1000
+    assert all(0 <= value <= 1 for part in ("test", "validation") for value in record[part].values())
+    json.dumps(record, allow_nan=False)
+
+
+@pytest.mark.parametrize("task", tasks.ALL, ids=lambda task: task.name)
+def test_every_loss_of_every_task_takes_a_step_on_its_data(task):
+    split = task.data(0)
+    few = Part(split.train.inputs[:200], split.train.target[:200])
+    for loss in task.losses:
+        session = runs.Session(task, loss, next(loss.candidates()), few, 0, 3)
+        before = [parameter.clone() for parameter in session.model.parameters()]
+        assert torch.isfinite(session.step())
+        assert any(not torch.equal(a, b) for a, b in zip(before, session.model.parameters(), strict=True))
+        assert session.fabric.device.type == "cpu"
+
+
+def test_the_same_run_gives_the_same_metrics(tiny):
+    first, again, other = (runs.execute(Run("tiny", "f_beta", HYPER, seed, 3)) for seed in (0, 0, 1))
+    assert (first["test"], first["validation"]) == (again["test"], again["validation"])
+    assert first["test"] != other["test"]
+
+
+def test_batches_are_passes_over_the_training_part_without_repetition():
+    task = tasks.find("s-digits")
+    train = Part(torch.randn(250, 256), torch.zeros(250, 2, dtype=torch.int64))
+    session = runs.Session(task, task.losses[0], HYPER, train, 0, 10)
+    passes = [torch.cat([session.next_batch()[2] for _ in range(2)]) for _ in range(2)]
+    assert all(len(seen.unique()) == 200 for seen in passes)
+    assert not torch.equal(*passes)
+
+
+def test_early_stopping_keeps_the_network_that_was_best_on_validation(monkeypatch):
+    """The metric is the step count's distance to 2: the best look is the second of three."""
+    base = tasks.find("two-mode-f1")
+    looks = []
+
+    def measure(scores, target, threshold):
+        looks.append(scores.clone())
+        return {"F1": (0.1, 0.9, 0.5)[min(len(looks), 3) - 1]}
+
+    task = dataclasses.replace(
+        base, data=partial(two_modes, sizes=Sizes(60, 60, 60)), measure=measure, threshold=None, keep_best=True
+    )
+    split = task.data(0)
+    session = runs.Session(task, task.losses[0], HYPER, split.train, 0, 3)
+    runs._train(task, session, split.validation, 3)
+    assert torch.equal(runs._scores(session.model, split.validation.inputs), looks[1])
+
+
+def test_a_rerun_trains_nothing_and_changed_sources_train_anew(tuned, tmp_path, monkeypatch):
+    arguments = ("compare", "tiny", "--budget", "3 iterations", "--losses", "bce", "f_beta")
+    assert command(tmp_path, *arguments) == 0
+    assert len(tuned) == 2 * 2  # losses, seeds
+    first = comparison(tmp_path)
+    assert command(tmp_path, *arguments) == 0
+    assert len(tuned) == 4
+    assert comparison(tmp_path)["records"] == first["records"]
+    assert command(tmp_path, *arguments, "--seeds", "3") == 0
+    assert len(tuned) == 4 + 2
+    monkeypatch.setattr(runs, "source_digest", lambda: "other")
+    assert command(tmp_path, *arguments) == 0
+    assert len(tuned) == 6 + 4
+
+
+def test_ctrl_c_keeps_what_is_finished(tuned, tmp_path, monkeypatch, capsys):
+    real = runs.execute
+
+    def interrupted(run):
+        if len(tuned) == 3:
+            raise KeyboardInterrupt
+        return real(run)
+
+    monkeypatch.setattr(runs, "execute", interrupted)
+    assert command(tmp_path, "compare", "tiny", "--budget", "3 iterations") == 130
+    assert not (tmp_path / "out" / "comparison.json").exists()
+    monkeypatch.setattr(runs, "execute", real)
+    assert command(tmp_path, "compare", "tiny", "--budget", "3 iterations") == 0
+    assert len(tuned) == 5 * 2  # each run once
+
+
+def test_the_reference_of_equal_time_is_the_run_of_the_first_budget(tuned, tmp_path):
+    command(tmp_path, "compare", "tiny", "--losses", "bce", "f_beta", "--seeds", "1")
+    assert [(run.loss, run.equal_time) for run in tuned] == [("bce", False), ("f_beta", False), ("f_beta", True)]
+    shown = {(record["loss"], record["budget"]) for record in comparison(tmp_path)["records"]}
+    assert shown == {(loss, budget) for loss in ("bce", "f_beta") for budget in ("3 iterations", EQUAL_TIME)}
+
+
+@pytest.mark.parametrize(("reference", "own", "expected"), [(0.02, 0.02, 500), (0.02, 0.04, 250), (0.03, 0.02, 750), (1.0, 1e9, 1)])
+def test_equal_time_is_a_quotient_of_step_times(reference, own, expected):
+    assert runs.equal_time_iterations(500, reference, own) == expected
+
+
+def test_equal_time_counts_the_steps_of_the_reference(tiny, monkeypatch):
+    monkeypatch.setattr(runs, "_interleaved", lambda sessions: [[3.0, 1.0, 2.0], [4.0, 9.0, 4.0]])  # medians 2 and 4
+    assert runs.execute(Run("tiny", "f_beta", HYPER, 0, 10, equal_time=True))["iterations"] == 5
+
+
+@pytest.mark.parametrize("task", tasks.ALL, ids=lambda task: task.name)
+def test_every_loss_of_a_task_has_as_many_candidates_and_baselines_come_first(task):
+    assert len({len(list(loss.candidates())) for loss in task.losses}) == 1
+    roles = [loss.role for loss in task.losses]
+    assert roles == sorted(roles)  # "baseline" before "ours"
+    assert "baseline" in roles
+    assert "ours" in roles
+    assert task.metric in task.measure(*_some_scores(task), 0.0)
+
+
+def _some_scores(task):
+    part = task.data(0).test
+    with torch.no_grad():
+        return task.model().eval()(part.inputs[:100]), part.target[:100]
+
+
+def test_the_search_tries_all_candidates_and_keeps_the_best_of_validation(tiny, tmp_path):
+    assert command(tmp_path, "search", "tiny", "--seeds", "2") == 0
+    entry = search.chosen()["tiny"]
+    assert entry["command"] == "evalgrad search tiny --seeds 2"
+    assert not set(entry["seeds"]) & set(range(100))  # none of those that `compare` uses
+    store = Store(tmp_path / "out" / "store")
+    for loss in tasks.find("tiny").losses:
+        found = entry["losses"][loss.name]
+        assert [candidate["hyper"] for candidate in found["candidates"]] == list(loss.candidates())
+        for candidate in found["candidates"]:
+            records = [store.load(Run("tiny", loss.name, candidate["hyper"], seed, 3).description()) for seed in entry["seeds"]]
+            assert candidate["validation"] == pytest.approx(sum(r["validation"]["F1"] for r in records) / 2, abs=1e-5)
+        assert found["validation"] == max(candidate["validation"] for candidate in found["candidates"])
+        assert {"hyper": found["hyper"], "validation": found["validation"]} in found["candidates"]
+
+
+def test_the_reports_numbers_are_those_of_the_run_files(tuned, tmp_path, capsys):
+    command(tmp_path, "compare", "tiny", "--budget", "3 iterations", "--losses", "bce", "f_beta")
+    files = [json.loads(path.read_text())["result"] for path in (tmp_path / "out" / "store").glob("*.json")]
+    page = (tmp_path / "out" / "report.html").read_text()
+    shown = capsys.readouterr().out
+    hyper = search.chosen()["tiny"]["losses"]
+    for loss in ("bce", "f_beta"):
+        values = [f["test"]["F1"] for f in files if f["loss"] == loss and f["hyper"] == hyper[loss]["hyper"] and f["seed"] < 2]
+        assert len(values) == 2
+        assert f"{50 * sum(values):.1f}" in page
+        assert f"{50 * sum(values):.1f}" in shown
+    panel = statistics.panels(comparison(tmp_path)["records"])[0]
+    assert [row.loss for row in panel.rows] == ["bce", "f_beta"]
+
+
+def test_the_demo_shows_losses_that_exist_and_are_tuned():
+    found = search.chosen()
+    for selection in DEMO:
+        names = [loss.name for loss in selection.task.losses]
+        for loss in selection.losses or names:
+            assert loss in names
+            compare.hyperparameters(found, selection.task, loss)
+        assert set(selection.budgets or ()) <= set(selection.task.budgets)
+
+
+def test_the_committed_search_is_of_the_present_grids():
+    for name, entry in search.chosen().items():
+        for loss in tasks.find(name).losses:
+            tried = [candidate["hyper"] for candidate in entry["losses"][loss.name]["candidates"]]
+            assert tried == list(loss.candidates()), (name, loss.name)
+
+
+def test_ctrl_c_in_a_terminal_stops_the_workers_and_the_same_command_goes_on(tmp_path):
+    arguments = ["compare", "circles", "--budget", "200 iterations", "--jobs", "2", "--out", str(tmp_path)]
+    code = f"import sys; from evalgrad import cli; sys.exit(cli.main({arguments}))"
+    process = subprocess.Popen([sys.executable, "-c", code], start_new_session=True, stderr=subprocess.PIPE, text=True)
+    while process.poll() is None and not list((tmp_path / "store").glob("*.json")):
+        time.sleep(0.05)
+    os.killpg(process.pid, signal.SIGINT)  # as a terminal does: to the parent and to the workers
+    _, message = process.communicate()
+    assert process.returncode == 130
+    assert message == "evalgrad compare: interrupted; what is finished is kept, the same command goes on.\n"
+    before = {path: path.stat().st_mtime_ns for path in (tmp_path / "store").glob("*.json")}
+    assert 0 < len(before) < 25
+    few = [*arguments[:4], "--seeds", "1", "--losses", "bce", "--jobs", "1", "--out", str(tmp_path)]
+    assert cli.main(few) == 0
+    assert {path: path.stat().st_mtime_ns for path in before} == before
+    example = comparison(tmp_path.parent, tmp_path.name)["records"][0]["examples"][0]
+    assert len(example["image"]) == len(example["target"]) == len(example["prediction"]) == 50
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("circle",), "TASK must be one of the lab's tasks; got 'circle'. Did you mean circles"),
+        (("circles", "--losses", "dice"), "--losses must name losses of the tasks; got dice. They have balanced_bce, bce"),
+        (("circles", "--budget", "an hour"), '--budget must be "N iterations" or "equal time"; got \'an hour\''),
+        (("circles", "--budget", "0 iterations"), "--budget must be"),
+        (("circles", "--seeds", "0"), "--seeds must be at least 1; got 0"),
+        (("circles", "--jobs", "0"), "--jobs must be at least 1; got 0"),
+        (("tiny",), "must hold bce of tiny; it has no such entry. Run `evalgrad search tiny` first"),
+    ],
+)
+def test_what_the_user_can_repair_is_a_sentence(tiny, tmp_path, capsys, monkeypatch, arguments, message):
+    if arguments[0] == "circles":
+        monkeypatch.setattr(
+            search,
+            "chosen",
+            lambda: {"circles": {"losses": {loss.name: {"hyper": HYPER} for loss in tasks.find("circles").losses}}},
+        )
+    code = cli.main(["compare", "--jobs", "1", "--out", str(tmp_path / "out"), *arguments])
+    assert code == 2
+    assert message in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_search_needs_a_seed(tiny, tmp_path, capsys):
+    assert command(tmp_path, "search", "tiny", "--seeds", "0") == 2
+    assert "--seeds must be at least 1; got 0" in capsys.readouterr().err
+
+
+def test_class_weights_by_frequency():
+    target = torch.tensor([0, 0, 0, 0, 1])
+    assert frequency_weights(target, 0.0) == [1.0, 1.0]
+    assert frequency_weights(target, 1.0) == pytest.approx([0.4, 1.6])  # 1/4 and 1/1 over their mean
+
+
+def test_the_pool_prints_how_much_it_reuses(tiny, tmp_path, capsys):
+    from rich.console import Console
+
+    store, planned = Store(tmp_path), [Run("tiny", "bce", HYPER, seed, 3) for seed in (0, 1, 0)]
+    first = pool.finish(planned, store, jobs=1, title="t", console=Console())
+    assert [record["seed"] for record in first] == [0, 1, 0]
+    assert len(tiny) == 2
+    pool.finish(planned, store, jobs=1, title="t", console=Console())
+    assert "2 of 2 runs are finished already and reused" in capsys.readouterr().out

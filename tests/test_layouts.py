@@ -1,0 +1,151 @@
+"""The official layouts of the papers' data sets, on tiny folders that the tests write in the same layout."""
+
+import layout_folders as folders
+import numpy as np
+import pytest
+import torch
+from scipy.io import savemat
+
+from evalgrad.lab.errors import UserError
+from evalgrad.lab.layouts.cifar import cifar10, cifar100
+from evalgrad.lab.layouts.cityscapes import CATEGORIES, IDS, NAMES, cityscapes
+from evalgrad.lab.layouts.coco_stuff import coco_sky, coco_stuff
+from evalgrad.lab.layouts.files import IGNORE
+from evalgrad.lab.layouts.imagenet import imagenet
+from evalgrad.lab.layouts.voc import voc
+
+
+def stripes(target):
+    """The classes from left to right."""
+    return list(dict.fromkeys(target[0].tolist()))
+
+
+def test_cityscapes_has_the_evaluated_classes(tmp_path):
+    folders.write_cityscapes(tmp_path)
+    samples = cityscapes(tmp_path, "val")
+    image, target = samples[0]
+    assert len(samples) == 3
+    assert image.shape == (3, *folders.SIZE)
+    assert stripes(target) == [0, IGNORE, 13, 18]  # road, unlabelled, car, bicycle
+    assert len(IDS) == len(NAMES) == len(CATEGORIES) == 19
+
+
+def test_voc_reads_the_indices_of_the_palette_and_its_own_lists(tmp_path):
+    folders.write_voc(tmp_path)
+    samples = voc(tmp_path, "val")
+    assert [image.stem for image, _ in samples.pairs] == ["2007_000003", "2007_000004"]
+    assert stripes(samples[1][1]) == [0, 15, IGNORE]
+
+
+def test_voc_with_sbd_leaves_out_the_validation_images(tmp_path):
+    folders.write_voc(tmp_path)
+    samples = voc(tmp_path, "trainaug")
+    assert [image.stem for image, _ in samples.pairs] == ["2007_000001", "2007_000002", "2008_000001", "2008_000002"]
+    assert stripes(samples[0][1]) == [0, 15, IGNORE]
+    assert stripes(samples[2][1]) == [0, 20]
+
+
+def test_coco_stuff_and_its_sky(tmp_path):
+    folders.write_coco_stuff(tmp_path)
+    assert stripes(coco_stuff(tmp_path, "train")[0][1]) == [0, 156, 181, IGNORE]
+    assert stripes(coco_sky(tmp_path, "val")[1][1])[:2] == [0, 1]
+    assert coco_sky(tmp_path, "val")[0][1].unique().tolist() == [0, 1, IGNORE]
+
+
+def test_cifar_splits_and_labels(tmp_path):
+    pixels = folders.write_cifar(tmp_path)
+    train, held, test = (cifar100(tmp_path, split) for split in ("train", "val", "test"))
+    assert (len(train), len(held), len(test)) == (10, 5000, 20)
+    image, label = held[3]
+    assert label.item() == 13
+    torch.testing.assert_close(image * 255, torch.tensor(pixels[13].reshape(3, 32, 32), dtype=torch.float32))
+    assert len(cifar10(tmp_path, "trainval")) == 5010
+    assert cifar10(tmp_path, "test")[12][1].item() == 2
+
+
+def test_imagenet_counts_classes_in_the_order_of_their_ids(tmp_path):
+    folders.write_imagenet(tmp_path)
+    samples = imagenet(tmp_path, "val")
+    assert [samples[index][1].item() for index in range(len(samples))] == [0, 0, 1, 1, 2, 2]
+    assert samples[4][0].shape == (3, *folders.SIZE)
+
+
+def broken_cityscapes(root):
+    folders.write_cityscapes(root)
+    next((root / "gtFine" / "val").rglob("*.png")).unlink()
+    return cityscapes(root, "val")
+
+
+def empty_cityscapes(root):
+    (root / "leftImg8bit" / "val").mkdir(parents=True)
+    return cityscapes(root, "val")
+
+
+def unreadable_image(root):
+    folders.write_imagenet(root)
+    (root / "val" / "n01440764" / "n01440764_0.JPEG").write_bytes(b"not an image")
+    return imagenet(root, "val")[0]
+
+
+def coloured_mask(root):
+    folders.write_coco_stuff(root)
+    path = next((root / "stuffthingmaps_trainval2017" / "val2017").glob("*.png"))
+    folders.photograph(path, 0)
+    return coco_stuff(root, "val")[0]
+
+
+def small_mask(root):
+    folders.write_coco_stuff(root)
+    path = next((root / "stuffthingmaps_trainval2017" / "val2017").glob("*.png"))
+    folders.draw(path, np.zeros((4, 4), dtype=np.uint8))
+    samples = coco_stuff(root, "val")
+    return [samples[index] for index in range(len(samples))]
+
+
+def other_matlab_file(root):
+    folders.write_voc(root)
+    savemat(root / "benchmark_RELEASE" / "dataset" / "cls" / "2008_000001.mat", {"other": 1})
+    return voc(root, "trainaug")[2]
+
+
+def short_batch(root):
+    folders.write_cifar(root)
+    (root / "cifar-100-binary" / "test.bin").write_bytes(b"x" * 100)
+    return cifar100(root, "test")
+
+
+def other_split(root):
+    folders.write_cifar(root)
+    return cifar10(root, "dev")
+
+
+def missing_class(root):
+    folders.write_imagenet(root)
+    (root / "val" / "n02102040").rename(root / "val" / "other")
+    return imagenet(root, "val")
+
+
+@pytest.mark.parametrize(
+    ("broken", "message"),
+    [
+        (
+            lambda root: cityscapes(root, "val"),
+            r"leftImg8bit/val is missing: it must hold the images of the val split. Point --data",
+        ),
+        (empty_cityscapes, r"leftImg8bit/val holds no \*/\*_leftImg8bit.png"),
+        (broken_cityscapes, r"_gtFine_labelIds.png is missing: it must hold the mask of aachen_"),
+        (lambda root: voc(root, "val"), r"VOCdevkit/VOC2012 is missing"),
+        (other_matlab_file, r"2008_000001.mat must be a MATLAB file with GTcls.Segmentation. Take it from SBD's folder cls."),
+        (lambda root: coco_stuff(root, "val"), r"val2017 is missing: it must hold the val images"),
+        (coloured_mask, r"must have one number per pixel; it has 3. Take the mask of class indices."),
+        (small_mask, r"must be of the size of .*; got \(4, 4\) and \(48, 64\)"),
+        (lambda root: cifar100(root, "test"), r"cifar-100-binary is missing: it must hold the binary version, not the Python one"),
+        (short_batch, r"test.bin must hold records of 3074 bytes; got 100 bytes. Unpack the archive again."),
+        (other_split, r"the split must be one of train, val, trainval, test; got dev."),
+        (missing_class, r"val/n02102040 is missing: it must hold the val images of class n02102040"),
+        (unreadable_image, r"n01440764_0.JPEG cannot be read as an image. Replace the file."),
+    ],
+)
+def test_messages(tmp_path, broken, message):
+    with pytest.raises(UserError, match=message):
+        broken(tmp_path)

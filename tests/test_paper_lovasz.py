@@ -1,0 +1,99 @@
+"""The exact experiments of the Lovász paper: surfaces of two pixels, the bias of circles; and how rates are chosen."""
+
+import itertools
+import math
+
+import pytest
+import torch
+
+from evalgrad.lab.data.circles import circles
+from evalgrad.lab.papers.lovasz import surfaces, tuning
+from evalgrad.lab.papers.lovasz.circles import CIRCLES, LOSSES, excess
+from evalgrad.lab.papers.lovasz.circles_pieces import BIASES, losses_of_bias
+
+ERRORS = torch.tensor([[0.3, 0.9], [0.8, 0.1], [1.7, 0.4]], dtype=torch.float64)
+
+
+@pytest.mark.parametrize("truth", surfaces.TRUTHS)
+def test_jaccard_loss_is_the_share_of_wrong_pixels_in_the_union(truth):
+    for wrong in itertools.product((0, 1), repeat=2):
+        union = sum(a or b for a, b in zip(truth, wrong))
+        found = surfaces.jaccard_loss(truth, torch.tensor([wrong]))
+        assert float(found) == pytest.approx(sum(wrong) / union if union else 0.0)
+
+
+def expected_extension(truth, errors):
+    """Two pixels: the larger error a, the smaller b, and the Jaccard loss of their sets, which a and b interpolate."""
+    a, b = errors.max(), errors.min()
+    first = torch.zeros(1, 2).index_fill(1, errors.argmax(), 1.0)
+    return b * surfaces.jaccard_loss(truth, torch.ones(1, 2)) + (a - b) * surfaces.jaccard_loss(truth, first)
+
+
+@pytest.mark.parametrize("truth", surfaces.TRUTHS)
+def test_surfaces_interpolate_the_jaccard_loss(truth):
+    expected = torch.cat([expected_extension(truth, errors) for errors in ERRORS])
+    torch.testing.assert_close(surfaces.hinge(truth, ERRORS), expected)
+    differences = torch.tensor([[0.5, -2.0], [3.0, 0.1]], dtype=torch.float64)
+    expected = torch.cat([expected_extension(truth, errors) for errors in torch.sigmoid(-differences)])
+    torch.testing.assert_close(surfaces.softmax(truth, differences), expected)
+
+
+def test_convexity_gap_finds_a_dent(monkeypatch):
+    grid = surfaces.square(-1, 1, 5)
+    assert surfaces.convexity_gap((1, 0), grid) < 1e-12
+    monkeypatch.setattr(surfaces, "hinge", lambda truth, margins: -margins.square().sum(1))
+    assert surfaces.convexity_gap((1, 0), grid) > 0.1
+
+
+def test_surface_verdict_follows_the_numbers():
+    good = {"hinge gap": 0.0, "hinge convexity": 0.0, "hinge bound": 0.0, "softmax gap": 1e-13}
+    assert surfaces.verdict(good).direction == "same"
+    assert surfaces.verdict(good | {"hinge convexity": 0.1}).direction == "partly"
+    assert surfaces.verdict(dict.fromkeys(good, 0.1)).direction == "other"
+
+
+def test_bias_of_cross_entropy_is_the_prior_log_odds():
+    """log p(f | in) / p(f | out) = f for N(1/2, 1) and N(-1/2, 1): the best score is f + log odds; balanced, f itself."""
+    setting = {"seed": 0, "radii": (3, 20), "images": 10, "size": 50}
+    curves = losses_of_bias(**setting)
+    share = circles(0, images=10, size=50, radii=(3, 20)).train.target.double().mean().item()
+    best = {name: BIASES[curve.index(min(curve))] for name, curve in curves.items()}
+    assert best["cross-entropy"] == pytest.approx(math.log(share / (1 - share)), abs=0.1)
+    assert best["balanced cross-entropy"] == pytest.approx(0, abs=0.1)
+
+
+def test_excess_is_the_jaccard_loss_at_the_minimiser_above_the_least():
+    curves = {name: [3.0, 1.0, 2.0] for name in LOSSES} | {"Jaccard": [0.5, 0.2, 0.4], "hinge": [1.0, 2.0, 0.5]}
+    assert excess(curves) == dict.fromkeys(LOSSES, 0.0) | {"hinge": pytest.approx(20)}
+
+
+def test_circles_verdict_follows_the_numbers():
+    found = {
+        "cross-entropy": [12, 5],
+        "hinge": [9, 5],
+        "Lovász hinge": [1, 0.1],
+        "balanced cross-entropy": [0.1, 2],
+        "soft Jaccard": [3, 0.2],
+    }
+    verdict = CIRCLES.verdict(found)
+    assert verdict.direction == "same"
+    assert "balanced cross-entropy comes within 2 points too" in verdict.sentence
+    assert CIRCLES.verdict(found | {"Lovász hinge": [9, 9]}).direction == "partly"
+    assert CIRCLES.verdict(found | {"Lovász hinge": [9, 9], "hinge": [0, 0]}).direction == "other"
+
+
+class FakePieces:
+    """Runs the pieces at once."""
+
+    def run(self, function, settings):
+        return [function(**setting) for setting in settings]
+
+
+def test_learning_rate_is_the_best_on_validation_whatever_the_test_says():
+    def piece(loss, learning_rate, seed):
+        best = {"a": 0.1, "b": 0.3}[loss]
+        return {"validation": -abs(learning_rate - best) + 0.01 * seed, "test": learning_rate}
+
+    found = tuning.tuned(FakePieces(), piece, {"a": {"loss": "a"}, "b": {"loss": "b"}}, [0.1, 0.3, 0.9], [0, 1])
+    assert {name: rate for name, (rate, _) in found.items()} == {"a": 0.1, "b": 0.3}
+    assert [run["test"] for run in found["b"][1]] == [0.3, 0.3]

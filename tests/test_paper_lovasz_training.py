@@ -1,0 +1,298 @@
+"""The trained experiments of the Lovász paper: what their pieces compute, and verdicts that turn with the numbers."""
+
+import gzip
+import struct
+
+import pytest
+import torch
+from rich.progress import Progress
+from scipy.optimize import minimize
+
+from evalgrad.lab.data.split import Part
+from evalgrad.lab.fetched import NotFetchedError
+from evalgrad.lab.papers.experiment import SkippedError
+from evalgrad.lab.papers.lovasz import (
+    binary,
+    binary_pieces,
+    brain,
+    brain_pieces,
+    enet,
+    enet_pieces,
+    per_class,
+    per_class_pieces,
+    prox,
+    prox_pieces,
+    scenes,
+    training,
+)
+from evalgrad.lab.papers.pieces import Pieces
+from evalgrad.lab.store import Store
+
+
+def test_uniform_batches_are_permutations():
+    batches = training.uniform_batches(6, 2, seed=0)
+    for _ in range(2):
+        assert sorted(torch.cat([next(batches) for _ in range(3)]).tolist()) == list(range(6))
+
+
+def test_equibatches_visit_every_class_that_occurs():
+    target = torch.tensor([[0, 0], [0, 0], [0, 3], [0, 1]])
+    batches = training.equibatches(training.class_table(target), 3, seed=0)  # classes 0, 1 and 3
+    for _ in range(5):
+        assert {0, 1, 3} == set(target[next(batches)].flatten().tolist())
+
+
+def test_training_follows_the_poly_schedule():
+    """With the gradient +1 Adam moves by the learning rate: the weight falls by the sum of (1 - k/n)^0.9."""
+    model = torch.nn.Linear(1, 1, bias=False)
+    start, part, seen = model.weight.item(), Part(torch.ones(4, 1), torch.zeros(4)), []
+    batches = training.uniform_batches(4, 2, 0)
+    training.train(model, lambda scores, target: scores.mean(), part, batches, learning_rate=0.1, iterations=3, watch=seen.append)
+    assert model.weight.item() == pytest.approx(start - 0.1 * sum((1 - k / 3) ** 0.9 for k in range(3)), abs=1e-5)
+    assert seen == [1, 2, 3]
+    assert not model.training
+
+
+def test_threshold_is_found_on_scores_that_are_off():
+    target = (torch.arange(100).view(1, 10, 10) >= 70).long()
+    scores = torch.arange(100.0).view(1, 10, 10)  # everything is above 0
+    threshold = binary_pieces.best_threshold(scores, target)
+    assert binary_pieces.image_iou(scores, target) == pytest.approx(100 * 30 / 99)  # score 0 is not above 0
+    assert binary_pieces.image_iou(scores, target, threshold) > 95
+
+
+def test_false_alarms_count_empty_images():
+    target = torch.tensor([[[0, 0]], [[0, 0]], [[0, 1]]])
+    scores = torch.tensor([[[-1.0, 1.0]], [[-1.0, -1.0]], [[1.0, 1.0]]])
+    assert binary_pieces._false_alarms(scores, Part(scores, target)) == 50
+    assert binary_pieces._false_alarms(scores[2:], Part(scores[2:], target[2:])) is None
+
+
+def test_tiles_cover_the_image_once():
+    image = torch.arange(16.0).view(4, 4)
+    images, masks = binary_pieces._tiles(image, image.long(), seed=3, side=2)
+    assert images.shape == (4, 1, 2, 2)
+    assert sorted(masks.flatten().tolist()) == list(range(16))
+    assert {frozenset(tile.flatten().tolist()) for tile in masks} == {
+        frozenset({0, 1, 4, 5}),
+        frozenset({2, 3, 6, 7}),
+        frozenset({8, 9, 12, 13}),
+        frozenset({10, 11, 14, 15}),
+    }
+    torch.testing.assert_close(images[:, 0] * image.std() + image.mean(), masks.float())
+
+
+def test_matrix_verdict_follows_the_numbers():
+    iou = {"cross-entropy": 57.0, "hinge": 56.0, "Lovász hinge": 60.0}
+    numbers = {
+        loss: {name: float(loss != name) for name in iou} | {"iou": iou[loss], "iou with threshold": iou[loss]} for loss in iou
+    }
+    assert binary.MATRIX.verdict(numbers).direction == "same"
+    assert "+3.0 points from the better" in binary.MATRIX.verdict(numbers).sentence
+    numbers["Lovász hinge"]["iou"] = 50.0
+    assert binary.MATRIX.verdict(numbers).direction == "partly"
+    for loss in iou:
+        numbers[loss] |= {name: float(loss == name) for name in iou}
+    assert binary.MATRIX.verdict(numbers).direction == "other"
+
+
+def test_prior_work_verdict_follows_the_numbers():
+    def found(ours, theirs):
+        pairs = {"Lovász hinge": ours, "soft Jaccard": theirs}
+        return {name: {"iou": sum(values) / 2, "by seed": values} for name, values in pairs.items()}
+
+    assert binary.PRIOR_WORK.verdict(found([61, 62], [60, 60])).direction == "same"
+    assert binary.PRIOR_WORK.verdict(found([63, 60], [60, 61])).direction == "partly"
+    assert binary.PRIOR_WORK.verdict(found([58, 59], [60, 61])).direction == "other"
+
+
+def test_one_class_scores_are_log_odds():
+    logits = torch.randn(2, 4, 3, 3, dtype=torch.float64)
+    model = per_class_pieces.OneClass(torch.nn.Identity(), 2)
+    torch.testing.assert_close(torch.sigmoid(model(logits)), logits.softmax(1)[:, 2])
+
+
+def test_half_of_the_images_have_the_class():
+    target = torch.tensor([[0, 2], [1, 2], [2, 2], [1, 0], [0, 0], [1, 1], [3, 0]])
+    part = per_class_pieces.half_with(Part(torch.arange(7.0)[:, None], target), 1)
+    assert sorted(part.inputs[part.target.any(1)].flatten().tolist()) == [1, 3, 5]
+    assert len(part) == 6
+
+
+def test_rate_of_fine_tuning_is_chosen_over_classes_and_seeds():
+    runs = [
+        {"tuned": {"hinge": [[{"validation": a}, {"validation": b}] for a, b in pairs]}}
+        for pairs in ([(9, 0), (5, 6)], [(1, 1), (2, 3)])
+    ]
+    assert per_class.choose(runs, "hinge", [0.1, 0.2]) == 1
+
+
+def test_per_class_verdict_follows_the_numbers():
+    names = binary_pieces.EVALUATED
+    iou = {"base": [70, 70], "cross-entropy": [71, 71], "hinge": [70, 70], "Lovász hinge": [75, 75]}
+    losses = {loss: {name: [float(loss != name)] * 2 for name in names} for loss in names}
+    assert per_class.PER_CLASS.verdict({"iou": iou, "losses": losses}).direction == "same"
+    assert per_class.PER_CLASS.verdict({"iou": iou | {"Lovász hinge": [60, 60]}, "losses": losses}).direction == "partly"
+    losses = {loss: {name: [float(loss == name)] * 2 for name in names} for loss in names}
+    assert per_class.PER_CLASS.verdict({"iou": iou | {"Lovász hinge": [60, 60]}, "losses": losses}).direction == "other"
+
+
+def table_2(gain, equi, longer):
+    rows = {}
+    for loss, first, second, third in (("cross-entropy", 50, equi[0], longer[0]), ("Lovász", 50 + gain, equi[1], longer[1])):
+        rows |= {loss: first, f"{loss} + equibatch": first + second, f"{loss} + equibatch, longer": first + second + third}
+    return {name: {"dataset": value, "multi-scale": value} for name, value in rows.items()}
+
+
+def test_table_2_verdict_follows_the_numbers():
+    assert scenes.TABLE.verdict(table_2(10, (1, 0), (-1, 1))).direction == "same"
+    assert scenes.TABLE.verdict(table_2(10, (1, 0), (3, 1))).direction == "partly"
+    assert "still far from its end" in scenes.TABLE.verdict(table_2(10, (1, 0), (3, 1))).sentence
+    assert "still far from its end" not in scenes.TABLE.verdict(table_2(10, (1, 0), (-1, 1))).sentence
+    assert scenes.TABLE.verdict(table_2(-10, (0, 1), (3, 1))).direction == "other"
+
+
+def test_figure_6_verdict_follows_the_numbers():
+    test = {"Lovász": {"dataset": 60, "image": 70}, "Lovász per image": {"dataset": 50, "image": 75}}
+    assert scenes.CURVES.verdict({"test": test, "correlation": {"batch": 0.99, "image": 0.2}}).direction == "same"
+    turned = {"Lovász": test["Lovász per image"], "Lovász per image": test["Lovász"]}
+    assert scenes.CURVES.verdict({"test": turned, "correlation": {"batch": 0.99, "image": 0.2}}).direction == "partly"
+    assert scenes.CURVES.verdict({"test": turned, "correlation": {"batch": 0.1, "image": 0.2}}).direction == "other"
+
+
+def test_every_digit_has_one_category():
+    digits = [digit for group in list(enet_pieces.CATEGORIES.values())[1:] for digit in group]
+    assert sorted(digits) == list(range(10))
+    table = enet_pieces.category_of_class()
+    names = list(enet_pieces.CATEGORIES)
+    assert [names[table[label]] for label in (0, 1, 2, 9, 6)] == ["background", "loops", "straight", "loops", "curves"]
+
+
+def test_enet_verdict_follows_the_numbers():
+    numbers = {
+        "base": {"class": 50, "category": 80},
+        "weighted cross-entropy, batch 10": {"class": 50, "category": 80},
+        "Lovász, batch 2": {"class": 51, "category": 80},
+        "Lovász, batch 10": {"class": 55, "category": 82},
+    }
+    assert enet.ENET.verdict(numbers).direction == "same"
+    assert enet.ENET.verdict(numbers | {"Lovász, batch 2": {"class": 60, "category": 80}}).direction == "partly"
+    assert enet.ENET.verdict(numbers | {"Lovász, batch 10": {"class": 40, "category": 70}}).direction == "other"
+
+
+def prox_cost(u, x, nu, step):
+    u = torch.as_tensor(u)
+    return prox_pieces.surface(u, nu) + float(((u - x) ** 2).sum()) / (2 * step)
+
+
+@pytest.mark.parametrize("nu", prox.SLOPES)
+def test_prox_of_the_surface_is_the_minimiser(nu):
+    for point in ([0.9, 1.0], [0.05, 0.02], [-0.3, 0.5], [0.5, -0.2], [-1.0, -1.0], [0.3, 0.06]):
+        x, step = torch.tensor(point, dtype=torch.float64), 0.3
+        precise = {"xatol": 1e-9, "fatol": 1e-12, "maxiter": 4000}
+        solver = minimize(prox_cost, x.numpy(), args=(x, nu, step), method="Nelder-Mead", options=precise)
+        assert prox_cost(prox_pieces.prox_of_surface(x, nu, step), x, nu, step) <= solver.fun + 1e-9
+
+
+def test_momentum_adds_up_the_gradients():
+    path = prox_pieces.descend(method="momentum", nu=2.0, step=0.1, iterations=2, start=[5.0, 0.0])
+    assert path[1][:2] == pytest.approx([5 - 0.1 * 2, 0])
+    assert path[2][:2] == pytest.approx([4.8 - 0.1 * (0.9 * 2 + 2), 0])
+    assert path[2][2] == pytest.approx(2 * path[2][0])
+
+
+def test_surface_verdict_follows_the_numbers():
+    value = {"SGD": [0.4, 0.4], "momentum": [0.2, 0.2], "prox": [0.3, 0.3]}
+    crossings = {"SGD": [3, 1], "momentum": [2, 1], "prox": [0, 0]}
+    assert prox.SURFACE.verdict({"value": value, "crossings": crossings}).direction == "same"
+    assert prox.SURFACE.verdict({"value": value | {"prox": [0.5, 0.3]}, "crossings": crossings}).direction == "partly"
+    turned = crossings | {"prox": [4, 4]}
+    assert prox.SURFACE.verdict({"value": value | {"prox": [0.5, 0.3]}, "crossings": turned}).direction == "other"
+
+
+def test_last_layer_verdict_follows_the_numbers():
+    area = {"SGD": 1.0, "momentum": 0.9, "prox": 0.9, "prox + momentum": 0.8}
+    numbers = {name: {"end": 1.0, "area": value} for name, value in area.items()}
+    assert prox.LAST_LAYER.verdict(numbers).direction == "same"
+    assert prox.LAST_LAYER.verdict(numbers | {"prox": {"end": 1.0, "area": 0.95}}).direction == "partly"
+    assert prox.LAST_LAYER.verdict(numbers | {"prox": {"end": 1.0, "area": 1.1}}).direction == "other"
+
+
+def test_head_starts_at_the_hinge_of_margin_one_and_learns():
+    """All scores 0, all errors 1: the extension is the Jaccard loss of everything wrong, 1."""
+    mask = torch.zeros(16, 4, 4, dtype=torch.int64)
+    mask[:, 1:3, 1:3] = 1
+    part = Part(torch.stack([mask.float(), torch.randn(16, 4, 4)], 1), mask.repeat_interleave(2, 1).repeat_interleave(2, 2))
+    for method in prox_pieces.METHODS:
+        head = torch.nn.Sequential(torch.nn.Conv2d(2, 4, 1), torch.nn.PixelShuffle(2), torch.nn.Flatten(1, 2))
+        curve = prox_pieces.fit_head(head, part, part, 20, 20, 0, method, 1.0, 1.0)
+        assert curve[0] == [0, pytest.approx(1.0)]
+        assert curve[1][1] < 0.9
+
+
+def test_every_slice_is_tested_in_one_fold():
+    part = Part(torch.arange(31.0).view(31, 1, 1, 1), torch.zeros(31, 1, 1))
+    tested = []
+    for fold in range(brain_pieces.FOLDS):
+        split = brain_pieces.fold_of(part, fold, block=2)
+        parts = [one.inputs.flatten().tolist() for one in (split.train, split.validation, split.test)]
+        assert sorted(sum(parts, [])) == list(range(31))
+        assert all(parts)
+        tested += parts[2]
+    assert sorted(tested) == list(range(31))
+
+
+def test_overlaps_are_jaccard_and_dice():
+    target = torch.zeros(1, 4, 9, dtype=torch.int64)
+    target[0] = torch.arange(9)
+    prediction = target.clone()
+    prediction[0, :2, 1] = 0  # half of the left thalamus is missed
+    found = brain_pieces.overlaps(prediction, target)
+    assert found["Jaccard"]["Thalamus"] == pytest.approx(100 * (1 / 2 + 1) / 2)
+    assert found["Dice"]["Thalamus"] == pytest.approx(100 * (2 / 3 + 1) / 2)
+    assert found["Jaccard"]["Putamen"] == found["Dice"]["Pallidum"] == 100
+
+
+def test_brain_verdict_follows_the_numbers():
+    numbers = {"cross-entropy": {"Jaccard": 60.0, "Dice": 75.0}, "Lovász": {"Jaccard": 61.0, "Dice": 76.0}}
+    assert brain.BRAIN.verdict(numbers).direction == "same"
+    assert brain.BRAIN.verdict({"cross-entropy": numbers["Lovász"], "Lovász": numbers["cross-entropy"]}).direction == "other"
+
+
+def write_volume(path, volume):
+    """A gzipped NIfTI-1 file of bytes."""
+    header = bytearray(352)
+    struct.pack_into("<i", header, 0, 348)
+    struct.pack_into("<8h", header, 40, 3, *volume.shape, 1, 1, 1, 1)
+    struct.pack_into("<hh", header, 70, 2, 8)
+    struct.pack_into("<f", header, 108, 352.0)
+    path.write_bytes(gzip.compress(bytes(header) + volume.permute(2, 1, 0).contiguous().numpy().tobytes()))
+
+
+def test_brain_runs_on_a_small_volume_in_the_fetched_layout(tmp_path, monkeypatch):
+    folder = tmp_path / "brain" / "usr" / "share" / "mricron" / "templates"
+    folder.mkdir(parents=True)
+    regions = torch.zeros(30, 34, 20, dtype=torch.uint8)
+    regions[6:22, 8:24, 4:16] = torch.randint(0, 9, (16, 16, 12), dtype=torch.uint8)
+    write_volume(folder / "aal.nii.gz", regions)
+    write_volume(folder / "ch2.nii.gz", regions * 20)
+    (folder / "aal.nii.txt").write_text("\n".join(f"{n} {name} 0" for n, name in enumerate(brain_pieces.STRUCTURES, 1)))
+    monkeypatch.setenv("EVALGRAD_DATA", str(tmp_path))
+    with Progress(disable=True) as progress:
+        outcome = brain.BRAIN.run("tiny", Pieces(Store(tmp_path / "store"), 1, progress, "brain"))
+    assert len(outcome.tables[0].rows) == 4
+    assert brain.BRAIN.verdict(outcome.numbers).sentence.endswith(".")
+
+
+def test_fetched_data_that_is_missing_skips_with_the_repair(tmp_path, monkeypatch):
+    monkeypatch.setenv("EVALGRAD_DATA", str(tmp_path))
+    with Progress(disable=True) as progress:
+        pieces = Pieces(Store(tmp_path), 1, progress, "none")
+        for experiment, size in (
+            (brain.BRAIN, "full"),
+            (brain.BRAIN, "default"),
+            (binary.MATRIX, "full"),
+            (binary.PRIOR_WORK, "full"),
+        ):
+            with pytest.raises((SkippedError, NotFetchedError), match="make data"):
+                experiment.run(size, pieces)
