@@ -111,7 +111,7 @@ def test_experiment_1_is_judged_by_its_numbers():
 def projections(epoch, step, certificate):
     ways = ["ratio epoch", "lagrangian epoch", "lagrangian step", "paper epoch", "paper step"]
     accuracy = {way: epoch if way.endswith("epoch") else step for way in ways}
-    bounds = {way: certificate if way.startswith("paper") else [60.0, 61.0] for way in ways}
+    bounds = {way: certificate if way.endswith("epoch") else [60.0, 61.0] for way in ways}
     return {"projections": {"epoch": 40, "step": 440}, "accuracy": accuracy, "certificate": bounds}
 
 
