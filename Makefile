@@ -72,6 +72,7 @@ data/imagenet-logits:
 docs: $(VENV)/installed  ## regenerate what is generated in README and docs
 	$(BIN)/evalgrad reproduce loss_max_pooling/figures-1-2 --docs docs/papers
 	$(BIN)/python benchmarks/distributed.py
+	$(BIN)/python benchmarks/readme.py
 
 clean:
 	rm -rf $(VENV) build

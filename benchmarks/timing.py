@@ -4,6 +4,7 @@ Absolute times on a shared machine mean little; ratios within one interleaved ru
 as much as arithmetic, so each benchmark runs twice: with the allocator as it is, and in a child with one that keeps its memory.
 """
 
+import ctypes
 import json
 import os
 import platform
@@ -18,6 +19,7 @@ from pathlib import Path
 import torch
 
 import evalgrad
+from evalgrad.lab.memory import PeakMemory
 
 RESULTS = Path(__file__).parent / "results"
 KEEPING = {"MALLOC_MMAP_THRESHOLD_": str(2**32 - 1), "MALLOC_TRIM_THRESHOLD_": str(2**33), "MALLOC_TOP_PAD_": str(2**28)}
@@ -35,19 +37,11 @@ def interleaved(functions: dict[str, Callable[[], object]], rounds: int = 7) -> 
 
 
 def peak_memory(function: Callable[[], object]) -> float:
-    """Megabytes of resident memory at the peak of a call, above what was resident before; NaN where Linux does not tell."""
-    try:
-        Path("/proc/self/clear_refs").write_text("5")  # resets the peak
-        before = _status("VmRSS")
+    """Megabytes of resident memory at the peak of a call, above what was resident before."""
+    ctypes.CDLL(None).malloc_trim(0)  # what the heap keeps from earlier calls would be used again, unseen
+    with PeakMemory() as memory:
         function()
-        return (_status("VmHWM") - before) / 1024
-    except OSError:
-        return float("nan")
-
-
-def _status(field: str) -> int:
-    lines = Path("/proc/self/status").read_text().splitlines()
-    return int(next(line for line in lines if line.startswith(field)).split()[1])
+    return memory.megabytes
 
 
 def step(loss: Callable[[torch.Tensor], torch.Tensor], x: torch.Tensor) -> Callable[[], None]:
