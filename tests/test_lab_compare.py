@@ -223,7 +223,9 @@ def test_the_committed_search_is_of_the_present_grids():
 
 def test_ctrl_c_in_a_terminal_stops_the_workers_and_the_same_command_goes_on(tmp_path):
     arguments = ["compare", "circles", "--budget", "200 iterations", "--jobs", "2", "--out", str(tmp_path)]
-    code = f"import sys; from evalgrad import cli; sys.exit(cli.main({arguments}))"
+    # A suite that was started in the background would hand down that Ctrl-C is ignored.
+    listen = "import signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler); "
+    code = f"{listen}from evalgrad import cli; sys.exit(cli.main({arguments}))"
     process = subprocess.Popen([sys.executable, "-c", code], start_new_session=True, stderr=subprocess.PIPE, text=True)
     while process.poll() is None and not list((tmp_path / "store").glob("*.json")):
         time.sleep(0.05)

@@ -236,7 +236,7 @@ def test_s_measures_get_the_labels_of_the_training_data_and_the_index():
     (phase,) = plan("f_beta", "sum:0.5")
     assert phase.takes_index
     phase.loss(torch.randn(20), torch.arange(20) % 2, index=torch.arange(20))
-    assert "100 %" in phase.loss.losses[1].diagnostics()["source"]
+    assert "100 %" in phase.loss.loss.losses[1].diagnostics()["source"]
 
 
 def test_class_weights_come_from_the_training_data_and_only_when_asked_for():
