@@ -121,7 +121,7 @@ def prior_work_verdict(numbers: Mapping[str, Any]) -> Verdict:
         [gain > 0, all(wins)],
         f"the Lovász hinge is {gain:+.1f} points of image IoU from the soft Jaccard loss and ahead on {sum(wins)} of "
         f"{len(wins)} seeds "
-        f"(paper {paper:+.1f} points). Both had the same learning rates to choose from; the paper tuned the soft Jaccard loss alone.",
+        f"(paper {paper:+.1f} points). Both had the same learning rates to choose from; the paper tuned soft Jaccard alone.",
     )
 
 
