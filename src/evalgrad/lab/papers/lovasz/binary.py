@@ -107,9 +107,7 @@ def run_prior_work(size: Size, pieces: Pieces) -> Outcome:
     rows: list[list[Cell]] = [
         [name, spread([run["iou"] for run in runs]), fmean(TABLE_A2[name])] for name, (_, runs) in found.items()
     ]
-    return _outcome(
-        size, found, [Table("Image IoU, best learning rate", ["loss", "ours", "paper, mean of 20 classes"], rows)]
-    )
+    return _outcome(size, found, [Table("Image IoU, best learning rate", ["loss", "ours", "paper, mean of 20 classes"], rows)])
 
 
 def prior_work_verdict(numbers: Mapping[str, Any]) -> Verdict:
