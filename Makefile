@@ -18,11 +18,14 @@ demo: $(VENV)/installed  ## tuned baselines against the metric, on embedded data
 test: $(VENV)/installed  ## all tests, with the kernels
 	$(BIN)/python -m pytest
 
+# The lab runs the same on either path: once is enough.
+LAB_TESTS := test_lab* test_paper* test_reproduce.py test_configs.py test_layouts.py test_fetched.py test_docs.py
+
 test-pure:  ## install without a compiler on the PATH and run the laws on the pure-torch path
 	$(PYTHON) -m venv build/pure
 	PATH="$(CURDIR)/build/pure/bin" build/pure/bin/pip install -q -c constraints.txt '.[dev]'
 	build/pure/bin/python -c "from evalgrad import _native; assert _native.library is None"
-	build/pure/bin/python -m pytest tests -k "not test_engines or opcheck"
+	build/pure/bin/python -m pytest tests -k "not test_engines or opcheck" $(addprefix --ignore-glob=tests/,$(LAB_TESTS))
 
 check: $(VENV)/installed  ## format, lint, types, spelling, then tests and doctests
 	$(BIN)/ruff format --check .
