@@ -2,6 +2,7 @@
 
 import copy
 import io
+import math
 import pickle
 
 import pytest
@@ -269,3 +270,12 @@ def test_a_loss_scale_saves_half_precision_gradients():
     wide = torch.zeros(N, requires_grad=True)
     FBeta(labels=Y)(wide, Y, index=INDEX).backward()
     torch.testing.assert_close(scores.grad.float(), 2.0**10 * wide.grad, rtol=1e-3, atol=0)
+
+
+def test_scores_that_are_nan_certify_nothing():
+    labels = torch.arange(6) % 2
+    measure = FBeta(labels=labels)
+    measure(torch.full((6,), torch.nan), labels, index=torch.arange(6))
+    assert math.isnan(measure.diagnostics()["certificate"])
+    measure(torch.linspace(-1, 1, 6), labels, index=torch.arange(6))
+    assert 0 <= measure.diagnostics()["certificate"] <= 1

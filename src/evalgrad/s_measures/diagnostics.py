@@ -51,6 +51,8 @@ def _certificate(solver: Solver, soft: Tensor) -> Tensor:
     best = program.certificate(soft)
     if not counts.indexed:
         return best
+    if bool(counts.cache.isnan().all()):  # nothing scored yet, or scores that are NaN: nothing is certified
+        return torch.full_like(best, torch.nan)
     shift = solver.thresholds()
     scale = torch.ones_like(shift)
     for width in (0.5, 0.03):

@@ -136,7 +136,7 @@ def run_projections(size: Size, pieces: Pieces) -> Outcome:
         },
         f"{DATA[size]} with the shared layer, alpha {ALPHAS[0]:g}, as in experiment 1; and the measure alone, without a main "
         f"loss, for a linear scorer of {MEASURE_SIZES[0]} points of two modes that no plane divides (designed), "
-        f"{MEASURE_EPOCHS[size]} epochs.",
+        f"{MEASURE_EPOCHS[size]} epochs; a training that ends in NaN counts as 0.",
         seeds,
         [
             Table(
