@@ -245,8 +245,7 @@ EVALGRAD_API void evalgrad_loss_max_pooling(const float* losses, const uint8_t* 
                                             double support, float* value, float* weights, int64_t threads) {
     using namespace evalgrad;
     advise_huge_pages(weights, rows * n * sizeof(float));
-    // A few milliseconds are better spent on one thread: torch's own, after the criterion, still spin on the other cores.
-    const int workers = useful_workers(rows * n, static_cast<int>(threads), 1 << 20);
+    const int workers = useful_workers(rows * n, static_cast<int>(threads));
     const bool by_row = rows >= workers;  // few rows: the threads share each of them
     std::vector<RowScratch> scratch(by_row ? workers : 1);
     parallel_tasks(rows, by_row ? workers : 1, [&](int64_t r, int worker) {

@@ -1,4 +1,9 @@
-// Independent tasks over std::thread. OpenMP would hang in a child forked after its first use (DataLoader workers).
+// Independent tasks over the threads that torch computes with, else over std::thread.
+//
+// Torch's OpenMP workers spin for milliseconds after each of its operators. A thread of our own would share their core and gain
+// nothing, so tasks go to that same team: GOMP_parallel of the OpenMP library that is in the process already, looked up at run
+// time and never linked. A child forked after OpenMP's first use has lost the team and would wait for it for ever (DataLoader
+// workers): there, and where no such library is loaded, tasks run on threads of their own.
 #pragma once
 
 #include <algorithm>
@@ -7,7 +12,47 @@
 #include <thread>
 #include <vector>
 
+#if defined(__unix__) || defined(__APPLE__)
+#include <dlfcn.h>
+#include <pthread.h>
+#endif
+
 namespace evalgrad {
+
+using OnTeam = void (*)(void (*body)(void*), void* data, unsigned threads, unsigned flags);
+
+#if defined(__unix__) || defined(__APPLE__)
+inline std::atomic<bool> forked{false};
+inline const int watching = pthread_atfork(nullptr, nullptr, [] { forked = true; });  // from loading on, whoever forks
+
+inline OnTeam torch_team() {
+    static const auto team = reinterpret_cast<OnTeam>(dlsym(RTLD_DEFAULT, "GOMP_parallel"));
+    return forked ? nullptr : team;
+}
+#else
+inline OnTeam torch_team() { return nullptr; }
+#endif
+
+// Calls work(worker) with different workers in [0, workers), at the same time. A team may be smaller: work must not wait for more.
+template <class Work>
+void on_threads(int workers, const Work& work) {
+    struct Members {
+        const Work& work;
+        const int workers;
+        std::atomic<int> next{0};
+    } members{work, workers};
+    const auto join = [](void* given) {
+        auto& all = *static_cast<Members*>(given);
+        const int worker = all.next.fetch_add(1, std::memory_order_relaxed);
+        if (worker < all.workers) all.work(worker);
+    };
+    if (const OnTeam team = torch_team()) return team(join, &members, 0, 0);  // 0: of torch's size; another would rebuild it
+    std::vector<std::thread> others;
+    others.reserve(workers - 1);
+    for (int i = 1; i < workers; ++i) others.emplace_back(join, &members);
+    join(&members);
+    for (auto& thread : others) thread.join();
+}
 
 // Calls task(i, worker) for i in [0, count); the worker number in [0, workers) picks a worker's own scratch memory.
 template <class Task>
@@ -17,16 +62,14 @@ void parallel_tasks(int64_t count, int workers, const Task& task) {
     const auto work = [&](int worker) {
         for (int64_t i; (i = next.fetch_add(1, std::memory_order_relaxed)) < count;) task(i, worker);
     };
-    std::vector<std::thread> others;
-    others.reserve(workers - 1);
-    for (int worker = 1; worker < workers; ++worker) others.emplace_back(work, worker);
-    work(0);
-    for (auto& thread : others) thread.join();
+    if (workers == 1) return work(0);
+    on_threads(workers, work);
 }
 
-// Starting a thread costs some tens of microseconds: fewer than `grain` elementary steps per worker are not worth one.
-inline int useful_workers(int64_t steps, int threads, int64_t grain = 1 << 15) {
-    return static_cast<int>(std::clamp<int64_t>(steps / grain, 1, std::max(threads, 1)));
+// Waking a thread costs some tens of microseconds: fewer elementary steps per worker than this are not worth one.
+inline int useful_workers(int64_t steps, int threads) {
+    constexpr int64_t kGrain = 1 << 15;
+    return static_cast<int>(std::clamp<int64_t>(steps / kGrain, 1, std::max(threads, 1)));
 }
 
 }  // namespace evalgrad
