@@ -75,7 +75,7 @@ data/imagenet-logits:
 docs: $(VENV)/installed  ## regenerate what is generated in README and docs
 	$(BIN)/evalgrad reproduce loss_max_pooling/figures-1-2 --docs docs/papers
 	$(BIN)/python benchmarks/distributed.py
-	$(BIN)/python benchmarks/readme.py
+	$(BIN)/python benchmarks/costs.py
 
 clean:
 	rm -rf $(VENV) build
