@@ -39,15 +39,20 @@ EVALGRAD_SIMD void ordered_errors(const float* x, const uint8_t* foreground, con
 }
 
 EVALGRAD_SIMD RowRange range_of(const uint32_t* errors, const uint8_t* foreground, int64_t n) {
-    int64_t total = 0;
-    uint32_t lowest = 0xFFFFFFFFu, highest = kAbsent;
-    for (int64_t i = 0; i < n; ++i) {
-        const bool counts = foreground[i] && errors[i] != kAbsent;
-        total += counts;
-        lowest = std::min(lowest, counts ? errors[i] : 0xFFFFFFFFu);
-        highest = std::max(highest, errors[i]);
+    constexpr int64_t kBlock = int64_t{1} << 20;  // counted in 32 bits, the width of the errors: vectors need one width
+    RowRange range{0, 0xFFFFFFFFu, kAbsent};
+    for (int64_t start = 0; start < n; start += kBlock) {
+        const int64_t end = std::min(n, start + kBlock);
+        uint32_t total = 0, lowest = 0xFFFFFFFFu, highest = kAbsent;
+        for (int64_t i = start; i < end; ++i) {
+            const uint32_t counts = static_cast<uint32_t>(foreground[i] != 0) & static_cast<uint32_t>(errors[i] != kAbsent);
+            total += counts;
+            lowest = std::min(lowest, errors[i] | (counts - 1u));  // all ones where it does not count
+            highest = std::max(highest, errors[i]);
+        }
+        range = {range.foreground_total + total, std::min(range.lowest_foreground, lowest), std::max(range.highest, highest)};
     }
-    return {total, lowest, highest};
+    return range;
 }
 
 // Keys of the items at or above `lowest`; blocks without one, most of them in a trained network, are passed over.
