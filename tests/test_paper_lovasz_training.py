@@ -242,9 +242,9 @@ def test_surface_verdict_follows_the_numbers():
 
 
 def test_last_layer_verdict_follows_the_numbers():
-    def found(prox, end=0.9):
+    def found(prox, end=0.9, lam=0.01):
         area = {"SGD": 1.0, "momentum": 0.9, "prox": prox, "prox + momentum": 0.8}
-        return {name: {"start": 1.0, "end": end, "area": value} for name, value in area.items()}
+        return {name: {"start": 1.0, "end": end, "area": value, "lam": lam} for name, value in area.items()}
 
     def verdict(zero, trained):
         return prox.LAST_LAYER.verdict({"zero": zero, "cross-entropy": trained})
@@ -252,6 +252,8 @@ def test_last_layer_verdict_follows_the_numbers():
     assert verdict(found(0.9), found(0.9)).direction == "same"
     assert verdict(found(1.1), found(0.9)).direction == verdict(found(0.95), found(0.95)).direction == "partly"
     assert verdict(found(1.1), found(1.1)).direction == "other"
+    assert verdict(found(1.1), found(0.997)).direction == "other"  # a tie with SGD is not better
+    assert "close to that of SGD" in verdict(found(0.9), found(0.9, lam=0.1)).sentence
     assert "how little they move" in verdict(found(1.1, end=1.01), found(0.9)).sentence
     assert "how little they move" not in verdict(found(1.1), found(0.9)).sentence
 
