@@ -55,6 +55,32 @@ def write_voc(root: Path) -> None:
             savemat(sbd / "cls" / f"{name}.mat", {"GTcls": {"Segmentation": classes(0, 20), "Boundaries": 0}})
 
 
+OBJECT = (
+    "<object><name>{}</name><difficult>{}</difficult>"
+    "<bndbox><xmin>{}</xmin><ymin>{}</ymin><xmax>{}</xmax><ymax>{}</ymax></bndbox></object>"
+)
+
+
+def write_voc_regions(root: Path) -> None:
+    """Two images in each split: an aeroplane at columns 5..24, rows 9..28, a dog and a difficult aeroplane; three regions."""
+    base = root / "VOCdevkit" / "VOC2012"
+    truth = [("aeroplane", 0, 5, 9, 24, 28), ("dog", 0, 30, 9, 49, 28), ("aeroplane", 1, 50, 30, 60, 40)]
+    regions = np.array([[9, 5, 28, 24], [9, 30, 28, 49], [14, 5, 28, 24]])  # top, left, bottom, right
+    for split, names in {"train": ["2008_000001", "2008_000002"], "val": ["2008_000003", "2008_000004"]}.items():
+        for folder in ("ImageSets/Main", "Annotations"):
+            (base / folder).mkdir(parents=True, exist_ok=True)
+        (base / "ImageSets" / "Main" / f"{split}.txt").write_text("\n".join(names) + "\n")
+        for name in names:
+            photograph(base / "JPEGImages" / f"{name}.jpg", int(name[-1]))
+            text = "".join(OBJECT.format(*one) for one in truth)
+            (base / "Annotations" / f"{name}.xml").write_text(f"<annotation>{text}</annotation>")
+        (root / "selective_search_data").mkdir(exist_ok=True)
+        boxes, images = np.empty((1, len(names)), dtype=object), np.empty((len(names), 1), dtype=object)
+        for number, name in enumerate(reversed(names)):  # in an order of its own
+            boxes[0, number], images[number, 0] = regions, name
+        savemat(root / "selective_search_data" / f"voc_2012_{split}.mat", {"boxes": boxes, "images": images})
+
+
 def write_coco_stuff(root: Path) -> None:
     for split in ("train", "val"):
         for number in (9, 25):

@@ -10,14 +10,16 @@ import torch
 from evalgrad import cli
 from evalgrad.lab import configs, full_setting
 from evalgrad.lab.errors import UserError
-from evalgrad.lab.full_setting.data import Prepared, central, loader, prepared, resized
+from evalgrad.lab.full_setting.data import Prepared, central, loader, prepared, quarter_positive, resized
 from evalgrad.lab.full_setting.module import FullSetting, schedule_of
 from evalgrad.lab.layouts.cifar import cifar100
+from evalgrad.lab.models.alexnet import alexnet
 from evalgrad.lab.models.resnet import DeepLab, resnet18
 
 WRITERS = {
     "cityscapes": folders.write_cityscapes,
     "voc": folders.write_voc,
+    "voc_regions": folders.write_voc_regions,
     "coco_stuff": folders.write_coco_stuff,
     "coco_sky": folders.write_coco_stuff,
     "cifar100": folders.write_cifar,
@@ -28,6 +30,7 @@ WRITERS = {
 def smaller(config):
     """The config with a network that a test can afford; the large ones differ only in the number of blocks."""
     small = {"deeplab": {"blocks": (1, 1, 1, 1)}, "densenet": {"depth": 7, "growth": 4}, "segnet": {"widths": [4, 8]}}
+    small["alexnet"] = {"hidden": 8}
     config.model.update(small.get(config.model["name"], {}))
     return config
 
@@ -40,6 +43,8 @@ def test_every_config_takes_a_step(name, tmp_path):
     said = full_setting.dry_run(config, tmp_path)
     assert said.startswith(f"{config.title}: ")
     assert "one step done: loss" in said
+    assert "nan" not in said.partition(config.notes)[0]
+    assert said.endswith(config.notes)
 
 
 def test_the_command_tries_a_config(tmp_path, capsys):
@@ -52,6 +57,7 @@ def test_the_command_tries_a_config(tmp_path, capsys):
 def test_networks_have_the_published_number_of_parameters():
     small, large = (sum(p.numel() for p in model.parameters()) for model in (resnet18(1000), DeepLab(21)))
     assert small == 11_689_512
+    assert sum(p.numel() for p in alexnet(1000).parameters()) == 60_965_224
     assert large == pytest.approx(42.5e6 + 4 * (2048 * 9 + 1) * 21, rel=1e-3)  # ResNet-101 without its classifier
 
 
@@ -84,6 +90,27 @@ def test_equibatch_visits_every_class_that_is_there(tmp_path):
     samples = prepared(config, tmp_path, "train", dry=True)
     order = list(loader(config, samples, "train", 1, 0).sampler)
     assert {index // 2 for index in order} == {0, 1}  # VOC's images have class 15, SBD's class 20
+
+
+def test_a_quarter_of_the_drawn_regions_are_positive():
+    target = torch.tensor([0, 1, 0, 0, 0, 1, 0])
+    chances = quarter_positive(target)
+    assert chances.sum().item() == pytest.approx(1)
+    assert chances[target == 1].tolist() == pytest.approx([0.125, 0.125])
+    assert len(set(chances[target == 0].tolist())) == 1
+
+
+def test_validation_by_ap_ranks_all_batches_together():
+    config = smaller(configs.read("voc_detection_direct_ap"))
+    module = FullSetting(config, steps=1)
+    module.network, logged = torch.nn.Flatten(0), {}
+    module.log = lambda name, value, **_: logged.update({name: value.item()})
+    module.all_gather = lambda tensor: tensor
+    module.validation_step((torch.tensor([3.0, 1.0]), torch.tensor([1, 0])), 0)
+    module.validation_step((torch.tensor([4.0, 2.0]), torch.tensor([0, 1])), 1)
+    module.on_validation_epoch_end()
+    assert logged["metric"] == pytest.approx((1 / 2 + 2 / 3) / 2)  # positives at the places 2 and 3 of four
+    assert module.kept == []
 
 
 def test_label_maps_are_resized_without_new_labels():
@@ -143,6 +170,13 @@ def not_json(tmp_path):
     return configs.read(str(tmp_path / "own.json"))
 
 
+def wrong_sampler(tmp_path):
+    config = configs.read("cityscapes_enet_lovasz")
+    config.data["sampler"] = "quarter_positive"
+    folders.write_cityscapes(tmp_path)
+    return full_setting.dry_run(config, tmp_path)
+
+
 def bad_weights(tmp_path):
     folders.write_cityscapes(tmp_path)
     (tmp_path / "w.pt").write_bytes(b"nothing")
@@ -155,10 +189,12 @@ def bad_weights(tmp_path):
         (lambda path: configs.read("nothing"), r"--config: nothing is neither a file nor one of cifar100_densenet_smooth_topk, "),
         (not_json, r"own.json is not JSON: .*Repair the file."),
         (lambda path: changed(path, extra=1), r"own.json must have the keys data, loss, .*; got .*'extra'"),
-        (lambda path: changed(path, model={"name": "vgg"}), r"config: the model must be one of enet, .*; got vgg."),
+        (lambda path: changed(path, model={"name": "vgg"}), r"config: the model must be one of .*enet, .*; got vgg."),
         (lambda path: changed(path, model={"name": "enet", "depth": 3}), r"config: the model enet does not take \{'depth': 3\}"),
         (lambda path: changed(path, data={"layout": "kitti"}), r"config: the layout must be one of cityscapes, .*; got kitti."),
         (lambda path: schedule_of({"name": "zigzag"}), r"config: the schedule must be drops or one of .*; got zigzag."),
+        (lambda path: quarter_positive(torch.zeros(5)), r"config: the training regions must be of both kinds; got 0 of 5 with"),
+        (wrong_sampler, r"config: the sampler quarter_positive needs the layout voc_regions; got cityscapes."),
         (bad_weights, r"--weights: .*w.pt cannot be read as weights. Save them as torch.save"),
     ],
 )
@@ -180,3 +216,6 @@ def test_numbers_of_the_configs_are_the_papers():
         "weight_decay": 5e-4,
     }
     assert np.prod(configs.read("cityscapes_enet_lovasz").data["resize"]) == 512 * 1024
+    detection = configs.read("voc_detection_direct_ap")
+    assert detection.training["optimiser"] == {"name": "sgd", "lr": 0.1, "weight_decay": 1e-7}
+    assert (detection.training["batch"], detection.loss["epsilon"]) == (512, 0.1)

@@ -173,6 +173,28 @@ def _some_scores(task):
         return task.model().eval()(part.inputs[:100]), part.target[:100]
 
 
+@pytest.mark.parametrize(
+    ("names", "expected"),
+    [
+        (["digits-100"], ["digits-100-p1", "digits-100-p0"]),
+        (["two-mode-f1", "two-mode"], ["two-mode-f1", "two-mode-ap", "two-mode-recall"]),  # each once
+        (["digit-table"], ["digit-table"]),  # a task of its own before the start of another
+    ],
+)
+def test_a_family_name_stands_for_its_tasks(names, expected):
+    assert [task.name for task in tasks.called(names)] == expected
+
+
+def test_both_commands_take_a_family(tiny, tmp_path, monkeypatch):
+    for name in ("tiny-a", "tiny-b"):
+        monkeypatch.setitem(tasks.TASKS, name, dataclasses.replace(tasks.find("tiny"), name=name))
+    monkeypatch.delitem(tasks.TASKS, "tiny")
+    assert command(tmp_path, "search", "tiny") == 0
+    assert set(search.chosen()) == {"tiny-a", "tiny-b"}
+    assert command(tmp_path, "compare", "tiny", "--budget", "3 iterations", "--losses", "bce", "--seeds", "1") == 0
+    assert [record["task"] for record in comparison(tmp_path)["records"]] == ["tiny-a", "tiny-b"]
+
+
 def test_the_search_tries_all_candidates_and_keeps_the_best_of_validation(tiny, tmp_path):
     assert command(tmp_path, "search", "tiny", "--seeds", "2") == 0
     entry = search.chosen()["tiny"]

@@ -10,9 +10,10 @@ from evalgrad.lab.errors import UserError
 from evalgrad.lab.layouts.cifar import cifar10, cifar100
 from evalgrad.lab.layouts.cityscapes import CATEGORIES, IDS, NAMES, cityscapes
 from evalgrad.lab.layouts.coco_stuff import coco_sky, coco_stuff
-from evalgrad.lab.layouts.files import IGNORE
+from evalgrad.lab.layouts.files import IGNORE, read_image
 from evalgrad.lab.layouts.imagenet import imagenet
 from evalgrad.lab.layouts.voc import voc
+from evalgrad.lab.layouts.voc_regions import overlaps, voc_regions
 
 
 def stripes(target):
@@ -43,6 +44,54 @@ def test_voc_with_sbd_leaves_out_the_validation_images(tmp_path):
     assert [image.stem for image, _ in samples.pairs] == ["2007_000001", "2007_000002", "2008_000001", "2008_000002"]
     assert stripes(samples[0][1]) == [0, 15, IGNORE]
     assert stripes(samples[2][1]) == [0, 20]
+
+
+def test_voc_regions_show_the_class_where_they_overlap_its_boxes(tmp_path):
+    folders.write_voc_regions(tmp_path)
+    samples = voc_regions(tmp_path, "train", label="aeroplane")
+    assert samples.target.tolist() == [1, 0, 1] * 2  # the same box; the dog; a region of 15 of the 20 rows
+    assert voc_regions(tmp_path, "train", label="dog").target.tolist() == [0, 1, 0] * 2
+    image, label = samples[0]
+    whole = read_image(samples.files[0][0])
+    assert torch.equal(image, whole[:, : 28 + 16, : 24 + 16])  # 16 pixels around, cut at the border above and on the left
+    assert label.item() == 1
+    assert torch.equal(samples[1][0], whole[:, : 28 + 16, 30 - 1 - 16 :])
+    assert samples[3][0].shape == image.shape
+    assert not torch.equal(samples[3][0], image)  # of the second image
+
+
+def test_overlaps_are_shared_pixels_over_all_pixels():
+    first = torch.tensor([[1.0, 1, 4, 5], [9, 9, 9, 9]])
+    found = overlaps(first, torch.tensor([[3.0, 2, 6, 5]]))
+    assert found.flatten().tolist() == pytest.approx([2 * 4 / (4 * 5 + 4 * 4 - 2 * 4), 0])
+    assert overlaps(first, torch.empty(0, 4)).shape == (2, 0)
+
+
+def bombed(root):
+    folders.write_voc_regions(root)
+    path = root / "VOCdevkit/VOC2012/Annotations/2008_000001.xml"
+    entities = "".join(f'<!ENTITY a{n} "{f"&a{n - 1};" * 10 if n else "ha"}">' for n in range(30))  # 10^29 times "ha"
+    path.write_text(f"<!DOCTYPE annotation [{entities}]>" + path.read_text().replace("dog", "&a29;"))
+    voc_regions(root, "train", label="dog")
+
+
+def without_box(root):
+    folders.write_voc_regions(root)
+    path = root / "VOCdevkit/VOC2012/Annotations/2008_000001.xml"
+    path.write_text(path.read_text().replace("<xmin>30</xmin>", ""))
+    voc_regions(root, "train", label="dog")
+
+
+def regions_of_another_split(root):
+    folders.write_voc_regions(root)
+    (root / "selective_search_data/voc_2012_val.mat").replace(root / "selective_search_data/voc_2012_train.mat")
+    voc_regions(root, "train", label="dog")
+
+
+def no_cells(root):
+    folders.write_voc_regions(root)
+    savemat(root / "selective_search_data/voc_2012_train.mat", {"boxes": np.zeros((2, 4))})
+    voc_regions(root, "train", label="dog")
 
 
 def test_coco_stuff_and_its_sky(tmp_path):
@@ -136,6 +185,13 @@ def missing_class(root):
         (broken_cityscapes, r"_gtFine_labelIds.png is missing: it must hold the mask of aachen_"),
         (lambda root: voc(root, "val"), r"VOCdevkit/VOC2012 is missing"),
         (other_matlab_file, r"2008_000001.mat must be a MATLAB file with GTcls.Segmentation. Take it from SBD's folder cls."),
+        (bombed, r"2008_000001.xml must not have a DOCTYPE. Take the annotation as Pascal VOC publishes it."),
+        (
+            without_box,
+            r"2008_000001.xml must be an annotation with a bndbox in every object: could not convert .*Replace the file.",
+        ),
+        (regions_of_another_split, r"the regions of train lack the image 2008_000001. Take R-CNN's file of the same split."),
+        (no_cells, r"voc_2012_train.mat must be a MATLAB file with the cells images and boxes. Take R-CNN's file."),
         (lambda root: coco_stuff(root, "val"), r"val2017 is missing: it must hold the val images"),
         (coloured_mask, r"must have one number per pixel; it has 3. Take the mask of class indices."),
         (small_mask, r"must be of the size of .*; got \(4, 4\) and \(48, 64\)"),

@@ -82,28 +82,59 @@ def test_tiles_cover_the_image_once():
     torch.testing.assert_close(images[:, 0] * image.std() + image.mean(), masks.float())
 
 
-def test_matrix_verdict_follows_the_numbers():
-    iou = {"cross-entropy": 57.0, "hinge": 56.0, "Lovász hinge": 60.0}
-    numbers = {
-        loss: {name: float(loss != name) for name in iou} | {"iou": iou[loss], "iou with threshold": iou[loss]} for loss in iou
+def test_fine_tuning_starts_every_loss_from_the_network_of_cross_entropy(monkeypatch):
+    """Where further training does nothing, all losses are judged on the network that cross-entropy gives from scratch."""
+    setting = {"data": "strokes", "sizes": [16, 8, 8], "seed": 0}
+    base = {"learning_rate": 0.01, "iterations": 3}
+    names = ["cross-entropy", "Lovász hinge"]
+    further = {**setting, "base": base, "names": names, "learning_rates": [0.01, 0.02], "iterations": 2}
+    moved = binary_pieces.fine_tune_binary(**further)
+    scratch = binary_pieces.train_binary(**setting, **base, loss="cross-entropy")
+    real = training.train
+    monkeypatch.setattr(binary_pieces, "train", lambda *a, iterations, **k: iterations == 3 and real(*a, iterations=3, **k))
+    assert binary_pieces.fine_tune_binary(**further) == {name: [scratch, scratch] for name in names}
+    values = [result["losses"]["hinge"] for name in names for result in moved[name]]
+    assert len({*values, scratch["losses"]["hinge"]}) == 5
+
+
+def test_rate_of_further_training_is_the_best_on_validation():
+    runs = [[{"validation": 5}, {"validation": 6}], [{"validation": 9}, {"validation": 1}]]
+    assert binary.best_rate(runs, [0.1, 0.2]) == (0.1, [{"validation": 5}, {"validation": 9}])
+    assert binary.best_rate(runs[:1], [0.1, 0.2])[0] == 0.2
+
+
+def matrix(gain, own=0.0):
+    """Image IoU of the Lovász hinge `gain` over the others, with `own` on the diagonal and 0.5 beside it."""
+    iou = {"cross-entropy": 57.0, "hinge": 56.0, "Lovász hinge": 57.0 + gain}
+    return {
+        loss: {name: own if loss == name else 0.5 for name in iou}
+        | {"iou": iou[loss], "iou with threshold": iou[loss], "size of scores": 0.3, "by seed": [iou[loss], iou[loss] + 1]}
+        for loss in iou
     }
-    assert binary.MATRIX.verdict(numbers).direction == "same"
-    assert "+3.0 points from the better" in binary.MATRIX.verdict(numbers).sentence
-    numbers["Lovász hinge"]["iou"] = 50.0
-    assert binary.MATRIX.verdict(numbers).direction == "partly"
-    for loss in iou:
-        numbers[loss] |= {name: float(loss == name) for name in iou}
-    assert binary.MATRIX.verdict(numbers).direction == "other"
+
+
+def test_matrix_verdict_follows_the_numbers():
+    verdict = binary.MATRIX.verdict({"scratch": matrix(3.0), "fine-tuned": matrix(2.0)})
+    assert verdict.direction == "same"
+    assert "+2.0 [+2.0, +2.0] points from that of the better" in verdict.sentence
+    assert "hardly leaves" not in verdict.sentence
+    partly = binary.MATRIX.verdict({"scratch": matrix(-3.0, own=1.0), "fine-tuned": matrix(2.0)})
+    assert partly.direction == "partly"
+    assert "stays at 1.00 with scores of size 0.30" in partly.sentence
+    assert binary.MATRIX.verdict({"scratch": matrix(-3.0, own=0.7), "fine-tuned": matrix(-2.0, own=0.7)}).direction == "other"
 
 
 def test_prior_work_verdict_follows_the_numbers():
     def found(ours, theirs):
-        pairs = {"Lovász hinge": ours, "soft Jaccard": theirs}
-        return {name: {"iou": sum(values) / 2, "by seed": values} for name, values in pairs.items()}
+        return {"Lovász hinge": {"by seed": ours}, "soft Jaccard": {"by seed": theirs}}
 
-    assert binary.PRIOR_WORK.verdict(found([61, 62], [60, 60])).direction == "same"
-    assert binary.PRIOR_WORK.verdict(found([63, 60], [60, 61])).direction == "partly"
-    assert binary.PRIOR_WORK.verdict(found([58, 59], [60, 61])).direction == "other"
+    def direction(scratch, fine_tuned):
+        return binary.PRIOR_WORK.verdict({"scratch": scratch, "fine-tuned": fine_tuned}).direction
+
+    ahead, behind, mixed = found([61, 62], [60, 60]), found([58, 59], [60, 61]), found([63, 60], [60, 61])
+    assert direction(ahead, ahead) == "same"
+    assert direction(behind, ahead) == direction(ahead, behind) == direction(mixed, behind) == "partly"
+    assert direction(behind, behind) == "other"
 
 
 def test_one_class_scores_are_log_odds():
@@ -211,11 +242,20 @@ def test_surface_verdict_follows_the_numbers():
 
 
 def test_last_layer_verdict_follows_the_numbers():
-    area = {"SGD": 1.0, "momentum": 0.9, "prox": 0.9, "prox + momentum": 0.8}
-    numbers = {name: {"end": 1.0, "area": value} for name, value in area.items()}
-    assert prox.LAST_LAYER.verdict(numbers).direction == "same"
-    assert prox.LAST_LAYER.verdict(numbers | {"prox": {"end": 1.0, "area": 0.95}}).direction == "partly"
-    assert prox.LAST_LAYER.verdict(numbers | {"prox": {"end": 1.0, "area": 1.1}}).direction == "other"
+    def found(prox, end=0.9, lam=0.01):
+        area = {"SGD": 1.0, "momentum": 0.9, "prox": prox, "prox + momentum": 0.8}
+        return {name: {"start": 1.0, "end": end, "area": value, "lam": lam} for name, value in area.items()}
+
+    def verdict(zero, trained):
+        return prox.LAST_LAYER.verdict({"zero": zero, "cross-entropy": trained})
+
+    assert verdict(found(0.9), found(0.9)).direction == "same"
+    assert verdict(found(1.1), found(0.9)).direction == verdict(found(0.95), found(0.95)).direction == "partly"
+    assert verdict(found(1.1), found(1.1)).direction == "other"
+    assert verdict(found(1.1), found(0.997)).direction == "other"  # a tie with SGD is not better
+    assert "close to that of SGD" in verdict(found(0.9), found(0.9, lam=0.1)).sentence
+    assert "how little they move" in verdict(found(1.1, end=1.01), found(0.9)).sentence
+    assert "how little they move" not in verdict(found(1.1), found(0.9)).sentence
 
 
 def test_head_starts_at_the_hinge_of_margin_one_and_learns():
@@ -225,9 +265,21 @@ def test_head_starts_at_the_hinge_of_margin_one_and_learns():
     part = Part(torch.stack([mask.float(), torch.randn(16, 4, 4)], 1), mask.repeat_interleave(2, 1).repeat_interleave(2, 2))
     for method in prox_pieces.METHODS:
         head = torch.nn.Sequential(torch.nn.Conv2d(2, 4, 1), torch.nn.PixelShuffle(2), torch.nn.Flatten(1, 2))
+        for parameter in head.parameters():
+            torch.nn.init.zeros_(parameter)
         curve = prox_pieces.fit_head(head, part, part, 20, 20, 0, method, 1.0, 1.0)
         assert curve[0] == [0, pytest.approx(1.0)]
         assert curve[1][1] < 0.9
+
+
+def test_every_setting_of_the_last_layer_has_the_same_start():
+    setting = {"seed": 0, "sizes": [16, 8, 8], "base_iterations": 2, "iterations": 2, "every": 2}
+    trials = [["SGD", 1.0, 1.0], ["momentum", 2.0, 1.0]]
+    first, second = prox_pieces.last_layer(**setting, start="zero", settings=trials)
+    assert first[0] == second[0] == [0, pytest.approx(1.0)]
+    first, second = prox_pieces.last_layer(**setting, start="cross-entropy", settings=trials)
+    assert first[0] == second[0] != [0, pytest.approx(1.0)]
+    assert first[1] != second[1]
 
 
 def test_every_slice_is_tested_in_one_fold():

@@ -137,7 +137,16 @@ def test_a_skipped_experiment_says_why_and_never_replaces_a_result(trial, capsys
     before = pages.read_sections(path)
     pages.write_page(paper, {}, {table_1.name: "gone."}, trial / "docs")
     assert pages.read_sections(path) == before
-    assert set(before) == {("trial/table-1", "tiny")}
+    assert set(before) == {("trial/table-1", "tiny"), ("trial/table-2", "default")}
+
+
+def test_a_skipped_experiment_stays_on_the_page_until_it_has_a_result(trial):
+    paper, folder = papers.papers()[0], trial / "docs"
+    pages.write_page(paper, {}, {"trial/table-2": "no data."}, folder)
+    reproduce(trial, "trial/table-1", "--tiny", "--jobs", "1")
+    assert "Not run: no data." in (folder / "trial.md").read_text()
+    pages.write_page(paper, {("trial/table-2", "full"): "found\n"}, {}, folder)
+    assert set(pages.read_sections(folder / "trial.md")) == {("trial/table-1", "tiny"), ("trial/table-2", "full")}
 
 
 def test_sizes_stand_side_by_side_in_the_order_of_the_paper(trial):
@@ -145,6 +154,8 @@ def test_sizes_stand_side_by_side_in_the_order_of_the_paper(trial):
     reproduce(trial, "trial", "--tiny", "--jobs", "1")
     found = re.findall(r"<!-- begin (\S+ \S+) -->", (trial / "docs" / "trial.md").read_text())
     assert found == ["trial/table-1 tiny", "trial/table-1 default", "trial/table-2 default"]
+    headings = re.findall("## Doubling.*", (trial / "docs" / "trial.md").read_text())
+    assert headings == ["## Doubling (--tiny)", "## Doubling"]
 
 
 def test_pictures_are_the_same_bytes_on_every_run(tmp_path):

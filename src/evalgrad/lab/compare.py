@@ -37,7 +37,9 @@ class Planned:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Options of `evalgrad compare`."""
     names = ", ".join(tasks.TASKS)
-    parser.add_argument("tasks", nargs="*", metavar="TASK", help=f"what to compare on (the demo, five minutes): {names}")
+    parser.add_argument(
+        "tasks", nargs="*", metavar="TASK", help=f"tasks, or a family such as two-mode (the demo, five minutes): {names}"
+    )
     parser.add_argument("--losses", nargs="+", metavar="LOSS", help="only these losses of the tasks (all)")
     parser.add_argument("--seeds", type=int, help="number of seeds (as the task says, mostly 5)")
     parser.add_argument(
@@ -64,7 +66,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def plan(arguments: argparse.Namespace) -> list[Planned]:
     """All runs asked for, task by task."""
-    selections = [Selection(tasks.find(name)) for name in arguments.tasks] or DEMO
+    selections = [Selection(task) for task in tasks.called(arguments.tasks)] or DEMO
     known = {loss.name for selection in selections for loss in selection.task.losses}
     if unknown := set(arguments.losses or ()) - known:
         raise UserError(

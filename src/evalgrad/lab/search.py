@@ -28,7 +28,9 @@ SEEDS = 1
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Options of `evalgrad search`."""
-    parser.add_argument("tasks", nargs="*", metavar="TASK", help=f"tasks to search (all): {', '.join(tasks.TASKS)}")
+    parser.add_argument(
+        "tasks", nargs="*", metavar="TASK", help=f"tasks, or a family such as two-mode (all): {', '.join(tasks.TASKS)}"
+    )
     parser.add_argument("--seeds", type=int, default=SEEDS, help=f"seeds per candidate ({SEEDS})")
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="processes (one per core)")
     parser.add_argument("--out", type=Path, default=Path("runs"), help="folder of finished runs (runs)")
@@ -38,13 +40,13 @@ def run(arguments: argparse.Namespace) -> int:
     """Train all candidates of all tasks asked for, then write what is best."""
     if arguments.seeds < 1:
         raise UserError(f"--seeds must be at least 1; got {arguments.seeds}. More of them choose more surely.")
-    names = list(dict.fromkeys(arguments.tasks or tasks.TASKS))
+    wanted = tasks.called(arguments.tasks or tasks.TASKS)
     console, seeds = Console(), [FIRST_SEED + i for i in range(arguments.seeds)]
-    planned = [run for name in names for loss in tasks.find(name).losses for run in runs_of(tasks.find(name), loss, seeds)]
+    planned = [run for task in wanted for loss in task.losses for run in runs_of(task, loss, seeds)]
     records = finish(planned, Store(arguments.out / "store"), jobs=arguments.jobs, title="search", console=console)
-    entries = {name: _entry(tasks.find(name), [r for r in records if r["task"] == name], seeds) for name in names}
+    entries = {task.name: _entry(task, [r for r in records if r["task"] == task.name], seeds) for task in wanted}
     write_atomically(HYPERPARAMETERS, (json.dumps(chosen() | entries, indent=1, sort_keys=True) + "\n").encode())
-    console.print(f"{HYPERPARAMETERS} has the best of {len(planned)} runs for {', '.join(names)}.")
+    console.print(f"{HYPERPARAMETERS} has the best of {len(planned)} runs for {', '.join(entries)}.")
     return 0
 
 

@@ -41,7 +41,7 @@ def train(config: Config, root: Path, out: Path, *, weights: Path | None = None,
 
 
 def dry_run(config: Config, root: Path, *, weights: Path | None = None) -> str:
-    """Build everything and take one training and one validation step on small crops; a line that says what was built."""
+    """Build everything and take one training and one validation step on small crops; what was built, and the notes."""
     first, second = (
         loader(config, prepared(config, root, split, dry=True), split, DRY_BATCH, 0) for split in ("train", "validation")
     )
@@ -54,7 +54,8 @@ def dry_run(config: Config, root: Path, *, weights: Path | None = None) -> str:
         trainer.fit(module, first, second)
     loss, metric = (float(trainer.callback_metrics[name]) for name in ("loss", "metric"))
     size = sum(parameter.numel() for parameter in module.network.parameters()) / 1e6
-    return f"{config.title}: {size:.1f} million parameters, one step done: loss {loss:.4g}, {config.metric} {metric:.3f}."
+    said = f"{size:.1f} million parameters, one step done: loss {loss:.4g}, {config.metric} {metric:.3f}."
+    return f"{config.title}: {said} {config.notes}"
 
 
 @contextmanager

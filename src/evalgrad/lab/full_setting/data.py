@@ -7,7 +7,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from torch import Tensor
-from torch.utils.data import DataLoader, Dataset
+from torch.utils.data import DataLoader, Dataset, WeightedRandomSampler
 
 import evalgrad as eg
 from evalgrad.lab.configs import Config
@@ -15,14 +15,16 @@ from evalgrad.lab.errors import UserError
 from evalgrad.lab.layouts.cifar import cifar10, cifar100
 from evalgrad.lab.layouts.cityscapes import cityscapes
 from evalgrad.lab.layouts.coco_stuff import coco_sky, coco_stuff
-from evalgrad.lab.layouts.files import IGNORE, Samples
+from evalgrad.lab.layouts.files import IGNORE, Regions, Samples
 from evalgrad.lab.layouts.imagenet import imagenet
 from evalgrad.lab.layouts.voc import voc
+from evalgrad.lab.layouts.voc_regions import voc_regions
 from evalgrad.lab.training.augment import augment
 
 LAYOUTS: dict[str, Callable[..., Samples]] = {
     "cityscapes": cityscapes,
     "voc": voc,
+    "voc_regions": voc_regions,
     "coco_stuff": coco_stuff,
     "coco_sky": coco_sky,
     "cifar10": cifar10,
@@ -94,10 +96,24 @@ def prepared(config: Config, root: Path, split: str, *, dry: bool) -> Prepared:
 def loader(config: Config, samples: Prepared, split: str, batch: int, workers: int) -> DataLoader[Any]:
     """Batches; segmentation is validated image by image, because the sizes differ."""
     if split == "validation":
-        return DataLoader(samples, batch_size=batch if config.metric == "top5" else 1, num_workers=workers)
+        return DataLoader(samples, batch_size=1 if config.metric == "miou" else batch, num_workers=workers)
     if config.data["sampler"] == "equibatch":
         presence = eg.class_presence(samples.samples, num_classes=config.model["outputs"], ignore_index=IGNORE)
         classes = presence.any(0).nonzero().flatten().tolist()
         sampler = eg.EquibatchSampler(presence, classes=classes)
         return DataLoader(samples, batch_size=batch, sampler=sampler, num_workers=workers, drop_last=True)
+    if config.data["sampler"] == "quarter_positive":
+        if not isinstance(samples.samples, Regions):
+            raise UserError(f"config: the sampler quarter_positive needs the layout voc_regions; got {config.data['layout']}.")
+        chances: Any = quarter_positive(samples.samples.target)
+        drawn = WeightedRandomSampler(chances, len(samples))
+        return DataLoader(samples, batch_size=batch, sampler=drawn, num_workers=workers, drop_last=True)
     return DataLoader(samples, batch_size=batch, shuffle=True, num_workers=workers, drop_last=True)
+
+
+def quarter_positive(target: Tensor) -> Tensor:
+    """The chance of each example, so that positives are a quarter of what is drawn."""
+    positive = int(target.sum())
+    if not 0 < positive < len(target):
+        raise UserError(f"config: the training regions must be of both kinds; got {positive} of {len(target)} with the label.")
+    return torch.where(target > 0, 0.25 / positive, 0.75 / (len(target) - positive))

@@ -12,12 +12,14 @@ from evalgrad.lab import objectives, schedules
 from evalgrad.lab.configs import Config
 from evalgrad.lab.errors import UserError
 from evalgrad.lab.layouts.files import IGNORE
+from evalgrad.lab.models.alexnet import alexnet
 from evalgrad.lab.models.densenet import densenet
 from evalgrad.lab.models.enet import ENet
 from evalgrad.lab.models.resnet import DeepLab, resnet18
 from evalgrad.lab.models.segnet import SegNet
 
 MODELS: dict[str, Callable[..., nn.Module]] = {
+    "alexnet": alexnet,
     "enet": ENet,
     "deeplab": DeepLab,
     "densenet": densenet,
@@ -28,7 +30,7 @@ OPTIMISERS: dict[str, Callable[..., torch.optim.Optimizer]] = {"sgd": torch.opti
 
 
 class FullSetting(lightning.LightningModule):
-    """One config in training; `metric` on validation is the mean IoU of the data set, or the top-5 accuracy."""
+    """One config in training; `metric` on validation is the mean IoU of the data set, the top-5 accuracy, or the AP."""
 
     def __init__(self, config: Config, steps: int) -> None:
         super().__init__()
@@ -36,7 +38,7 @@ class FullSetting(lightning.LightningModule):
         self.network = chosen(MODELS, config.model, "model")
         options = {key: value for key, value in config.loss.items() if key != "name"}
         self.loss = objectives.make(config.loss["name"], options)
-        self.counts: list[Tensor] = []
+        self.kept: list[Tensor] = []  # of the validation in progress
 
     def training_step(self, batch: tuple[Tensor, Tensor], number: int) -> Tensor:
         images, target = batch
@@ -49,17 +51,24 @@ class FullSetting(lightning.LightningModule):
         scores = self.network(images)
         if self.config.metric == "top5":
             right = (1 - eg.metrics.topk_error(scores, target, k=5)) * len(target)
-            self.counts.append(torch.stack([right, right.new_tensor(len(target))]))
+            self.kept.append(torch.stack([right, right.new_tensor(len(target))]))
+        elif self.config.metric == "ap":
+            self.kept.append(torch.stack([scores, target.to(scores)]))
         else:
             classes = scores.shape[1]
             found = eg.metrics.jaccard_counts(scores.argmax(1), target, num_classes=classes, ignore_index=IGNORE)
-            self.counts.append(found.sum(0))
+            self.kept.append(found.sum(0))
 
     def on_validation_epoch_end(self) -> None:
-        total: Any = self.all_gather(torch.stack(self.counts).sum(0))
-        self.counts.clear()
-        total = total.sum(0) if self.trainer.world_size > 1 else total
-        value = total[0] / total[1] if self.config.metric == "top5" else eg.metrics.jaccard_from_counts(total[None])
+        ranking = self.config.metric == "ap"
+        total: Any = self.all_gather(torch.cat(self.kept, 1) if ranking else torch.stack(self.kept).sum(0))
+        self.kept.clear()
+        if ranking:
+            scores, target = total.movedim(-2, 0).flatten(1)  # of all ranks
+            value = eg.metrics.average_precision(scores, target.long())
+        else:
+            total = total.sum(0) if self.trainer.world_size > 1 else total
+            value = total[0] / total[1] if self.config.metric == "top5" else eg.metrics.jaccard_from_counts(total[None])
         self.log("metric", value.float(), prog_bar=True, rank_zero_only=True)
 
     def configure_optimizers(self) -> Any:

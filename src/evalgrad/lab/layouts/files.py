@@ -89,6 +89,26 @@ class LabelledImages:
         return read_image(path), torch.tensor(label)
 
 
+class Regions:
+    """(image of the region, 1 or 0) of every box of every file; boxes are left, top, right, bottom, inclusive and from 1."""
+
+    PADDING = 16  # pixels of the surroundings on each side, as far as the image goes
+
+    def __init__(self, files: Sequence[tuple[Path, Tensor]], target: Tensor) -> None:
+        self.files, self.target = list(files), target
+        self.owner = torch.repeat_interleave(torch.tensor([len(boxes) for _, boxes in files]))
+        self.boxes = torch.cat([boxes for _, boxes in files])
+
+    def __len__(self) -> int:
+        return len(self.target)
+
+    def __getitem__(self, index: int) -> tuple[Tensor, Tensor]:
+        image = read_image(self.files[int(self.owner[index])][0])
+        left, top, right, bottom = (int(side) for side in self.boxes[index])
+        rows, columns = ((max(a - 1 - self.PADDING, 0), b + self.PADDING) for a, b in ((top, bottom), (left, right)))
+        return image[:, slice(*rows), slice(*columns)], self.target[index]
+
+
 class InMemory:
     """(image, class) of tensors; bytes become 0..1 as they are asked for."""
 
@@ -102,4 +122,4 @@ class InMemory:
         return self.images[index].float() / 255, self.target[index]
 
 
-Samples = ImagesAndMasks | LabelledImages | InMemory
+Samples = ImagesAndMasks | LabelledImages | InMemory | Regions

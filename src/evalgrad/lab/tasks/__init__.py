@@ -1,6 +1,7 @@
 """The tasks by name: each says what is trained, on what, judged by what, and against which baselines."""
 
 import difflib
+from collections.abc import Iterable
 
 from evalgrad.lab.errors import UserError
 from evalgrad.lab.tasks import circles, decisions, ranking, s_digits, segmentation, top_k
@@ -32,3 +33,18 @@ def find(name: str) -> Task:
         hint = f"Did you mean {' or '.join(near)}?" if near else f"There are {', '.join(TASKS)}."
         raise UserError(f"TASK must be one of the lab's tasks; got {name!r}. {hint}")
     return TASKS[name]
+
+
+def called(names: Iterable[str]) -> list[Task]:
+    """The tasks that these names stand for, each once: a task's own name, or the start that a family has in common.
+
+    >>> [task.name for task in called(["two-mode", "circles"])]
+    ['two-mode-ap', 'two-mode-recall', 'two-mode-f1', 'circles']
+    """
+    found = [task for name in names for task in _family(name) or [find(name)]]
+    return list({task.name: task for task in found}.values())
+
+
+def _family(name: str) -> list[Task]:
+    """The tasks `name-...`; none if a task has that very name, as `digit-table` beside `digit-table-mlp`."""
+    return [] if name in TASKS else [task for task in TASKS.values() if task.name.startswith(f"{name}-")]

@@ -11,8 +11,8 @@ PAPER = Paper(
     "Song, Schwing, Zemel, Urtasun: *Training Deep Neural Networks via Direct Loss Minimization*, ICML 2016.",
     "The loss is described in [direct_loss.md](../direct_loss.md). The synthetic experiments are the paper's own. Table 1 keeps "
     "the paper's protocol on other data. Table 2, detection on Pascal VOC 2012, is not run: it needs the images, 2,000 "
-    "selective-search boxes for each and an AlexNet trained on ImageNet. Its setting, one network per class with "
-    "`eg.DirectAveragePrecisionLoss(epsilon=0.1)`, batches of 512 boxes, learning rate 0.1 and weight decay 1e-7, takes one list "
-    "of scores per class and batch; the paper reports a mean AP of 48.5 against 47.0 (softmax) and 45.6 (logistic).",
+    "selective-search boxes for each and an AlexNet trained on ImageNet. The config `voc_detection_direct_ap` has its setting, one "
+    "network per class with batches of 512 boxes ([README.md](README.md)); the paper reports a mean AP of 48.5 against 47.0 "
+    "(softmax) and 45.6 (logistic).",
     [TEACHER, LINEAR, CLASSES_TABLE, BATCH_SIZE],
 )

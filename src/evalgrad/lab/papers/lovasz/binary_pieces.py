@@ -1,5 +1,6 @@
-"""Section 4.2 on a real binary task: one training of one loss, judged by all of them and by the IoU of the images."""
+"""Section 4.2 on a real binary task: training from scratch or on from cross-entropy, judged by all losses and by image IoU."""
 
+import copy
 from typing import Any
 
 import torch
@@ -56,12 +57,47 @@ def best_threshold(scores: Tensor, target: Tensor) -> float:
 def train_binary(
     *, data: str, sizes: tuple[int, int, int], loss: str, learning_rate: float, seed: int, iterations: int
 ) -> dict[str, Any]:
-    """A piece: the image IoU on validation, and on test every loss, the image IoU, and that with a threshold from validation."""
+    """A piece: a network trained with one loss from scratch, `judged`."""
     split = load(data, seed, Sizes(*sizes))
+    return judged(_from_scratch(split.train, loss, learning_rate, seed, iterations), split)
+
+
+def fine_tune_binary(
+    *,
+    data: str,
+    sizes: tuple[int, int, int],
+    base: dict[str, Any],
+    names: list[str],
+    learning_rates: list[float],
+    seed: int,
+    iterations: int,
+) -> dict[str, list[dict[str, Any]]]:
+    """A piece: one network trained with cross-entropy, then with each loss and learning rate on from there, `judged`.
+
+    `base` has the learning rate and the iterations of cross-entropy. For every loss the results in the order of the rates.
+    """
+    split = load(data, seed, Sizes(*sizes))
+    start = _from_scratch(split.train, "cross-entropy", seed=seed, **base)
+
+    def further(loss: str, rate: float) -> dict[str, Any]:
+        model = copy.deepcopy(start)
+        batches = uniform_batches(len(split.train), BATCH, seed + 1)  # not the order that cross-entropy has seen
+        train(model, losses()[loss], split.train, batches, learning_rate=rate, iterations=iterations)
+        return judged(model, split)
+
+    return {name: [further(name, rate) for rate in learning_rates] for name in names}
+
+
+def _from_scratch(part: Part, loss: str, learning_rate: float, seed: int, iterations: int) -> torch.nn.Module:
     torch.manual_seed(seed)
     model = torch.nn.Sequential(UNet(1, 1), torch.nn.Flatten(1, 2))  # scores (N, H, W)
-    batches = uniform_batches(len(split.train), BATCH, seed)
-    train(model, losses()[loss], split.train, batches, learning_rate=learning_rate, iterations=iterations)
+    batches = uniform_batches(len(part), BATCH, seed)
+    train(model, losses()[loss], part, batches, learning_rate=learning_rate, iterations=iterations)
+    return model
+
+
+def judged(model: torch.nn.Module, split: Split) -> dict[str, Any]:
+    """The image IoU on validation, and on test every loss, the image IoU, and that with a threshold from validation."""
     validation, test = (scores_of(model, part.inputs) for part in (split.validation, split.test))
     threshold = best_threshold(validation, split.validation.target)
     return {
@@ -69,6 +105,7 @@ def train_binary(
         "losses": {name: float(losses()[name](test, split.test.target)) for name in EVALUATED},
         "iou": image_iou(test, split.test.target),
         "iou with threshold": image_iou(test, split.test.target, threshold),
+        "size of scores": test.abs().mean().item(),
         "false alarms": _false_alarms(test, split.test),
     }
 

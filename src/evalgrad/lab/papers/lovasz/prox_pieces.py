@@ -1,5 +1,6 @@
 """Appendix C: descent on a piecewise linear surface, and the last layer of a network under the Lovász hinge."""
 
+import copy
 from typing import Any
 
 import torch
@@ -54,11 +55,19 @@ def descend(*, method: str, nu: float, step: float, iterations: int, start: list
 
 
 def last_layer(
-    *, seed: int, sizes: tuple[int, int, int], base_iterations: int, iterations: int, every: int, settings: list[list[Any]]
+    *,
+    seed: int,
+    sizes: tuple[int, int, int],
+    base_iterations: int,
+    iterations: int,
+    every: int,
+    start: str,
+    settings: list[list[Any]],
 ) -> list[list[list[float]]]:
-    """A piece: the last layer of a U-Net trained anew under the Lovász hinge, all else as cross-entropy left it.
+    """A piece: the last layer of a U-Net trained under the Lovász hinge, all else as cross-entropy left it.
 
-    For every setting (method, learning rate, lam) the curve of (iteration, Lovász hinge on validation).
+    It starts at "zero" or at the weights of "cross-entropy". For every setting (method, learning rate, lam) the curve of
+    (iteration, Lovász hinge on validation).
     """
     split = strokes(seed, Sizes(*sizes))
     torch.manual_seed(seed)
@@ -68,7 +77,10 @@ def last_layer(
     train(model, plain_losses.bce(), split.train, batches, learning_rate=0.01, iterations=base_iterations)
     seen, new = (Part(features(network, part.inputs), part.target) for part in (split.train, split.validation))
     head = nn.Sequential(network.head, nn.Flatten(1, 2))
-    return [fit_head(head, seen, new, iterations, every, seed, *setting) for setting in settings]
+    if start == "zero":
+        for parameter in head.parameters():
+            nn.init.zeros_(parameter)
+    return [fit_head(copy.deepcopy(head), seen, new, iterations, every, seed, *setting) for setting in settings]
 
 
 @torch.no_grad()
@@ -92,9 +104,7 @@ def fit_head(
     learning_rate: float,
     lam: float,
 ) -> list[list[float]]:
-    """Minimise the Lovász hinge over the head, starting at zero; the steps fall as 1 / sqrt(t) and lam rises with them."""
-    for parameter in head.parameters():
-        nn.init.zeros_(parameter)
+    """Minimise the Lovász hinge over the head, in place; the steps fall as 1 / sqrt(t) and lam rises with them."""
     momentum = MOMENTUM if "momentum" in method else 0.0
     optimiser = torch.optim.SGD(head.parameters(), lr=learning_rate, momentum=momentum)
     batches = uniform_batches(len(part), 16, seed)
