@@ -89,18 +89,47 @@ _operator = _native.operator(
 )
 
 
-def error_totals(scores: Tensor, positive: Tensor, threshold: Tensor, surrogate: Surrogate, scale: Tensor | None = None) -> Tensor:
-    """(K, 2, 3): totals of scores (N,), NaN = not seen yet, at K thresholds, the offsets rescaled by K factors."""
+def error_totals(
+    scores: Tensor, positive: Tensor, threshold: Tensor, surrogate: Surrogate, *, scale: Tensor | None = None, due: Tensor | None = None
+) -> Tensor:
+    """(K, 2, 3): totals of scores (N,), NaN = not seen yet, at K thresholds, the offsets rescaled by K factors.
+
+    `due`: a flag on the CPU. A graph calls this at every batch, but only the calls that are due do the work; the others give zeros.
+    """
     factor = torch.ones_like(threshold) if scale is None else scale
-    if _native.library is not None and scores.device.type == "cpu":
-        totals = scores.new_empty(len(threshold), 2, 3)
-        arguments = (scores, positive, factor.to(scores), threshold.to(scores).contiguous())
-        _native.call(f"error_totals_{_SUFFIX[scores.dtype]}", *arguments, len(threshold), len(scores), surrogate.code, totals)
-        return totals
-    offset = factor.unsqueeze(-1) * (scores - threshold.unsqueeze(-1))
+    flag = torch.ones((), dtype=torch.bool) if due is None else due
+    return _totals_operator(scores, positive, factor.to(scores), threshold.to(scores), flag, surrogate.code)  # type: ignore[no-any-return]
+
+
+def _pure_totals(scores: Tensor, positive: Tensor, scale: Tensor, threshold: Tensor, due: Tensor, surrogate: int) -> Tensor:
+    if not due:
+        return scores.new_zeros(len(threshold), 2, 3)
+    offset = scale.unsqueeze(-1) * (scores - threshold.unsqueeze(-1))
     rows = []
     for side, u in ((positive, -offset), (~positive, offset)):
         seen = side & ~u.isnan()
-        counted = [torch.where(seen, x, 0).sum(-1) for x in (surrogate(1 + u), (u >= 0).to(u), torch.ones_like(u))]
+        counted = [torch.where(seen, x, 0).sum(-1) for x in (_BY_CODE[surrogate](1 + u), (u >= 0).to(u), torch.ones_like(u))]
         rows.append(torch.stack(counted, dim=-1))
     return torch.stack(rows, dim=1)
+
+
+def _native_totals(scores: Tensor, positive: Tensor, scale: Tensor, threshold: Tensor, due: Tensor, surrogate: int) -> Tensor:
+    totals = scores.new_zeros(len(threshold), 2, 3)
+    if due:
+        arguments = (scores, positive, scale, threshold, len(threshold), len(scores), surrogate, totals)
+        _native.call(f"error_totals_{_SUFFIX[scores.dtype]}", *arguments)
+    return totals
+
+
+def _fake_totals(scores: Tensor, positive: Tensor, scale: Tensor, threshold: Tensor, due: Tensor, surrogate: int) -> Tensor:
+    return scores.new_empty(len(threshold), 2, 3)
+
+
+_totals_operator = _native.operator(
+    "s_measure_totals(Tensor scores, Tensor positive, Tensor scale, Tensor threshold, Tensor due, int surrogate) -> Tensor",
+    pure=_pure_totals,
+    native=_native_totals,
+    fake=_fake_totals,
+    dtypes=tuple(_SUFFIX),
+    by_rows=False,
+)
