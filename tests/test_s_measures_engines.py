@@ -58,7 +58,9 @@ def test_totals_leave_out_what_was_not_seen(surrogate, request):
         for b, c in zip(threshold, scale, strict=True)
     ]
     for _ in ("kernel", "pure"):
-        torch.testing.assert_close(error_totals(scores, Y, threshold, kind, scale=scale), torch.tensor(expected), rtol=1e-5, atol=1e-5)
+        torch.testing.assert_close(
+            error_totals(scores, Y, threshold, kind, scale=scale), torch.tensor(expected), rtol=1e-5, atol=1e-5
+        )
         request.getfixturevalue("pure")
 
 

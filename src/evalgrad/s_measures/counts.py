@@ -5,7 +5,6 @@ are exact up to staleness; without it the batch totals are averaged. Either way 
 """
 
 import hashlib
-from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -39,9 +38,10 @@ class Counts(nn.Module):
         self.momentum = momentum
         self.known_prior = None if positives is None else float((~labels).sum() / labels.sum())
         self.fingerprint = hashlib.blake2b(labels.cpu().numpy().tobytes(), digest_size=16).hexdigest()
-        # Tensors, so that they move inside a graph; no buffers, so that they stay on the CPU, where looking at them waits for nothing.
+        # Tensors, to move inside a graph; no buffers, to stay on the CPU, where a look at them waits for nothing.
         self.progress = torch.tensor(max(EVERY, len(labels)))  # batches or items since the last totals: due at the first batch
         self.indexed = torch.zeros((), dtype=torch.bool)
+        self.report = torch.zeros((), dtype=torch.int64)  # of the kernel of `plain_batch` on the last batch; no state
         self.register_buffer("cache", torch.full(labels.shape, torch.nan))  # NaN: not seen yet
         self.register_buffer("totals", torch.zeros(rows, 2, 3))
         self.register_buffer("labels", labels, persistent=False)
@@ -53,26 +53,29 @@ class Counts(nn.Module):
         positive: Tensor,
         index: Tensor | None,
         batch_totals: Tensor,
-        thresholds: Callable[[], Tensor],
+        threshold: Tensor,
         surrogate: Surrogate,
     ) -> Tensor:
-        """Take one batch in; says whether the totals are new, which is not at every batch: the multipliers cost more than the loss."""
-        done, cycle = (1, EVERY) if index is None else (scores.shape[0], self.cache.shape[0])
-        due = self.progress.add_(done) >= cycle
+        """Take one batch in; says whether the totals are new, not at every batch: the multipliers cost more than the loss."""
+        due = self.progress.add_(1 if index is None else scores.shape[0]) >= self.cycle(index)
         if index is None:
             self.indexed.fill_(False)
         else:
             self.store(scores, positive, index, check=due)
         if torch.compiler.is_compiling() or due:
-            new = self._averaged(batch_totals) if index is None else self.cached(thresholds(), surrogate, due=due)
+            new = self._averaged(batch_totals) if index is None else self.cached(threshold, surrogate, due=due)
             self.totals.copy_(torch.where(due, new, self.totals))
             self.progress.mul_(~due)
         return due
 
+    def cycle(self, index: Tensor | None) -> int:
+        """Batches of a moving average, or items of a cache, between new totals."""
+        return EVERY if index is None else self.cache.shape[0]
+
     def store(self, scores: Tensor, positive: Tensor, index: Tensor, *, check: Tensor | bool) -> None:
         """Remember the scores of a batch; an item drawn twice counts once."""
         if readable(index) and check:
-            _check_index(index, positive, self.labels)
+            check_index(index, positive, self.labels)
         self.indexed.fill_(True)
         self.cache.scatter_(0, index, scores.to(self.cache.dtype))
 
@@ -108,7 +111,8 @@ def keep_single(module: nn.Module, fn: Any, recurse: bool = True) -> nn.Module:
     return nn.Module._apply(module, wide, recurse)
 
 
-def _check_index(index: Tensor, positive: Tensor, labels: Tensor) -> None:
+def check_index(index: Tensor, positive: Tensor, labels: Tensor) -> None:
+    """Positions in the data, where the label is that of the batch."""
     if len(index) and not (int(index.min()) >= 0 and int(index.max()) < len(labels)):
         raise ValueError(
             f"S-measure: `index` must lie in 0..{len(labels) - 1}, the positions in `labels`; got {int(index.min())} to "

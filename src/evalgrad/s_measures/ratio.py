@@ -1,10 +1,8 @@
 """The default solver: one scalar per constraint, O(1) state, any optimiser for the network.
 
-F-beta is a ratio V = (beta^2 + F) / T. Dinkelbach: minimise beta^2 + F - v T, then set v to the current ratio; v falls to the
-optimum V*. The constrained measures use a multiplier instead, moved by the residual of the whole data (its integral and,
-against oscillation, its present value). Either way a batch pays a weighted surrogate loss: one weight for its positives,
-one for its negatives, renewed from the totals of `counts`. Constants are left out of the loss, so it is >= 0 and 0 once all
-items lie beyond the margin; for F-beta it is F + v (1 - T), which tends to V - beta^2.
+A batch pays a weighted surrogate loss: one weight for its positives, one for its negatives. From time to time the totals of
+`counts` give new `multipliers` and these new weights. Constants are left out of the loss, so it is >= 0 and 0 once all items lie
+beyond the margin; for F-beta it is F + v (1 - T), which tends to V - beta^2.
 """
 
 from typing import Any
@@ -12,12 +10,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from evalgrad.s_measures.counts import Counts, keep_single, rates, same_positives
+from evalgrad.s_measures.counts import Counts, keep_single, same_positives
+from evalgrad.s_measures.multipliers import class_weights, renewed_multipliers
+from evalgrad.s_measures.plain_batch import is_plain, plain_batch
 from evalgrad.s_measures.programs import Program
 from evalgrad.s_measures.surrogate_errors import weighted_errors
 from evalgrad.s_measures.surrogates import Surrogate
-
-DAMPING = 20.0  # weight of the present residual against one step of its integral
 
 
 class RatioSolver(nn.Module):
@@ -49,49 +47,50 @@ class RatioSolver(nn.Module):
         self.threshold = nn.Parameter(torch.zeros(rows)) if program.anchored else None
         for name in ("objective", "constraints", "share"):
             self.register_buffer(name, getattr(program, name).clone(), persistent=False)
-        self.constant_errors = surrogate(torch.tensor([0.0, 2.0])).tolist()  # of a positive | negative at score 1
-        prior = self.counts.prior()
-        start = -float(self._worst_ratio(prior)) if program.fractional else 0.0 if program.required else 1.0
+        hit, alarm = surrogate(torch.tensor([0.0, 2.0])).tolist()  # errors of a positive | negative at score 1
+        # V of the constant scorer f = 1, which every scorer with a bias term can reach: a constant and a factor of the prior.
+        self.worst = [float(self.objective[0, 3]) / (1 - hit), alarm / (1 - hit)] if program.fractional else []
+        prior = float(self.counts.prior())
+        start = -(self.worst[0] + self.worst[1] * prior) if program.fractional else 0.0 if program.required else 1.0
         self.register_buffer("mu", torch.full((rows, constraints), start))
-        self.register_buffer("weight", self._weighed(self.mu, prior))  # of the mean surrogate of the positives | negatives
+        # Of the mean surrogate of the positives | negatives.
+        self.register_buffer("weight", class_weights(self.mu, prior, self.objective, self.constraints, self.share))
 
     def forward(self, scores: Tensor, positive: Tensor, index: Tensor | None) -> Tensor:
         """Class means of the surrogate, and nothing where a class is missing: in expectation a multiple of the loss on the whole
         data, for uniform and for class-balanced samplers alike.
         """
+        counts, surrogate = self.counts, self.surrogate
+        if self.threshold is None and is_plain(scores, positive, index, counts, surrogate):
+            value, new = plain_batch(scores, positive, index, self.weight, counts, surrogate, training=self.training)
+            if new:
+                self.dual_step()
+            return value
         offset = scores if self.threshold is None else scores - self.threshold.unsqueeze(-1)
-        value, totals = weighted_errors(offset, positive, self.weight, self.surrogate)
+        value, totals = weighted_errors(offset, positive, self.weight, surrogate)
         if self.training:
-            due = self.counts.update(scores.detach(), positive, index, totals, self.thresholds, self.surrogate)
-            if torch.compiler.is_compiling() or due:  # nothing branches in a graph: there, what is not due is computed and dropped
-                self._renew(self.dual_lr, due)
+            due = counts.update(scores.detach(), positive, index, totals, self.thresholds(), surrogate)
+            if torch.compiler.is_compiling() or due:  # a graph has no branch: the operators look at `due` themselves
+                self._renew(due, self.dual_lr)
         return value
 
     def project_(self) -> None:
         """Nothing to project: the ratio has no per-item variables."""
 
-    @torch.no_grad()
     def dual_step(self, lr: float | None = None) -> None:
         """Move v or the multipliers by the latest totals. Training forwards do this by themselves."""
-        self._renew(self.dual_lr if lr is None else lr, torch.ones((), dtype=torch.bool))
+        self._renew(torch.ones((), dtype=torch.bool), self.dual_lr if lr is None else lr)
 
-    @torch.no_grad()
-    def _renew(self, step: float, due: Tensor) -> None:
-        """New multipliers and weights where `due`, and nothing while a class was never seen or a total overflowed.
+    def _renew(self, due: Tensor, step: float) -> None:
+        """New multipliers and weights if `due`, and none while a class was never seen or after a total overflowed.
 
         In place: the graphs of earlier batches hold gradients, not weights.
         """
-        prior = self.counts.prior()
-        found = rates(self.counts.totals, prior, hard=self.program.required)
-        if self.program.fractional:
-            mu = pressed = -self._ratio(found, prior)
-        else:
-            residual = (self.constraints * found.unsqueeze(1)).sum(-1)
-            mu = (self.mu + step * residual).clamp(0, self.max_multiplier)
-            pressed = (mu + DAMPING * step * residual).clamp(0, self.max_multiplier)
-        moves = due & (self.counts.totals[..., 2] > 0).all() & found.isfinite().all()
-        self.mu.copy_(torch.where(moves, mu, self.mu))
-        self.weight.copy_(torch.where(moves, self._weighed(pressed, prior), self.weight))
+        state, program = (self.counts.totals, self.mu, self.weight), (self.objective, self.constraints, self.share)
+        rule = (self.counts.known_prior or 0.0, self.worst, step, self.max_multiplier, self.program.required)
+        mu, weight = renewed_multipliers(*state, *program, due, *rule)
+        self.mu.copy_(mu)
+        self.weight.copy_(weight)
 
     def primal_groups(self, lr: float) -> list[dict[str, Any]]:
         """The thresholds of the anchors; nothing for the measures at one operating point."""
@@ -100,19 +99,3 @@ class RatioSolver(nn.Module):
     def thresholds(self) -> Tensor:
         """(K,) the decision threshold of every row, 0 unless it is learned."""
         return torch.zeros_like(self.share) if self.threshold is None else self.threshold.detach()
-
-    def _ratio(self, found: Tensor, prior: Tensor | float) -> Tensor:
-        """V = (beta^2 + F) / T, at most that of a constant scorer: T <= 0 has no ratio, and no larger v is optimal."""
-        worst = self._worst_ratio(prior)
-        ratio = (self.objective * found).sum(-1, keepdim=True) / found[:, :1]
-        return torch.where(found[:, :1] > 0, ratio.minimum(worst), worst)
-
-    def _worst_ratio(self, prior: Tensor | float) -> Tensor:
-        """V of the constant scorer f = 1, which every scorer with a bias term can reach."""
-        hit, alarm = self.constant_errors
-        return (self.objective[0, 3] + prior * alarm) / (1 - hit)
-
-    def _weighed(self, multiplier: Tensor, prior: Tensor | float) -> Tensor:
-        """Loss = sum_k share_k (objective_k + multiplier_k @ constraints_k) . (1 - mean error, F, R, .), constants dropped."""
-        row = self.objective + (multiplier.unsqueeze(-1) * self.constraints).sum(1)
-        return self.share.unsqueeze(-1) * torch.stack([-row[:, 0], prior * row[:, 1] + row[:, 2]], dim=-1)
