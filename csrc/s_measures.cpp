@@ -21,10 +21,17 @@ struct Memory {
     bool* indexed;
 };
 
+// False, with nothing stored, where a position or, if asked for, a label does not fit.
 template <class T>
-EVALGRAD_INLINE bool fits(const Memory<T>& memory, const int64_t* index, const uint8_t* positive, int64_t items) {
-    for (int64_t i = 0; i < items; ++i)
-        if (index[i] < 0 || index[i] >= memory.items || memory.labels[index[i]] != positive[i]) return false;
+EVALGRAD_INLINE bool store(const Memory<T>& memory, const T* score, const uint8_t* positive, const int64_t* index, int64_t items,
+                           bool check_labels) {
+    bool fits = true;
+    for (int64_t i = 0; i < items; ++i) fits &= index[i] >= 0 && index[i] < memory.items;
+    if (!fits) return false;
+    if (check_labels)
+        for (int64_t i = 0; i < items; ++i) fits &= memory.labels[index[i]] == positive[i];
+    if (!fits) return false;
+    for (int64_t i = 0; i < items; ++i) memory.cache[index[i]] = score[i];
     return true;
 }
 
@@ -36,17 +43,16 @@ EVALGRAD_INLINE void average(const T* batch, double momentum, T* totals) {
     for (int i = 0; i < 6; ++i) totals[i] = static_cast<T>(batch[i] + momentum * (totals[i] - batch[i]));
 }
 
-// One batch enters the memory. Reports 1 when the totals are new, -1 when `index` does not fit: then nothing has changed.
+// One batch enters the memory. Reports 1 when the totals are new, -1 when `index` does not fit.
 template <class Surrogate, class T>
 EVALGRAD_INLINE int64_t learn(const Memory<T>& memory, const T* score, const uint8_t* positive, const int64_t* index, int64_t items,
                               const T* batch, int64_t cycle) {
-    if (index && !fits(memory, index, positive, items)) return -1;
-    if (index)
-        for (int64_t i = 0; i < items; ++i) memory.cache[index[i]] = score[i];
+    const int64_t progress = *memory.progress + (index ? items : 1);
+    const bool due = progress >= cycle;
+    if (index && !store(memory, score, positive, index, items, due)) return -1;
     *memory.indexed = index != nullptr;
-    *memory.progress += index ? items : 1;
-    if (*memory.progress < cycle) return 0;
-    *memory.progress = 0;
+    *memory.progress = due ? 0 : progress;
+    if (!due) return 0;
     if (index)
         totals_row<Surrogate>(memory.cache, memory.labels, memory.items, T(1), T(0), memory.totals);
     else

@@ -61,7 +61,7 @@ class Counts(nn.Module):
         if index is None:
             self.indexed.fill_(False)
         else:
-            self.store(scores, positive, index, check=due)
+            self.store(scores, positive, index)
         if torch.compiler.is_compiling() or due:
             new = self._averaged(batch_totals) if index is None else self.cached(threshold, surrogate, due=due)
             self.totals.copy_(torch.where(due, new, self.totals))
@@ -72,9 +72,9 @@ class Counts(nn.Module):
         """Batches of a moving average, or items of a cache, between new totals."""
         return EVERY if index is None else self.cache.shape[0]
 
-    def store(self, scores: Tensor, positive: Tensor, index: Tensor, *, check: Tensor | bool) -> None:
+    def store(self, scores: Tensor, positive: Tensor, index: Tensor) -> None:
         """Remember the scores of a batch; an item drawn twice counts once."""
-        if readable(index) and check:
+        if readable(index):
             check_index(index, positive, self.labels)
         self.indexed.fill_(True)
         self.cache.scatter_(0, index, scores.to(self.cache.dtype))

@@ -18,15 +18,19 @@ def is_plain(scores: Tensor, positive: Tensor, index: Tensor | None, counts: Cou
     """Whether `plain_batch` may be called; not for an empty batch, whose pointer is null."""
     if _native.library is None or not surrogate.piecewise_linear or not scores.numel():
         return False
-    given, cache = (scores, positive) if index is None else (scores, positive, index), counts.cache
-    ready = cache.is_cpu and cache.dtype == scores.dtype
-    return ready and all(readable(tensor) and tensor.is_contiguous() for tensor in given)
+    cache = counts.cache
+    ready = cache.is_cpu and cache.dtype == scores.dtype and _is_ready(scores) and _is_ready(positive)
+    return ready and (index is None or _is_ready(index))
+
+
+def _is_ready(given: Tensor) -> bool:
+    return readable(given) and given.is_contiguous()
 
 
 def plain_batch(
     scores: Tensor, positive: Tensor, index: Tensor | None, weight: Tensor, counts: Counts, surrogate: Surrogate, *, training: bool
 ) -> tuple[Tensor, bool]:
-    """The weighted errors, differentiable, and whether the totals are new; `index` is checked at every batch.
+    """The weighted errors, differentiable, and whether the totals are new.
 
     A piecewise linear loss is locally the product of scores and gradient plus a constant: torch's own product has its derivative.
     """
