@@ -1,136 +1,73 @@
-// S-measures: the surrogate errors of scored items, weighted by class with their gradient, and their totals by class.
-//
-// Items lie on rows. An item violates its side of the threshold by u = -f (positives) or u = f (negatives); its error is the
-// surrogate at z = 1 + u. Sums run over fixed lanes, so that a loop becomes SIMD and the bits are those of every instruction set.
+// S-measures: surrogate errors by rows, and a whole training batch of one row with all it does to the state of the measure.
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
 
+#include "s_measure_rows.h"
 #include "simd.h"
 
 namespace evalgrad {
 namespace {
 
-constexpr int kLanes = 16;
-constexpr int64_t kBlock = 1024;  // items summed in T before the sum goes on in double
-
-struct Hinge {
-    template <class T> static EVALGRAD_INLINE T value(T z) { return z < T(0) ? T(0) : z; }  // NaN stays NaN
-    template <class T> static EVALGRAD_INLINE T slope(T z) { return z > T(0) ? T(1) : T(0); }
-};
-
-struct Square {
-    template <class T> static EVALGRAD_INLINE T value(T z) { return z * z; }
-    template <class T> static EVALGRAD_INLINE T slope(T z) { return T(2) * z; }
-};
-
-struct Margin {
-    template <class T> static EVALGRAD_INLINE T value(T z) { return z < T(0) ? T(0) : z > T(1) ? T(1) : z; }
-    template <class T> static EVALGRAD_INLINE T slope(T z) { return z > T(0) && z < T(1) ? T(1) : T(0); }
-};
-
-struct CrossEntropy {  // log2(1 + exp(z - 1))
-    static constexpr double kBits = 1.4426950408889634;
-    template <class T> static EVALGRAD_INLINE T value(T z) {
-        const T x = z - T(1);
-        return (std::max(x, T(0)) + std::log1p(std::exp(-std::abs(x)))) * T(kBits);
-    }
-    template <class T> static EVALGRAD_INLINE T slope(T z) {
-        const T x = z - T(1), tail = std::exp(-std::abs(x));
-        return (x < T(0) ? tail : T(1)) / (T(1) + tail) * T(kBits);
-    }
-};
-
-// The sum of n values, n a multiple of kLanes.
+// What a measure keeps of the data; `Counts` in counts.py says what each is.
 template <class T>
-EVALGRAD_INLINE double sum(const T* values, int64_t n) {
-    T lane[kLanes] = {};
-    for (int64_t i = 0; i < n; i += kLanes)
-        for (int j = 0; j < kLanes; ++j) lane[j] += values[i + j];
-    double total = 0.0;
-    for (int j = 0; j < kLanes; ++j) total += lane[j];
-    return total;
-}
-
-// What the items of a block add up to: positives | negatives; the sum of errors, the number of wrong items, that of items.
-template <class T>
-struct Totals {
-    T error[2][kBlock];  // of the block; 0 for the items of the other side
-    double of[2][3] = {};
-
-    EVALGRAD_INLINE void add(int64_t n, int32_t wrong_hits, int32_t wrong, int32_t hits, int32_t items) {
-        const int64_t padded = (n + kLanes - 1) / kLanes * kLanes;
-        const int32_t counts[2][2] = {{wrong_hits, hits}, {wrong - wrong_hits, items - hits}};
-        for (int side = 0; side < 2; ++side) {
-            std::fill(error[side] + n, error[side] + padded, T(0));
-            of[side][0] += sum(error[side], padded);
-            of[side][1] += counts[side][0];
-            of[side][2] += counts[side][1];
-        }
-    }
-    EVALGRAD_INLINE void write(T* out) const {
-        for (int i = 0; i < 6; ++i) out[i] = static_cast<T>(of[i / 3][i % 3]);
-    }
+struct Memory {
+    const uint8_t* labels;
+    T* cache;
+    int64_t items;
+    T* totals;
+    double momentum;
+    int64_t* progress;
+    bool* indexed;
 };
 
-// A class without weight adds nothing, not even where its error is infinite; NaN shows.
-EVALGRAD_INLINE double weighed(double weight, double error) { return weight == 0.0 && error == error ? 0.0 : weight * error; }
-
-// One row: class means of the errors times the class weights; nothing where a class is missing.
-template <class Surrogate, class T>
-EVALGRAD_INLINE void weighted_row(const T* score, const uint8_t* positive, int64_t items, const T* weight, T* value, T* gradient,
-                                  T* out) {
-    int64_t found = 0;
-    for (int64_t i = 0; i < items; ++i) found += positive[i];
-    const bool both = found > 0 && found < items;
-    const T hit = both ? -weight[0] / static_cast<T>(found) : T(0), alarm = both ? weight[1] / static_cast<T>(items - found) : T(0);
-    Totals<T> totals;
-    for (int64_t begin = 0; begin < items; begin += kBlock) {
-        const int64_t n = std::min(kBlock, items - begin);
-        int32_t wrong_hits = 0, wrong = 0, hits = 0;
-        for (int64_t i = 0; i < n; ++i) {
-            const int32_t own = positive[begin + i];
-            const T violation = (T(1) - T(2 * own)) * score[begin + i], z = T(1) + violation, error = Surrogate::value(z);
-            const T each = own ? hit : alarm, slope = Surrogate::slope(z);
-            const int32_t miss = violation >= T(0);
-            totals.error[0][i] = own ? error : T(0);
-            totals.error[1][i] = own ? T(0) : error;
-            gradient[begin + i] = each == T(0) ? T(0) : slope * each;
-            wrong_hits += miss & own, wrong += miss, hits += own;
-        }
-        totals.add(n, wrong_hits, wrong, hits, static_cast<int32_t>(n));
-    }
-    *value = static_cast<T>(weighed(-hit, totals.of[0][0]) + weighed(alarm, totals.of[1][0]));
-    totals.write(out);
+// False, with nothing stored, where a position or, if asked for, a label does not fit.
+template <class T>
+EVALGRAD_INLINE bool store(const Memory<T>& memory, const T* score, const uint8_t* positive, const int64_t* index, int64_t items,
+                           bool check_labels) {
+    bool fits = true;
+    for (int64_t i = 0; i < items; ++i) fits &= index[i] >= 0 && index[i] < memory.items;
+    if (!fits) return false;
+    if (check_labels)
+        for (int64_t i = 0; i < items; ++i) fits &= memory.labels[index[i]] == positive[i];
+    if (!fits) return false;
+    for (int64_t i = 0; i < items; ++i) memory.cache[index[i]] = score[i];
+    return true;
 }
 
-// One row of totals at a threshold; a NaN score is an item not seen yet.
-template <class Surrogate, class T>
-EVALGRAD_INLINE void totals_row(const T* score, const uint8_t* positive, int64_t items, T scale, T threshold, T* out) {
-    Totals<T> totals;
-    for (int64_t begin = 0; begin < items; begin += kBlock) {
-        const int64_t n = std::min(kBlock, items - begin);
-        int32_t wrong_hits = 0, wrong = 0, hits = 0, all = 0;
-        for (int64_t i = 0; i < n; ++i) {
-            const T offset = scale * (score[begin + i] - threshold);
-            const int32_t own = positive[begin + i], seen = score[begin + i] == score[begin + i];
-            const T violation = (T(1) - T(2 * own)) * offset, error = Surrogate::value(T(1) + violation);
-            const int32_t miss = violation >= T(0);
-            totals.error[0][i] = own & seen ? error : T(0);
-            totals.error[1][i] = (own ^ 1) & seen ? error : T(0);
-            wrong_hits += miss & own, wrong += miss, hits += own & seen, all += seen;
-        }
-        totals.add(n, wrong_hits, wrong, hits, all);
-    }
-    totals.write(out);
+// An overflowed batch stays out of the average.
+template <class T>
+EVALGRAD_INLINE void average(const T* batch, double momentum, T* totals) {
+    for (int i = 0; i < 6; ++i)
+        if (!std::isfinite(batch[i])) return;
+    for (int i = 0; i < 6; ++i) totals[i] = static_cast<T>(batch[i] + momentum * (totals[i] - batch[i]));
 }
 
-template <class T, class Row>
-EVALGRAD_INLINE void with_surrogate(int64_t surrogate, const Row& row) {
-    if (surrogate == 0) row(Hinge());
-    if (surrogate == 1) row(Square());
-    if (surrogate == 2) row(CrossEntropy());
-    if (surrogate == 3) row(Margin());
+// One batch enters the memory. Reports 1 when the totals are new, -1 when `index` does not fit.
+template <class Surrogate, class T>
+EVALGRAD_INLINE int64_t learn(const Memory<T>& memory, const T* score, const uint8_t* positive, const int64_t* index, int64_t items,
+                              const T* batch, int64_t cycle) {
+    const int64_t progress = *memory.progress + (index ? items : 1);
+    const bool due = progress >= cycle;
+    if (index && !store(memory, score, positive, index, items, due)) return -1;
+    *memory.indexed = index != nullptr;
+    *memory.progress = due ? 0 : progress;
+    if (!due) return 0;
+    if (index)
+        totals_row<Surrogate>(memory.cache, memory.labels, memory.items, T(1), T(0), memory.totals);
+    else
+        average(batch, memory.momentum, memory.totals);
+    return 1;
+}
+
+template <class T>
+EVALGRAD_INLINE void batch(const T* score, const uint8_t* positive, const int64_t* index, int64_t items, const T* weight,
+                           int64_t surrogate, T* value, T* gradient, const Memory<T>& memory, int64_t cycle, int64_t* report) {
+    with_surrogate<T>(surrogate, [&](auto kind) __attribute__((always_inline)) {
+        T found[6];
+        weighted_row<decltype(kind)>(score, positive, items, weight, value, gradient, found);
+        if (report) *report = learn<decltype(kind)>(memory, score, positive, index, items, found, cycle);
+    });
 }
 
 template <class T>
@@ -169,6 +106,54 @@ EVALGRAD_SIMD void totals_double(const double* s, const uint8_t* p, const double
     totals_rows(s, p, scale, threshold, rows, items, surrogate, totals);
 }
 
+EVALGRAD_SIMD void batch_float(const float* s, const uint8_t* p, const int64_t* index, int64_t items, const float* w,
+                               int64_t surrogate, float* value, float* gradient, const Memory<float>& memory, int64_t cycle,
+                               int64_t* report) {
+    batch(s, p, index, items, w, surrogate, value, gradient, memory, cycle, report);
+}
+EVALGRAD_SIMD void batch_double(const double* s, const uint8_t* p, const int64_t* index, int64_t items, const double* w,
+                                int64_t surrogate, double* value, double* gradient, const Memory<double>& memory, int64_t cycle,
+                                int64_t* report) {
+    batch(s, p, index, items, w, surrogate, value, gradient, memory, cycle, report);
+}
+
+// How totals move the multipliers; `multipliers.py` says what each is.
+struct Rule {
+    double prior, worst, worst_per_prior, step, ceiling, damped_step;
+    bool fractional, hard;
+};
+
+// One row of (2, 3) totals: the rates (T, F, R, 1), the multipliers by ratio or residual, the weights of the classes by these.
+template <class T>
+void renew_row(const T* totals, const T* objective, const T* constraints, double share, int64_t count, const Rule& rule, T* mu,
+               T* weight) {
+    const double positives = totals[2], negatives = totals[5], prior = rule.prior != 0.0 ? rule.prior : negatives / positives;
+    const double alarm = totals[rule.hard ? 4 : 3] / negatives;
+    const double found[4] = {1.0 - totals[rule.hard ? 1 : 0] / positives, prior * alarm, alarm, 1.0};
+    if (!(positives > 0.0 && negatives > 0.0 && std::isfinite(found[0]) && std::isfinite(found[1]))) return;
+    const auto dot = [&](const T* a) { return a[0] * found[0] + a[1] * found[1] + a[2] * found[2] + a[3]; };
+    double row[4] = {objective[0], objective[1], objective[2], objective[3]};
+    for (int64_t j = 0; j < count; ++j) {
+        const T* constraint = constraints + 4 * j;
+        const double residual = dot(constraint), highest = rule.worst + rule.worst_per_prior * prior;
+        const double ratio = found[0] > 0.0 ? std::min(dot(objective) / found[0], highest) : highest;
+        const double moved = rule.fractional ? -ratio : std::clamp(mu[j] + rule.step * residual, 0.0, rule.ceiling);
+        const double pressed = rule.fractional ? moved : std::clamp(moved + rule.damped_step * residual, 0.0, rule.ceiling);
+        mu[j] = static_cast<T>(moved);
+        for (int i = 0; i < 4; ++i) row[i] += pressed * constraint[i];
+    }
+    weight[0] = static_cast<T>(-share * row[0]);
+    weight[1] = static_cast<T>(share * (prior * row[1] + row[2]));
+}
+
+template <class T>
+void renew_rows(const T* totals, const T* objective, const T* constraints, const T* share, int64_t rows, int64_t count,
+                const Rule& rule, T* mu, T* weight) {
+    for (int64_t r = 0; r < rows; ++r)
+        renew_row(totals + 6 * r, objective + 4 * r, constraints + 4 * count * r, share[r], count, rule, mu + count * r,
+                  weight + 2 * r);
+}
+
 }  // namespace
 }  // namespace evalgrad
 
@@ -196,4 +181,39 @@ EVALGRAD_API void evalgrad_error_totals_double(const double* scores, const uint8
                                                const double* threshold, int64_t rows, int64_t items, int64_t surrogate,
                                                double* totals, int64_t) {
     evalgrad::totals_double(scores, positive, scale, threshold, rows, items, surrogate, totals);
+}
+
+// scores, positive and index (items,), weight (2,) -> value, gradient (items,); with a report also into the memory of the data.
+EVALGRAD_API void evalgrad_s_measure_batch_float(const float* scores, const uint8_t* positive, const int64_t* index, int64_t items,
+                                                 const float* weight, int64_t surrogate, float* value, float* gradient,
+                                                 const uint8_t* labels, float* cache, int64_t size, float* totals, double momentum,
+                                                 int64_t* progress, bool* indexed, int64_t cycle, int64_t* report, int64_t) {
+    evalgrad::batch_float(scores, positive, index, items, weight, surrogate, value, gradient,
+                          {labels, cache, size, totals, momentum, progress, indexed}, cycle, report);
+}
+
+EVALGRAD_API void evalgrad_s_measure_batch_double(const double* scores, const uint8_t* positive, const int64_t* index, int64_t items,
+                                                  const double* weight, int64_t surrogate, double* value, double* gradient,
+                                                  const uint8_t* labels, double* cache, int64_t size, double* totals,
+                                                  double momentum, int64_t* progress, bool* indexed, int64_t cycle,
+                                                  int64_t* report, int64_t) {
+    evalgrad::batch_double(scores, positive, index, items, weight, surrogate, value, gradient,
+                           {labels, cache, size, totals, momentum, progress, indexed}, cycle, report);
+}
+
+// totals (rows, 2, 3), objective (rows, 4), constraints (rows, count, 4), share (rows,) -> mu (rows, count), weight (rows, 2) in place.
+EVALGRAD_API void evalgrad_renewed_multipliers_float(const float* totals, const float* objective, const float* constraints,
+                                                     const float* share, int64_t rows, int64_t count, double prior, double worst,
+                                                     double worst_per_prior, double step, double ceiling, double damped_step,
+                                                     int64_t fractional, int64_t hard, float* mu, float* weight, int64_t) {
+    evalgrad::renew_rows(totals, objective, constraints, share, rows, count,
+                         {prior, worst, worst_per_prior, step, ceiling, damped_step, fractional != 0, hard != 0}, mu, weight);
+}
+
+EVALGRAD_API void evalgrad_renewed_multipliers_double(const double* totals, const double* objective, const double* constraints,
+                                                      const double* share, int64_t rows, int64_t count, double prior, double worst,
+                                                      double worst_per_prior, double step, double ceiling, double damped_step,
+                                                      int64_t fractional, int64_t hard, double* mu, double* weight, int64_t) {
+    evalgrad::renew_rows(totals, objective, constraints, share, rows, count,
+                         {prior, worst, worst_per_prior, step, ceiling, damped_step, fractional != 0, hard != 0}, mu, weight);
 }

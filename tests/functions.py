@@ -1,5 +1,6 @@
 """One row per public function that is not a loss: how to call it on tensors. `test_function_engines.py` runs every engine on it."""
 
+import copy
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -58,7 +59,20 @@ def _jaccard(function: Callable[..., Tensor]) -> Callable[[Tensor, Tensor], Tens
     return lambda x, y: function(x.argmax(1), y, num_classes=CLASSES)
 
 
+def _measure(measure: torch.nn.Module) -> Callable[[Tensor, Tensor], Tensor]:
+    """An S-measure in eval mode, a function. Training moves its state: test_s_measures_training.py."""
+    measure.eval()
+    moved = copy.deepcopy(measure).to("meta")  # learned thresholds live on the device of the scores
+    return lambda x, y: (moved if x.is_meta else measure)(x, y)
+
+
 FUNCTIONS = (
+    _smooth("FBeta", _measure(eg.FBeta())),
+    _smooth("FBeta(surrogate=square)", _measure(eg.FBeta(surrogate="square"))),
+    _smooth("PrecisionAtRecall", _measure(eg.PrecisionAtRecall(0.8))),
+    _smooth("RecallAtPrecision", _measure(eg.RecallAtPrecision(0.8))),
+    _smooth("ROCAUC", _measure(eg.ROCAUC(3))),
+    _smooth("PRAUC", _measure(eg.PRAUC(3))),
     _smooth("jaccard_lovasz_extension", lambda x, y: eg.jaccard_lovasz_extension(x, y > 0)),
     _smooth("log_elementary_symmetric", lambda x, y: eg.log_elementary_symmetric(x.T, k=2)),
     _smooth("topk_probabilities", lambda x, y: eg.topk_probabilities(x.T, k=2, temperature=0.5)),

@@ -96,7 +96,6 @@ def test_fake_and_meta_tensors(function):
 
 
 NOT_IN_A_GRAPH = {
-    *("FBeta", "PrecisionAtRecall", "RecallAtPrecision", "ROCAUC", "PRAUC"),  # state from batch to batch: test_s_measures_*.py
     *("SizeHead", "SizeLabels", "majority_size_labels"),  # parts of a network and of its data: test_s_measures_size_head.py
     *("EquibatchSampler", "PerformanceSampler", "class_presence"),  # Python that looks at the data: test_sampling.py
     *(

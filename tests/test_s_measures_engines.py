@@ -1,4 +1,7 @@
-"""The ratio solver on every engine: kernel and pure torch, compile, torch.func, vmap, forward mode, autocast, opcheck."""
+"""The operators of the ratio solver: the definition, kernel and pure torch, hard cases, forward mode, opcheck.
+
+The other engines are laws: test_function_engines.py in eval mode, test_s_measures_training.py in training.
+"""
 
 import math
 
@@ -7,7 +10,9 @@ import torch
 from torch.autograd import forward_ad
 
 from evalgrad import PRAUC, ROCAUC, FBeta, _native
-from evalgrad.s_measures.surrogate_errors import _operator, error_totals, weighted_errors
+from evalgrad.s_measures import programs
+from evalgrad.s_measures.multipliers import renewed_multipliers
+from evalgrad.s_measures.surrogate_errors import _operator, _totals_operator, error_totals, weighted_errors
 from evalgrad.s_measures.surrogates import SURROGATES
 
 surrogates = pytest.mark.parametrize("surrogate", SURROGATES)
@@ -58,7 +63,9 @@ def test_totals_leave_out_what_was_not_seen(surrogate, request):
         for b, c in zip(threshold, scale, strict=True)
     ]
     for _ in ("kernel", "pure"):
-        torch.testing.assert_close(error_totals(scores, Y, threshold, kind, scale), torch.tensor(expected), rtol=1e-5, atol=1e-5)
+        torch.testing.assert_close(
+            error_totals(scores, Y, threshold, kind, scale=scale), torch.tensor(expected), rtol=1e-5, atol=1e-5
+        )
         request.getfixturevalue("pure")
 
 
@@ -77,10 +84,72 @@ def test_kernel_gradient_equals_autograd_of_the_formula(surrogate, rows, request
         request.getfixturevalue("pure")
 
 
+def multiplier_arguments(program, *, due, dtype=torch.float32):
+    """What the solver of a program gives to `renewed_multipliers`, with totals of two different rows of scores per program row."""
+    rows, count, _ = program.constraints.shape
+    threshold = torch.linspace(-0.5, 0.5, rows, dtype=dtype)
+    totals = error_totals(X.to(dtype), Y, threshold, SURROGATES["hinge"])
+    worst = [float(program.objective[0, 3]), 2.0] if program.fractional else []
+    mu, weight = torch.linspace(0, 1, rows * count, dtype=dtype).view(rows, count), torch.rand(rows, 2, dtype=dtype)
+    parts = [part.to(dtype) for part in (program.objective, program.constraints, program.share)]
+    return (totals, mu, weight, *parts, torch.tensor(due), 1.7, worst, 0.2, 100.0, program.required)
+
+
+PROGRAMS = {
+    "fbeta": programs.fbeta(2.0, None),
+    "fbeta, required": programs.fbeta(1.0, 0.6),
+    "p@r, required": programs.precision_at_recall(0.8, 0.7),
+    "r@p": programs.recall_at_precision(0.9, None),
+    "roc": programs.roc_area([0.1, 0.4, 0.7]),
+    "pr": programs.pr_area([0.3, 0.6]),
+}
+
+
 @pytest.mark.skipif(_native.library is None, reason="built without kernels")
-def test_operator_passes_opcheck():
-    arguments = (X.view(1, -1), Y.view(1, -1), torch.ones(1, 2), 0)
-    torch.library.opcheck(_operator, arguments)
+def test_operators_pass_opcheck():
+    torch.library.opcheck(_operator, (X.view(1, -1), Y.view(1, -1), torch.ones(1, 2), 0))
+    for due in (False, True):
+        torch.library.opcheck(_totals_operator, (X, Y, torch.ones(2), torch.zeros(2), torch.tensor(due), 0))
+        torch.library.opcheck(renewed_multipliers, multiplier_arguments(PROGRAMS["p@r, required"], due=due))
+
+
+@pytest.mark.parametrize("program", PROGRAMS.values(), ids=PROGRAMS)
+@dtypes
+def test_multipliers_equal_the_definition(program, dtype, engine):
+    arguments = multiplier_arguments(program, due=True, dtype=dtype)
+    totals, mu, _, objective, constraints, share, _, prior, worst, step, ceiling, hard = arguments
+    for k, (moved, weight) in enumerate(zip(*renewed_multipliers(*arguments), strict=True)):
+        error, misses, hits = totals[k, 0].tolist()
+        alarms, wrong, others = totals[k, 1].tolist()
+        found, alarm = 1 - (misses if hard else error) / hits, (wrong if hard else alarms) / others
+        rates = [found, prior * alarm, alarm, 1.0]
+        row, wanted = objective[k].tolist(), []
+        for j, constraint in enumerate(constraints[k].tolist()):
+            residual = sum(c * r for c, r in zip(constraint, rates, strict=True))
+            new = min(max(float(mu[k, j]) + step * residual, 0), ceiling)
+            pressed = min(max(new + 20 * step * residual, 0), ceiling)
+            if worst:
+                highest = worst[0] + worst[1] * prior
+                ratio = sum(o * r for o, r in zip(objective[k].tolist(), rates, strict=True)) / found if found > 0 else highest
+                new = pressed = -min(ratio, highest)
+            wanted.append(new)
+            row = [r + pressed * c for r, c in zip(row, constraint, strict=True)]
+        close = {"rtol": 1e-5, "atol": 1e-5}
+        torch.testing.assert_close(moved, torch.tensor(wanted, dtype=dtype), **close)
+        classes = [-row[0] * float(share[k]), (prior * row[1] + row[2]) * float(share[k])]
+        torch.testing.assert_close(weight, torch.tensor(classes, dtype=dtype), **close)
+
+
+@pytest.mark.parametrize("spoiled", [torch.inf, torch.nan, 0.0])
+@pytest.mark.parametrize("program", PROGRAMS.values(), ids=PROGRAMS)
+def test_multipliers_stay_without_totals(program, spoiled, engine):
+    """Not due, a class never seen, or an overflow: an infinite multiplier would never recover."""
+    for due in (True, False):
+        totals, mu, weight, *rest = multiplier_arguments(program, due=due)
+        if due:
+            totals[:, 0] = spoiled
+        for new, old in zip(renewed_multipliers(totals, mu, weight, *rest), (mu, weight), strict=True):
+            assert torch.equal(new, old)
 
 
 @surrogates
@@ -104,37 +173,6 @@ def grad_of(measure, x):
     return value.detach(), torch.autograd.grad(value, x)[0]
 
 
-@pytest.mark.filterwarnings("ignore")  # the compiler's own
-def test_compiles_without_a_break_in_eval_mode(make):
-    reg = make().eval()
-    compiled = torch.compile(reg, fullgraph=True, backend="aot_eager")
-    torch.testing.assert_close(grad_of(compiled, X), grad_of(reg, X))
-    torch._dynamo.reset()
-
-
-@pytest.mark.filterwarnings("ignore")
-def test_compiled_training_keeps_the_same_state():
-    """With a break around the state: the totals and v move as in eager mode."""
-    eager, inside = FBeta(labels=Y), FBeta(labels=Y)
-    compiled = torch.compile(inside, backend="aot_eager")
-    scores = torch.where(Y, 0.9, -0.9) + 0.1 * X
-    for step in range(40):
-        for measure in (eager, compiled):
-            measure(scores + step / 100, Y)
-    torch._dynamo.reset()
-    torch.testing.assert_close(inside.groups[0].mu, eager.groups[0].mu)
-    assert eager.groups[0].mu != FBeta(labels=Y).groups[0].mu
-
-
-def test_func_grad_vmap_and_forward_mode_in_eval_mode(make):
-    reg = make().eval()
-    value, gradient = grad_of(reg, X)
-    torch.testing.assert_close(torch.func.grad(lambda z: reg(z, Y))(X), gradient)
-    both = torch.stack([X, -X])
-    torch.testing.assert_close(torch.vmap(lambda z: reg(z, Y))(both)[0], value)
-    torch.testing.assert_close(torch.vmap(torch.func.grad(lambda z: reg(z, Y)))(both)[0], gradient)
-
-
 @pytest.mark.filterwarnings("ignore:.*torch.jit.script.*:DeprecationWarning")  # torch's own
 def test_forward_mode(make):
     reg, tangent = make().eval(), torch.randn(37)
@@ -142,19 +180,6 @@ def test_forward_mode(make):
     with forward_ad.dual_level():
         value = reg(forward_ad.make_dual(X, tangent), Y)
         torch.testing.assert_close(forward_ad.unpack_dual(value).tangent, tangent @ gradient)
-
-
-@pytest.mark.parametrize("transform", [lambda f: torch.func.grad(f), lambda f: lambda x: torch.vmap(f)(x.unsqueeze(0))])
-def test_training_inside_a_transform_is_refused(make, transform):
-    reg = make()
-    with pytest.raises(RuntimeError, match="`scores` must be a plain tensor in training mode"):
-        transform(lambda z: reg(z, Y))(X)
-
-
-def test_autocast_changes_nothing(make):
-    with torch.autocast("cpu", dtype=torch.bfloat16):
-        inside = grad_of(make(), X)
-    torch.testing.assert_close(inside, grad_of(make(), X), rtol=0, atol=0)
 
 
 def test_a_second_derivative_is_refused_where_there_is_one():

@@ -46,7 +46,7 @@ def train(
     with torch.no_grad():  # the final scores of all items
         index = torch.arange(len(x))
         for group in measure.groups:
-            group.counts.store(features @ weight, target, index, check=True)
+            group.counts.store(features @ weight, target, index)
     return weight.detach()
 
 

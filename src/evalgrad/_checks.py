@@ -20,7 +20,7 @@ def readable(x: Tensor) -> bool:
     return (
         not torch.compiler.is_compiling()
         and type(x) in (Tensor, torch.nn.Parameter)
-        and x.device.type == "cpu"
+        and x.is_cpu
         and not torch._C._functorch.is_functorch_wrapped_tensor(x)
     )
 

@@ -31,18 +31,20 @@ def call(name: str, *args: Tensor | int | float | None) -> None:
     """Call the C function `evalgrad_<name>` with pointers to the tensors; the number of threads goes last."""
     assert library is not None
     function = getattr(library, f"evalgrad_{name}")
-    function.restype = None
-    function(*(_argument(name, arg) for arg in args), ctypes.c_int64(torch.get_num_threads()))
+    values = [_pointer(name, arg) if isinstance(arg, Tensor) else arg for arg in args]
+    if function.argtypes is None:  # its first call: known types spare the wrapping of every argument, half of a small call
+        function.restype, function.argtypes = None, [*map(_kind, args), ctypes.c_int64]
+    function(*values, torch.get_num_threads())
 
 
-def _argument(name: str, arg: Tensor | int | float | None) -> Any:
-    if isinstance(arg, Tensor):
-        if arg.device.type != "cpu" or not arg.is_contiguous():  # a raw pointer checks nothing later
-            raise RuntimeError(f"{name}: a kernel takes contiguous CPU tensors; got strides {arg.stride()} on {arg.device}")
-        return ctypes.c_void_p(arg.data_ptr())
-    if arg is None:
-        return ctypes.c_void_p(None)
-    return ctypes.c_double(arg) if isinstance(arg, float) else ctypes.c_int64(arg)
+def _kind(arg: Tensor | int | float | None) -> Any:
+    return ctypes.c_double if isinstance(arg, float) else ctypes.c_int64 if isinstance(arg, int) else ctypes.c_void_p
+
+
+def _pointer(name: str, arg: Tensor) -> int:
+    if not (arg.is_cpu and arg.is_contiguous()):  # a raw pointer checks nothing later
+        raise RuntimeError(f"{name}: a kernel takes contiguous CPU tensors; got strides {arg.stride()} on {arg.device}")
+    return arg.data_ptr()
 
 
 def operator(
@@ -52,6 +54,7 @@ def operator(
     native: Callable[..., Result],
     fake: Callable[..., Result],
     dtypes: tuple[torch.dtype, ...] = (torch.float32,),
+    by_rows: bool = True,
 ) -> Callable[..., Any]:
     """Define `evalgrad::<schema>` and return it.
 
@@ -61,6 +64,7 @@ def operator(
         native: the kernel's caller, given contiguous CPU tensors the first of which has one of `dtypes`.
         fake: empty results of the right shapes, for tracing.
         dtypes: what the kernel was compiled for.
+        by_rows: False for an operator whose tensors share no rows, which vmap then refuses.
     """
     name = schema.partition("(")[0]
 
@@ -74,7 +78,8 @@ def operator(
     _operators.impl(name, pure, "CompositeExplicitAutograd")
     torch.library.register_fake(f"evalgrad::{name}", fake, lib=_operators)
     defined: Callable[..., Any] = getattr(torch.ops.evalgrad, name).default
-    torch.library.register_vmap(f"evalgrad::{name}", _fold_into_rows(defined), lib=_operators)
+    if by_rows:
+        torch.library.register_vmap(f"evalgrad::{name}", _fold_into_rows(defined), lib=_operators)
     return defined
 
 

@@ -5,12 +5,12 @@ are exact up to staleness; without it the batch totals are averaged. Either way 
 """
 
 import hashlib
-from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from evalgrad._checks import readable
 from evalgrad.s_measures.surrogate_errors import error_totals
 from evalgrad.s_measures.surrogates import Surrogate
 
@@ -38,7 +38,10 @@ class Counts(nn.Module):
         self.momentum = momentum
         self.known_prior = None if positives is None else float((~labels).sum() / labels.sum())
         self.fingerprint = hashlib.blake2b(labels.cpu().numpy().tobytes(), digest_size=16).hexdigest()
-        self.progress, self.indexed = 1.0, False  # due at the first batch
+        # Tensors, to move inside a graph; no buffers, to stay on the CPU, where a look at them waits for nothing.
+        self.progress = torch.tensor(max(EVERY, len(labels)))  # batches or items since the last totals: due at the first batch
+        self.indexed = torch.zeros((), dtype=torch.bool)
+        self.report = torch.zeros((), dtype=torch.int64)  # of the kernel of `plain_batch` on the last batch; no state
         self.register_buffer("cache", torch.full(labels.shape, torch.nan))  # NaN: not seen yet
         self.register_buffer("totals", torch.zeros(rows, 2, 3))
         self.register_buffer("labels", labels, persistent=False)
@@ -50,32 +53,35 @@ class Counts(nn.Module):
         positive: Tensor,
         index: Tensor | None,
         batch_totals: Tensor,
-        thresholds: Callable[[], Tensor],
+        threshold: Tensor,
         surrogate: Surrogate,
-    ) -> bool:
-        """Take one batch in; True when the totals are new, which is not at every batch: the multipliers cost more than the loss."""
-        self.progress += 1 / EVERY if index is None else len(scores) / len(self.cache)
-        due = self.progress >= 1
-        if index is not None:
-            self.store(scores, positive, index, check=due)
-        elif self.indexed:
-            self.indexed = False
-        if due:
-            self.progress = 0.0
-            self.totals = self._averaged(batch_totals) if index is None else self.cached(thresholds(), surrogate)
+    ) -> Tensor:
+        """Take one batch in; says whether the totals are new, not at every batch: the multipliers cost more than the loss."""
+        due = self.progress.add_(1 if index is None else scores.shape[0]) >= self.cycle(index)
+        if index is None:
+            self.indexed.fill_(False)
+        else:
+            self.store(scores, positive, index)
+        if torch.compiler.is_compiling() or due:
+            new = self._averaged(batch_totals) if index is None else self.cached(threshold, surrogate, due=due)
+            self.totals.copy_(torch.where(due, new, self.totals))
+            self.progress.mul_(~due)
         return due
 
-    def store(self, scores: Tensor, positive: Tensor, index: Tensor, *, check: bool) -> None:
-        """Remember the scores of a batch; an item drawn twice counts once."""
-        if check and index.device.type == "cpu":
-            _check_index(index, positive, self.labels)
-        if not self.indexed:
-            self.indexed = True
-        self.cache.scatter_(0, index, scores.to(self.cache))
+    def cycle(self, index: Tensor | None) -> int:
+        """Batches of a moving average, or items of a cache, between new totals."""
+        return EVERY if index is None else self.cache.shape[0]
 
-    def cached(self, threshold: Tensor, surrogate: Surrogate, scale: Tensor | None = None) -> Tensor:
-        """Totals of the items seen so far, at the present thresholds."""
-        return error_totals(self.cache, self.labels, threshold, surrogate, scale)
+    def store(self, scores: Tensor, positive: Tensor, index: Tensor) -> None:
+        """Remember the scores of a batch; an item drawn twice counts once."""
+        if readable(index):
+            check_index(index, positive, self.labels)
+        self.indexed.fill_(True)
+        self.cache.scatter_(0, index, scores.to(self.cache.dtype))
+
+    def cached(self, threshold: Tensor, surrogate: Surrogate, **options: Tensor) -> Tensor:
+        """Totals of the items seen so far, at the present thresholds; options of `error_totals`."""
+        return error_totals(self.cache, self.labels, threshold, surrogate, **options)
 
     def prior(self) -> Tensor | float:
         """Negatives per positive: of the labels, else of the batches seen, 1 before the first."""
@@ -88,10 +94,11 @@ class Counts(nn.Module):
         return torch.where(new.isfinite().all(), torch.lerp(new, self.totals, self.momentum), self.totals)
 
     def get_extra_state(self) -> dict[str, Any]:
-        return {"positives": self.fingerprint, "progress": self.progress, "indexed": self.indexed}
+        return {"positives": self.fingerprint, "progress": int(self.progress), "indexed": bool(self.indexed)}
 
     def set_extra_state(self, state: dict[str, Any]) -> None:
-        self.progress, self.indexed = state["progress"], state["indexed"]
+        self.progress.fill_(state["progress"])
+        self.indexed.fill_(state["indexed"])
 
 
 def keep_single(module: nn.Module, fn: Any, recurse: bool = True) -> nn.Module:
@@ -104,7 +111,8 @@ def keep_single(module: nn.Module, fn: Any, recurse: bool = True) -> nn.Module:
     return nn.Module._apply(module, wide, recurse)
 
 
-def _check_index(index: Tensor, positive: Tensor, labels: Tensor) -> None:
+def check_index(index: Tensor, positive: Tensor, labels: Tensor) -> None:
+    """Positions in the data, where the label is that of the batch."""
     if len(index) and not (int(index.min()) >= 0 and int(index.max()) < len(labels)):
         raise ValueError(
             f"S-measure: `index` must lie in 0..{len(labels) - 1}, the positions in `labels`; got {int(index.min())} to "

@@ -63,7 +63,7 @@ class LagrangianSolver(nn.Module):
         found = positive.sum()
         sizes = torch.stack([found, len(scores) - found])
         if self.training:
-            self.counts.store(scores.detach(), positive, index, check=True)
+            self.counts.store(scores.detach(), positive, index)
         epsilon, offset = self._epsilon(), scores - self._threshold().unsqueeze(-1)
         slot = self.slot[index]
         tau, lam = self.tau[:, slot], self.lam[:, slot]

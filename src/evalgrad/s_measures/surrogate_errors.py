@@ -9,12 +9,11 @@ import torch
 from torch import Tensor
 
 from evalgrad import _native
-from evalgrad._checks import readable
 from evalgrad._gradient import with_gradient
 from evalgrad.s_measures.surrogates import SURROGATES, Surrogate
 
 _BY_CODE = {surrogate.code: surrogate for surrogate in SURROGATES.values()}
-_SUFFIX = {torch.float32: "float", torch.float64: "double"}
+KERNELS = {torch.float32: "float", torch.float64: "double"}
 
 
 def weighted_errors(offset: Tensor, positive: Tensor, weight: Tensor, surrogate: Surrogate) -> tuple[Tensor, Tensor]:
@@ -26,31 +25,9 @@ def weighted_errors(offset: Tensor, positive: Tensor, weight: Tensor, surrogate:
         weight: (K, 2), for the mean over positives | negatives; both are left out of a batch that lacks one of them.
         surrogate: the bound on the 0-1 error.
     """
-    if surrogate.piecewise_linear and _is_plain(offset, positive):
-        return _linear(offset, positive, weight, surrogate.code)
     rows = offset.detach() if offset.ndim == 2 else offset.detach().unsqueeze(0)
     value, gradient, totals = _operator(rows, positive.expand_as(rows), weight.to(rows.dtype), surrogate.code)
     return with_gradient(offset, value.sum(), gradient.view_as(offset)), totals
-
-
-def _is_plain(offset: Tensor, positive: Tensor) -> bool:
-    """One row for the kernel, in eager mode."""
-    ready = _native.library is not None and offset.ndim == 1 and offset.is_contiguous() and positive.is_contiguous()
-    return ready and offset.dtype in _SUFFIX and readable(offset) and readable(positive)
-
-
-def _linear(offset: Tensor, positive: Tensor, weight: Tensor, surrogate: int) -> tuple[Tensor, Tensor]:
-    """The common case past the dispatcher and without a Python node in the graph, which cost as much as all the rest.
-
-    A piecewise linear loss is locally the product of offset and gradient plus a constant: torch's own product has its derivative.
-    """
-    value, gradient, totals = offset.new_empty(()), torch.empty_like(offset), offset.new_empty(1, 2, 3)
-    given = weight if weight.dtype == offset.dtype else weight.to(offset.dtype)
-    name = f"weighted_errors_{_SUFFIX[offset.dtype]}"
-    _native.call(name, offset, positive, given, 1, len(offset), surrogate, value, gradient, totals)
-    attached = torch.dot(offset, gradient)
-    attached.detach().copy_(value)  # with the constant; the product is NaN where a score is infinite
-    return attached, totals
 
 
 def _pure(offset: Tensor, positive: Tensor, weight: Tensor, surrogate: int) -> tuple[Tensor, Tensor, Tensor]:
@@ -71,7 +48,7 @@ def _pure(offset: Tensor, positive: Tensor, weight: Tensor, surrogate: int) -> t
 
 def _native_rows(offset: Tensor, positive: Tensor, weight: Tensor, surrogate: int) -> tuple[Tensor, Tensor, Tensor]:
     results = _fake(offset, positive, weight, surrogate)
-    _native.call(f"weighted_errors_{_SUFFIX[offset.dtype]}", offset, positive, weight, *offset.shape, surrogate, *results)
+    _native.call(f"weighted_errors_{KERNELS[offset.dtype]}", offset, positive, weight, *offset.shape, surrogate, *results)
     return results
 
 
@@ -85,22 +62,57 @@ _operator = _native.operator(
     pure=_pure,
     native=_native_rows,
     fake=_fake,
-    dtypes=tuple(_SUFFIX),
+    dtypes=tuple(KERNELS),
 )
 
 
-def error_totals(scores: Tensor, positive: Tensor, threshold: Tensor, surrogate: Surrogate, scale: Tensor | None = None) -> Tensor:
-    """(K, 2, 3): totals of scores (N,), NaN = not seen yet, at K thresholds, the offsets rescaled by K factors."""
+def error_totals(
+    scores: Tensor,
+    positive: Tensor,
+    threshold: Tensor,
+    surrogate: Surrogate,
+    *,
+    scale: Tensor | None = None,
+    due: Tensor | None = None,
+) -> Tensor:
+    """(K, 2, 3): totals of scores (N,), NaN = not seen yet, at K thresholds, the offsets rescaled by K factors.
+
+    `due`: a flag on the CPU. A graph calls this at every batch, but only the calls that are due do the work; the others give zeros.
+    """
     factor = torch.ones_like(threshold) if scale is None else scale
-    if _native.library is not None and scores.device.type == "cpu":
-        totals = scores.new_empty(len(threshold), 2, 3)
-        arguments = (scores, positive, factor.to(scores), threshold.to(scores).contiguous())
-        _native.call(f"error_totals_{_SUFFIX[scores.dtype]}", *arguments, len(threshold), len(scores), surrogate.code, totals)
-        return totals
-    offset = factor.unsqueeze(-1) * (scores - threshold.unsqueeze(-1))
+    flag = torch.ones((), dtype=torch.bool) if due is None else due
+    return _totals_operator(scores, positive, factor.to(scores), threshold.to(scores), flag, surrogate.code)
+
+
+def _pure_totals(scores: Tensor, positive: Tensor, scale: Tensor, threshold: Tensor, due: Tensor, surrogate: int) -> Tensor:
+    if not due:
+        return scores.new_zeros(len(threshold), 2, 3)
+    offset = scale.unsqueeze(-1) * (scores - threshold.unsqueeze(-1))
     rows = []
     for side, u in ((positive, -offset), (~positive, offset)):
         seen = side & ~u.isnan()
-        counted = [torch.where(seen, x, 0).sum(-1) for x in (surrogate(1 + u), (u >= 0).to(u), torch.ones_like(u))]
+        counted = [torch.where(seen, x, 0).sum(-1) for x in (_BY_CODE[surrogate](1 + u), (u >= 0).to(u), torch.ones_like(u))]
         rows.append(torch.stack(counted, dim=-1))
     return torch.stack(rows, dim=1)
+
+
+def _native_totals(scores: Tensor, positive: Tensor, scale: Tensor, threshold: Tensor, due: Tensor, surrogate: int) -> Tensor:
+    totals = scores.new_zeros(len(threshold), 2, 3)
+    if due:
+        arguments = (scores, positive, scale, threshold, len(threshold), len(scores), surrogate, totals)
+        _native.call(f"error_totals_{KERNELS[scores.dtype]}", *arguments)
+    return totals
+
+
+def _fake_totals(scores: Tensor, positive: Tensor, scale: Tensor, threshold: Tensor, due: Tensor, surrogate: int) -> Tensor:
+    return scores.new_empty(len(threshold), 2, 3)
+
+
+_totals_operator = _native.operator(
+    "s_measure_totals(Tensor scores, Tensor positive, Tensor scale, Tensor threshold, Tensor due, int surrogate) -> Tensor",
+    pure=_pure_totals,
+    native=_native_totals,
+    fake=_fake_totals,
+    dtypes=tuple(KERNELS),
+    by_rows=False,
+)
