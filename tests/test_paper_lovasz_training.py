@@ -306,9 +306,18 @@ def test_overlaps_are_jaccard_and_dice():
 
 
 def test_brain_verdict_follows_the_numbers():
-    numbers = {"cross-entropy": {"Jaccard": 60.0, "Dice": 75.0}, "Lovász": {"Jaccard": 61.0, "Dice": 76.0}}
-    assert brain.BRAIN.verdict(numbers).direction == "same"
-    assert brain.BRAIN.verdict({"cross-entropy": numbers["Lovász"], "Lovász": numbers["cross-entropy"]}).direction == "other"
+    def folds(*first):
+        return {
+            kind: [dict(zip(brain_pieces.NAMES, [value + more for value in first])) for more in (0, 1)] for kind in brain.INDICES
+        }
+
+    low, high, mixed = folds(60, 60, 60, 60), folds(61, 61, 61, 61), folds(70, 70, 70, 50)
+    assert brain.BRAIN.verdict({"cross-entropy": low, "Lovász": high}).direction == "same"
+    assert brain.BRAIN.verdict({"cross-entropy": high, "Lovász": low}).direction == "other"
+    partly = brain.BRAIN.verdict({"cross-entropy": low, "Lovász": mixed})
+    assert partly.direction == "partly"
+    assert "+5.0 [+5.0, +5.0] points of Jaccard" in partly.sentence
+    assert f"3 of 4 structures, not in {brain_pieces.NAMES[-1]}." in partly.sentence
 
 
 def write_volume(path, volume):
