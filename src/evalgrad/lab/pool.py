@@ -13,6 +13,7 @@ from evalgrad.lab import runs
 from evalgrad.lab.errors import UserError
 from evalgrad.lab.runs import Run
 from evalgrad.lab.store import Store
+from evalgrad.lab.workers import end_with_parent
 
 
 def finish(planned: Sequence[Run], store: Store, *, jobs: int, title: str, console: Console) -> list[dict[str, Any]]:
@@ -50,5 +51,6 @@ def _train_one(run: Run) -> tuple[Run, dict[str, Any]]:
 
 
 def _prepare_worker() -> None:
+    end_with_parent()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle
     torch.set_num_threads(1)

@@ -18,6 +18,7 @@ import torch
 from rich.progress import Progress
 
 from evalgrad.lab.store import Store, digest_of_sources
+from evalgrad.lab.workers import end_with_parent
 
 Settings = Mapping[str, Any]
 
@@ -84,6 +85,7 @@ def _timed(function: Callable[..., Any], settings: Settings) -> dict[str, Any]:
 
 def _die_quietly() -> None:
     """Ctrl-C reaches the workers too: the parent speaks for them."""
+    end_with_parent()
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
