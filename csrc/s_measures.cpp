@@ -135,7 +135,9 @@ void renew_row(const T* totals, const T* objective, const T* constraints, double
     double row[4] = {objective[0], objective[1], objective[2], objective[3]};
     for (int64_t j = 0; j < count; ++j) {
         const T* constraint = constraints + 4 * j;
-        const double residual = dot(constraint), highest = rule.worst + rule.worst_per_prior * prior;
+        double largest = 0.0;  // residual of hard counts
+        for (int i = 0; i < 4; ++i) largest += std::max(constraint[i], T(0)) * (i == 1 ? prior : 1.0);
+        const double residual = dot(constraint) / std::max(largest, 1.0), highest = rule.worst + rule.worst_per_prior * prior;
         const double ratio = found[0] > 0.0 ? std::min(dot(objective) / found[0], highest) : highest;
         const double moved = rule.fractional ? -ratio : std::clamp(mu[j] + rule.step * residual, 0.0, rule.ceiling);
         const double pressed = rule.fractional ? moved : std::clamp(moved + rule.damped_step * residual, 0.0, rule.ceiling);

@@ -125,9 +125,10 @@ def test_multipliers_equal_the_definition(program, dtype, engine):
         rates = [found, prior * alarm, alarm, 1.0]
         row, wanted = objective[k].tolist(), []
         for j, constraint in enumerate(constraints[k].tolist()):
-            residual = sum(c * r for c, r in zip(constraint, rates, strict=True))
+            largest = sum(max(c, 0) * r for c, r in zip(constraint, [1, prior, 1, 1], strict=True))
+            residual = sum(c * r for c, r in zip(constraint, rates, strict=True)) / max(largest, 1)
             new = min(max(float(mu[k, j]) + step * residual, 0), ceiling)
-            pressed = min(max(new + 20 * step * residual, 0), ceiling)
+            pressed = min(max(new + 5 * step * residual, 0), ceiling)
             if worst:
                 highest = worst[0] + worst[1] * prior
                 ratio = sum(o * r for o, r in zip(objective[k].tolist(), rates, strict=True)) / found if found > 0 else highest

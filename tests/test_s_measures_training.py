@@ -156,3 +156,12 @@ def test_totals_come_once_per_pass_however_it_is_cut():
         if not torch.equal(before, measure.groups[0].mu):
             moves.append(item)
     assert moves == [9, 19]
+
+
+def test_an_untrained_network_on_rare_positives_does_not_throw_the_multiplier(engine):
+    """Its 99 false positives per positive count as one violation, not as 99: a start of 1, a step of 0.2, five more as damping."""
+    labels = torch.arange(1000) % 100 == 0
+    measure = RecallAtPrecision(0.9, labels=labels)
+    measure(torch.zeros(1000), labels, index=torch.arange(1000))
+    assert measure.groups[0].mu.item() == pytest.approx(1.2)
+    assert measure.groups[0].weight[0, 1].item() == pytest.approx(2.2 * 0.9 * 99)

@@ -19,7 +19,10 @@ def linear_problem(seed: int, items: int = 240, features: int = 5, positives: fl
 def train(
     measure: nn.Module, x: np.ndarray, y: np.ndarray, *, steps: int, batches: int = 1, lr: float = 0.2, primal_lr: float = 0.1
 ) -> torch.Tensor:
-    """Adam on the weights, plain SGD on the measure's own variables, all rates falling linearly to zero."""
+    """Adam on the weights, plain SGD on the measure's own variables, their rates falling linearly to zero.
+
+    The multipliers move once per pass. Their rate falls in the last tenth only: they must not freeze before the rest has settled.
+    """
     torch.manual_seed(0)
     features, target = torch.tensor(x, dtype=torch.float32), torch.tensor(y)
     weight = torch.zeros(features.shape[1], requires_grad=True)
@@ -38,8 +41,8 @@ def train(
             for o in optimisers:
                 o.step()
             measure.project_()
-            if lagrangian and done % batches == 0:  # once per pass, on scores that are all of one age
-                measure.dual_step(measure.groups[0].dual_lr * (1 - done / (steps + 1)))
+            if lagrangian and done % batches == batches - 1:
+                measure.dual_step(measure.groups[0].dual_lr * min(1, 10 * (1 - done / (steps + 1))))
             for d in decay:
                 d.step()
             done += 1

@@ -14,13 +14,23 @@ from evalgrad import _native
 from evalgrad.s_measures.counts import rates
 from evalgrad.s_measures.surrogate_errors import KERNELS
 
-DAMPING = 20.0  # weight of the present residual against one step of its integral
+DAMPING = 5.0  # weight of the present residual against one step of its integral
 
 
 def class_weights(pressed: Tensor, prior: Tensor | float, objective: Tensor, constraints: Tensor, share: Tensor) -> Tensor:
     """(K, 2): loss = sum_k share_k (objective_k + pressed_k @ constraints_k) . (1 - mean error, F, R, .), constants dropped."""
     row = objective + (pressed.unsqueeze(-1) * constraints).sum(1)
     return share.unsqueeze(-1) * torch.stack([-row[:, 0], prior * row[:, 1] + row[:, 2]], dim=-1)
+
+
+def _largest_residual(constraints: Tensor, prior: Tensor) -> Tensor:
+    """(K, J): the most that hard counts can violate a constraint by, at least 1. Residuals are taken relative to it.
+
+    False positives per positive are many where positives are rare: the first batches of an untrained network would otherwise throw
+    the multiplier to its ceiling, and all scores below the threshold for good.
+    """
+    highest = torch.stack([torch.ones_like(prior), prior, torch.ones_like(prior), torch.ones_like(prior)], dim=-1)
+    return (constraints.relu() * highest.unsqueeze(1)).sum(-1).clamp_min(1)
 
 
 def _pure(
@@ -48,7 +58,7 @@ def _pure(
         value = (objective * found).sum(-1, keepdim=True) / found[:, :1]
         moved = pressed = -torch.where(found[:, :1] > 0, value.minimum(highest), highest)
     else:
-        residual = (constraints * found.unsqueeze(1)).sum(-1)
+        residual = (constraints * found.unsqueeze(1)).sum(-1) / _largest_residual(constraints, ratio)
         moved = (mu + step * residual).clamp(0, ceiling)
         pressed = (moved + DAMPING * step * residual).clamp(0, ceiling)
     known = ((size > 0).all(-1) & found.isfinite().all(-1)).unsqueeze(-1)
