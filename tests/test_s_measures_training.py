@@ -165,3 +165,11 @@ def test_an_untrained_network_on_rare_positives_does_not_throw_the_multiplier(en
     measure(torch.zeros(1000), labels, index=torch.arange(1000))
     assert measure.groups[0].mu.item() == pytest.approx(1.2)
     assert measure.groups[0].weight[0, 1].item() == pytest.approx(2.2 * 0.9 * 99)
+
+
+def test_momentum_may_be_an_integer(engine):
+    """0 trusts each batch alone: the totals are those of the last batch that brought new ones."""
+    measure, scores = FBeta(labels=Y, momentum=0), torch.linspace(-1, 1, ITEMS)
+    measure(scores, Y)
+    hinge = (1 - torch.where(Y, scores, -scores)).relu()
+    torch.testing.assert_close(measure.groups[0].counts.totals[0, :, 0], torch.stack([hinge[Y].sum(), hinge[~Y].sum()]))

@@ -1,7 +1,8 @@
 """The C++ kernels: loading them, calling them, and defining an operator that PyTorch can compile, vmap and export.
 
 An operator of this house is a function of canonical tensors. Every tensor it takes or returns has *rows* as its first axis and
-treats each row by itself; that is why one vmap rule, folding the new axis into the rows, serves all of them.
+treats each row by itself; that is why one vmap rule, folding the new axis into the rows, serves all of them. The few that are not
+so, `by_rows=False`, have none.
 """
 
 import ctypes

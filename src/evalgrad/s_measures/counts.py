@@ -35,7 +35,7 @@ class Counts(nn.Module):
     def __init__(self, positives: Tensor | None, rows: int, momentum: float = 0.9) -> None:
         super().__init__()
         labels = torch.zeros(0, dtype=torch.bool) if positives is None else positives.clone()
-        self.momentum = momentum
+        self.momentum = float(momentum)  # a kernel takes no integer for it
         self.known_prior = None if positives is None else float((~labels).sum() / labels.sum())
         self.fingerprint = hashlib.blake2b(labels.cpu().numpy().tobytes(), digest_size=16).hexdigest()
         # Tensors, to move inside a graph; no buffers, to stay on the CPU, where a look at them waits for nothing.
