@@ -2,6 +2,7 @@
 
 import importlib
 import json
+import os
 import re
 import sys
 
@@ -119,7 +120,7 @@ def test_changed_code_is_never_answered_by_an_old_piece(trial):
 
 def test_sources_behind_a_module_reach_through_imports():
     names = {module.__name__ for module in pieces.modules_behind(pieces)}
-    assert names == {"evalgrad.lab.papers.pieces", "evalgrad.lab.store"}
+    assert names == {"evalgrad.lab.papers.pieces", "evalgrad.lab.store", "evalgrad.lab.workers"}
     assert "evalgrad.smooth_topk.loss" in {module.__name__ for module in pieces.modules_behind(cli_of_the_library())}
 
 
@@ -179,6 +180,23 @@ def test_a_piece_is_stored_with_its_description(tmp_path):
     assert stored["description"]["function"] == "evalgrad.lab.papers.experiment.spread"
     assert stored["description"]["settings"] == {"values": [1.0, 3.0]}
     assert bench.seconds == stored["result"]["seconds"] >= 0
+
+
+def test_workers_are_kept_from_run_to_run_and_given_up_after_a_failure(tmp_path):
+    with Progress(disable=True) as progress:
+        bench = pieces.Pieces(Store(tmp_path), 2, progress, "here")
+        workers = {process for calls in ((0, 1), (2, 3)) for process in bench.run(process_of, [{"call": call} for call in calls])}
+        assert len(workers) <= 2
+        assert bench.run(process_of, [{"call": 4}], alone=True) == [os.getpid()]
+        assert os.getpid() not in workers
+        with pytest.raises(ZeroDivisionError):
+            bench.run(process_of, [{"call": 5}, {"call": 6, "divisor": 0}])
+        assert workers.isdisjoint(bench.run(process_of, [{"call": 7}, {"call": 8}]))
+
+
+def process_of(*, call, divisor=1):
+    assert call / divisor is not None
+    return os.getpid()
 
 
 def test_list_names_every_experiment(trial, capsys):

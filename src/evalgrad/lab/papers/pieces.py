@@ -46,7 +46,7 @@ class Pieces:
         bar = self.progress.add_task(
             f"{self.label}: {function.__name__}", total=len(settings), completed=len(settings) - len(missing)
         )
-        jobs = 1 if alone else min(self.jobs, len(missing))
+        jobs = 1 if alone or len(missing) < 2 else self.jobs
         for index, record in _computed(function, {index: settings[index] for index in missing}, jobs):
             self.store.save(descriptions[index], record)
             records[index] = record
@@ -61,14 +61,20 @@ def _computed(function: Callable[..., Any], settings: Mapping[int, Settings], jo
     if jobs <= 1:
         yield from ((index, _timed(function, setting)) for index, setting in settings.items())
         return
-    context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(jobs, mp_context=context, initializer=_die_quietly) as pool:
-        try:
-            futures = {pool.submit(_timed, function, dict(setting)): index for index, setting in settings.items()}
-            yield from ((futures[future], future.result()) for future in as_completed(futures))
-        except BaseException:
-            pool.shutdown(wait=False, cancel_futures=True)
-            raise
+    pool = _pool(jobs)
+    try:
+        futures = {pool.submit(_timed, function, dict(setting)): index for index, setting in settings.items()}
+        yield from ((futures[future], future.result()) for future in as_completed(futures))
+    except BaseException:
+        pool.shutdown(wait=False, cancel_futures=True)
+        _pool.cache_clear()
+        raise
+
+
+@cache
+def _pool(jobs: int) -> ProcessPoolExecutor:
+    """Kept for the whole command: a new process takes seconds to import torch."""
+    return ProcessPoolExecutor(jobs, mp_context=multiprocessing.get_context("spawn"), initializer=_die_quietly)
 
 
 def _timed(function: Callable[..., Any], settings: Settings) -> dict[str, Any]:

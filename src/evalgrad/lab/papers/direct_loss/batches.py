@@ -11,7 +11,7 @@ from evalgrad.lab.papers.tuning import tuned
 
 BATCHES = {"tiny": [32, 128], "default": [128, 512, 2048], "full": [128, 512, 2048]}
 SIZES = {"tiny": [400, 200, 200], "default": [10_000, 4_000, 10_000], "full": [10_000, 4_000, 10_000]}
-ITERATIONS = {"tiny": 4, "default": 400, "full": 2000}
+ITERATIONS = {"tiny": 4, "default": 200, "full": 2000}
 SEEDS = {"tiny": 1, "default": 3, "full": 5}
 POSITIVES = 0.02  # rare, as the boxes of one class are in detection
 ALGORITHMS = ("pos-AP", "logistic")

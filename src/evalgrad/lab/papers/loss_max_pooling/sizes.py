@@ -39,7 +39,7 @@ class Budget:
 BUDGETS: dict[Size, Budget] = {
     "tiny": Budget("scenes", (32, 8, 8), 2, 3, (0.012,), (0,)),
     "default": Budget("scenes", (1500, 200, 400), 400, 1000, (0.008, 0.02), (0, 1, 2)),
-    "full": Budget("landsat", (110, 30, 50), 1000, 3000, (0.004, 0.01, 0.025), (0, 1, 2, 3, 4)),
+    "full": Budget("landsat", (110, 30, 50), 400, 1000, (0.004, 0.01, 0.025), (0, 1, 2)),
 }
 PLAIN, WEIGHTED = {"kind": "plain"}, {"kind": "weighted"}
 BLEND = 0.5  # half of the samples by the classes that do badly; the paper gives no share
