@@ -88,7 +88,7 @@ def run_classes(size: Size, pieces: Pieces) -> Outcome:
     rows = [[label, count, f"{value:+.1f}"] for label, count, value in zip(labels, counts, values, strict=True)]
     return Outcome(
         {"pixels": counts, "gains": values},
-        budget.words() + " Class 0 is the background of the digit scenes.",
+        budget.words(),
         budget.seeds,
         [Table("IoU of LMP minus BASE+ per class, mean over the seeds", ["class", "test pixels", "gain"], rows)],
         {"Figure 3: the gain of each class against its number of pixels": figure},

@@ -25,7 +25,7 @@ class Budget:
 
     def words(self) -> str:
         images = {
-            "scenes": "digit scenes of 32x32 pixels, 10 digits with a 9:1 tail and a dominant background",
+            "scenes": "digit scenes of 32x32 pixels, 10 digits with a 9:1 tail and a dominant background, class 0",
             "landsat": "tiles of 32x32 pixels of a Landsat scene with 7 land-cover classes, split by tiles",
         }[self.data]
         train_images, validation, test = self.sizes
