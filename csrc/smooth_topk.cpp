@@ -1,4 +1,6 @@
 // The smooth top-k loss, its limit the top-k hinge, and their gradients, row by row (MATHS.md section 4).
+#include <algorithm>
+
 #include "memory.h"
 #include "parallel.h"
 #include "symmetric_polynomials.h"
@@ -86,7 +88,12 @@ void all_rows(const Problem<T>& p, int64_t rows, int64_t steps_per_class, int64_
     advise_huge_pages(p.gradient, rows * p.split.classes * sizeof(T));
     const int workers = useful_workers(rows * (p.split.classes * steps_per_class + steps_per_row), static_cast<int>(threads));
     std::vector<Worker<T>> scratch(workers, Worker<T>{{}, Workspace<T>(p.split)});
-    parallel_tasks(rows, workers, [&](int64_t r, int worker) { row(p, r, scratch[worker]); });
+    // Neighbouring rows share pages, and workers that touch a fresh page together wait for each other: some rows at a time.
+    const int64_t together = std::clamp<int64_t>(rows / (4 * workers), 1, 16);
+    parallel_tasks((rows + together - 1) / together, workers, [&](int64_t block, int worker) {
+        const int64_t end = std::min(rows, (block + 1) * together);
+        for (int64_t r = block * together; r < end; ++r) row(p, r, scratch[worker]);
+    });
 }
 
 }  // namespace
