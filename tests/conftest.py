@@ -1,4 +1,4 @@
-"""Shared set-up: every test is seeded, on one thread, and may ask for the pure-torch path."""
+"""Shared set-up: every module and test is seeded, and may ask for the pure-torch path."""
 
 import pytest
 import torch
@@ -8,6 +8,11 @@ from evalgrad import _native
 
 settings.register_profile("evalgrad", deadline=None, derandomize=True, max_examples=25, suppress_health_check=list(HealthCheck))
 settings.load_profile("evalgrad")
+
+
+def pytest_collectstart(collector):
+    """Tensors that a module draws when it is imported are the same whatever was collected before it."""
+    torch.manual_seed(0)
 
 
 @pytest.fixture(autouse=True)

@@ -6,7 +6,8 @@ import torch
 import evalgrad as eg
 from evalgrad import metrics
 
-SCORES, TARGET = torch.randn(2, 5), torch.tensor([[1, 0, 0, 1, 0], [0, 0, 1, 0, 1]])
+SCORES = torch.tensor([[0.3, 1.2, -0.4, -1.1, 0.6], [0.8, -0.2, 1.0, 1.5, -0.9]])  # neither list in an extreme order
+TARGET = torch.tensor([[1, 0, 0, 1, 0], [0, 0, 1, 0, 1]])
 DIRECT = (eg.direct_average_precision_loss, eg.direct_ndcg_loss, eg.direct_jaccard_loss, eg.direct_zero_one_loss)
 BASELINES = (
     eg.average_precision_hinge_loss,

@@ -12,7 +12,6 @@ import torch.nn.functional as F
 from evalgrad import PRAUC, ROCAUC, FBeta, PrecisionAtRecall, RecallAtPrecision
 
 N = 200
-torch.manual_seed(0)
 X = torch.randn(N, 4)
 Y = (X[:, 0] + 0.7 * torch.randn(N)) > 0.8
 INDEX = torch.arange(N)
