@@ -1,7 +1,8 @@
 """How the benchmarks measure: everything of one comparison interleaved in one run, medians, peak memory, JSON with the machine.
 
 Absolute times on a shared machine mean little; ratios within one interleaved run do. The first touch of large fresh buffers costs
-as much as arithmetic, so each benchmark runs twice: with the allocator as it is, and in a child with one that keeps its memory.
+as much as arithmetic, so each benchmark runs with the allocator as it is and with one that keeps its memory, in new processes: what
+one run leaves on the heap would make the buffers of the next cheaper.
 """
 
 import ctypes
@@ -69,14 +70,17 @@ def machine() -> dict[str, object]:
 
 def main(script: str, measure: Callable[[], list[dict[str, object]]]) -> None:
     """Measure under both allocators and both numbers of threads, print the rows, write `results/<script>.json`."""
-    if "--child" in sys.argv:
-        print(json.dumps(_all_threads(measure)))
+    if "--threads" in sys.argv:
+        torch.set_num_threads(int(sys.argv[-1]))
+        print(json.dumps(measure()))
         return
-    rows = [{"allocator": "default", **row} for row in _all_threads(measure)]
-    child = subprocess.run(
-        [sys.executable, sys.argv[0], "--child"], env={**os.environ, **KEEPING}, capture_output=True, text=True, check=True
-    )
-    rows += [{"allocator": "keeping", **row} for row in json.loads(child.stdout.splitlines()[-1])]
+    rows = []
+    for allocator, environment in {"default": {}, "keeping": KEEPING}.items():
+        for threads in (1, os.cpu_count() or 1):
+            command = [sys.executable, sys.argv[0], "--threads", str(threads)]
+            child = subprocess.run(command, env={**os.environ, **environment}, stdout=subprocess.PIPE, text=True, check=True)
+            measured = json.loads(child.stdout.splitlines()[-1])
+            rows += [{"allocator": allocator, "threads": threads, **row} for row in measured]
     _print_table(rows)
     RESULTS.mkdir(exist_ok=True)
     path = RESULTS / f"{script}.json"
@@ -88,14 +92,6 @@ def write_between(page: Path, name: str, text: str) -> None:
     """Put a text into a page of the docs, between the comments `<!-- name: written by ... -->` and `<!-- name: end -->`."""
     between = re.compile(rf"(<!-- {name}: written by [^>]* -->\n).*?(<!-- {name}: end -->)", re.DOTALL)
     page.write_text(between.sub(lambda found: f"{found[1]}{text}\n{found[2]}", page.read_text()))
-
-
-def _all_threads(measure: Callable[[], list[dict[str, object]]]) -> list[dict[str, object]]:
-    rows = []
-    for threads in (1, os.cpu_count() or 1):
-        torch.set_num_threads(threads)
-        rows += [{"threads": threads, **row} for row in measure()]
-    return rows
 
 
 def _print_table(rows: list[dict[str, object]]) -> None:
