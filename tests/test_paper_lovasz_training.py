@@ -89,6 +89,8 @@ def test_fine_tuning_starts_every_loss_from_the_network_of_cross_entropy(monkeyp
     names = ["cross-entropy", "Lovász hinge"]
     further = {**setting, "base": base, "names": names, "learning_rates": [0.01, 0.02], "iterations": 2}
     moved = binary_pieces.fine_tune_binary(**further)
+    alone = binary_pieces.fine_tune_binary(**{**further, "names": names[1:], "learning_rates": [0.02]})
+    assert alone[names[1]] == moved[names[1]][1:]  # whatever was trained before it
     scratch = binary_pieces.train_binary(**setting, **base, loss="cross-entropy")
     real = training.train
     monkeypatch.setattr(binary_pieces, "train", lambda *a, iterations, **k: iterations == 3 and real(*a, iterations=3, **k))
