@@ -71,16 +71,21 @@ EVALGRAD_INLINE void softmax_tile(const float* __restrict x, int64_t x_stride, i
         for (int64_t j = 0; j < width; ++j) p[c * p_stride + j] *= inverse[j];
 }
 
-// Turns slopes g_c = d/dp_c, a stride apart, into d/dx_c = p_c (g_c - sum_k g_k p_k), in place; 0 where the label is ignored.
+// Turns slopes g_c = d/dp_c, a stride apart, into d/dx_c = p_c (g_c - sum_k g_k p_k), in place; 0 where the label is ignored. Returns
+// the tile's part of the value, the sum of |g_c| x error: slopes are negative on the foreground, whose error is 1 - p_c, only.
 // Slopes are taken relative to that of the likeliest class, which then has no part in the sum: where the network is sure, g_c and
 // the mean agree in most digits, and their plain difference would be noise.
-EVALGRAD_INLINE void softmax_backward_tile(const float* __restrict p, int64_t classes, int64_t width, const int64_t* label,
-                                           float* __restrict g, int64_t g_stride) {
-    float top[kTile] = {}, reference[kTile] = {}, mean[kTile] = {};
+EVALGRAD_INLINE double softmax_backward_tile(const float* __restrict p, int64_t classes, int64_t width, const int64_t* label,
+                                             float* __restrict g, int64_t g_stride) {
+    float top[kTile] = {}, reference[kTile] = {}, mean[kTile] = {}, value[kTile] = {};
     for (int64_t c = 0; c < classes; ++c)
         for (int64_t j = 0; j < width; ++j) top[j] = p[c * kTile + j] > top[j] ? p[c * kTile + j] : top[j];
     for (int64_t c = 0; c < classes; ++c)
-        for (int64_t j = 0; j < width; ++j) reference[j] = p[c * kTile + j] == top[j] ? g[c * g_stride + j] : reference[j];
+        for (int64_t j = 0; j < width; ++j) {
+            const float slope = g[c * g_stride + j];
+            reference[j] = p[c * kTile + j] == top[j] ? slope : reference[j];
+            value[j] += slope * (p[c * kTile + j] - (slope < 0.0f ? 1.0f : 0.0f));
+        }
     for (int64_t c = 0; c < classes; ++c)
         for (int64_t j = 0; j < width; ++j) mean[j] += p[c * kTile + j] * (g[c * g_stride + j] - reference[j]);
     for (int64_t c = 0; c < classes; ++c)
@@ -88,6 +93,9 @@ EVALGRAD_INLINE void softmax_backward_tile(const float* __restrict p, int64_t cl
             const float gradient = p[c * kTile + j] * ((g[c * g_stride + j] - reference[j]) - mean[j]);
             g[c * g_stride + j] = label[j] < 0 ? 0.0f : gradient;
         }
+    double sum = 0;
+    for (int64_t j = 0; j < width; ++j) sum += label[j] < 0 ? 0.0f : value[j];
+    return sum;
 }
 
 }  // namespace evalgrad

@@ -58,22 +58,12 @@ void count_tile(const ClassMaps& maps, const Tile& tile, const TileBins& tile_bi
 
 // Slopes from the table, then through the softmax. Returns the tile's part of the value.
 EVALGRAD_SIMD double gradient_tile(const ClassMaps& maps, const Tile& tile, const TileBins& tile_bins, const float* table, float* gradient) {
-    float value[kTile] = {};
-    const int64_t* label = maps.label + tile.pixel;
     for (int64_t c = 0; c < maps.classes; ++c) {
-        const float* __restrict p = tile_bins.p + c * kTile;
         const int32_t* __restrict slot = tile_bins.slot + c * kTile;
         float* __restrict slope = gradient + c * maps.pixels;
-        for (int64_t j = 0; j < tile.width; ++j) {
-            const float g = table[slot[j]];
-            slope[j] = g;
-            value[j] += g < 0.0f ? (p[j] - 1.0f) * g : p[j] * g;  // slopes are negative on the foreground only
-        }
+        for (int64_t j = 0; j < tile.width; ++j) slope[j] = table[slot[j]];
     }
-    softmax_backward_tile(tile_bins.p, maps.classes, tile.width, label, gradient, maps.pixels);
-    double sum = 0;
-    for (int64_t j = 0; j < tile.width; ++j) sum += label[j] < 0 ? 0.0f : value[j];
-    return sum;
+    return softmax_backward_tile(tile_bins.p, maps.classes, tile.width, maps.label + tile.pixel, gradient, maps.pixels);
 }
 
 }  // namespace

@@ -88,7 +88,13 @@ float extend_row(const float* x, const uint8_t* foreground, const uint8_t* mask,
     uint64_t* keys = scratch.sorter.room(n + 1);
     const int64_t count = collect(errors, foreground, n, lowest, keys);
     const uint64_t* sorted = sort_by_error(scratch.sorter, count, lowest, range.highest);
-    return static_cast<float>(factor * weigh_sorted(sorted, count, range.foreground_total, hinge ? -factor : factor, factor, gradient));
+    const float slopes[2] = {factor, hinge ? -factor : factor};
+    double value = 0;
+    weigh_sorted(sorted, count, range.foreground_total, gradient, [&](uint64_t key, double weight) {
+        value += ordered_float(key_error(key)) * weight;
+        gradient[key_index(key)] = static_cast<float>(weight) * slopes[key_foreground(key)];
+    });
+    return static_cast<float>(factor * value);
 }
 
 }  // namespace

@@ -114,38 +114,50 @@ EVALGRAD_INLINE bool any_candidate(const float* p, const int32_t* label, int32_t
     return any != 0;
 }
 
+// Keys hold the units below 1 in place of the error: what they are sorted by.
+EVALGRAD_INLINE uint32_t digits_of(float error) {
+    return KeySorter::kLast - std::min(KeySorter::kLast, static_cast<uint32_t>(units_of(error)));
+}
+
 // Appends keys of the foreground of class c and of the background at or above the threshold; offset: of p in `buffer`.
-EVALGRAD_SIMD int64_t collect(const float* p, const int32_t* label, int64_t pixels, int32_t c, float threshold, int64_t offset, uint64_t* keys) {
+EVALGRAD_SIMD int64_t collect(const float* p, const int32_t* label, int64_t pixels, int32_t c, float threshold, int64_t offset, KeySorter& sorter, uint64_t* keys) {
     int64_t count = 0;
+    uint32_t digits[kTile], counts[kTile];
     for (int64_t start = 0; start < pixels; start += kTile) {
-        const int64_t end = std::min(pixels, start + kTile);
-        if (end - start == kTile && !any_candidate(p + start, label + start, c, threshold)) continue;
-        for (int64_t i = start; i < end; ++i) {
-            const bool foreground = label[i] == c;
-            const float error = error_of(p[i], foreground);
-            keys[count] = pack_key(kOrderedZero | static_cast<uint32_t>(float_bits(error)), offset + i, foreground);
-            count += foreground | (error >= threshold);  // no branch to mispredict
+        const int64_t width = std::min(kTile, pixels - start);
+        if (width == kTile && !any_candidate(p + start, label + start, c, threshold)) continue;
+        for (int64_t j = 0; j < width; ++j) {
+            const bool foreground = label[start + j] == c;
+            const float error = error_of(p[start + j], foreground);
+            digits[j] = digits_of(error);
+            counts[j] = static_cast<uint32_t>(foreground) | static_cast<uint32_t>(error >= threshold);
+        }
+        for (int64_t j = 0; j < width; ++j) {
+            keys[count] = pack_key(digits[j], offset + start + j, label[start + j] == c);
+            sorter.count(digits[j], counts[j]);
+            count += counts[j];  // no branch to mispredict
         }
     }
     return count;
 }
 
 // The same with the errors below kCells units counted instead of appended.
-EVALGRAD_SIMD int64_t collect_and_count(const float* p, const int32_t* label, int64_t pixels, int32_t c, int64_t offset, uint64_t* keys, uint32_t (*cells)[2 * kStep]) {
+EVALGRAD_SIMD int64_t collect_and_count(const float* p, const int32_t* label, int64_t pixels, int32_t c, int64_t offset, KeySorter& sorter, uint64_t* keys, uint32_t (*cells)[2 * kStep]) {
     int64_t count = 0;
-    float error[kTile];
-    uint32_t cell[kTile];
+    uint32_t digits[kTile], cell[kTile], counts[kTile];
     for (int64_t start = 0; start < pixels; start += kTile) {
         const int64_t width = std::min(kTile, pixels - start);
         for (int64_t j = 0; j < width; ++j) {
             const uint32_t foreground = label[start + j] == c;
-            error[j] = error_of(p[start + j], foreground);
-            cell[j] = cell_of(error[j], foreground);
+            const float error = error_of(p[start + j], foreground);
+            cell[j] = cell_of(error, foreground);
+            digits[j] = digits_of(error);
+            counts[j] = static_cast<uint32_t>(error >= kCells / kUnits);
         }
         for (int64_t j = 0; j < width; ++j) {
-            const uint32_t foreground = cell[j] >= static_cast<uint32_t>(kStep);
-            keys[count] = pack_key(kOrderedZero | static_cast<uint32_t>(float_bits(error[j])), offset + start + j, foreground);
-            count += error[j] >= kCells / kUnits;
+            keys[count] = pack_key(digits[j], offset + start + j, cell[j] >= static_cast<uint32_t>(kStep));
+            sorter.count(digits[j], counts[j]);
+            count += counts[j];
             ++cells[j & 1][cell[j]];
         }
     }
@@ -164,28 +176,16 @@ void fill_table(ClassScratch& scratch, int64_t foreground_total, Ahead ahead, fl
     }
 }
 
-// Weights from the table in place of probabilities, 0 for what the cells do not hold; returns the sum of |slope| x error.
-EVALGRAD_SIMD double look_up(float* p, const int32_t* label, int64_t pixels, int32_t c, const float* __restrict table) {
-    double value = 0;
-    float product[kTile];
-    for (int64_t start = 0; start < pixels; start += kTile) {
-        const int64_t width = std::min(kTile, pixels - start);
-        for (int64_t j = 0; j < width; ++j) {
-            const uint32_t foreground = label[start + j] == c;
-            const float error = error_of(p[start + j], foreground);
-            const float slope = table[cell_of(error, foreground)];
-            p[start + j] = slope;
-            product[j] = std::fabs(slope) * error;
-        }
-        float sum = 0.0f;
-        for (int64_t j = 0; j < width; ++j) sum += product[j];
-        value += sum;
+// Slopes from the table in place of probabilities, 0 for what the cells do not hold.
+EVALGRAD_SIMD void look_up(float* p, const int32_t* label, int64_t pixels, int32_t c, const float* __restrict table) {
+    for (int64_t i = 0; i < pixels; ++i) {
+        const uint32_t foreground = label[i] == c;
+        p[i] = table[cell_of(error_of(p[i], foreground), foreground)];
     }
-    return value;
 }
 
 // Without foreground the extension is the largest error: the whole weight goes to one pixel.
-double weigh_absent(const Problem& maps, float* buffer, float scale, int64_t c) {
+void weigh_absent(const Problem& maps, float* buffer, float scale, int64_t c) {
     float highest = 0.0f;
     float* top = nullptr;
     for (int64_t image = 0; image < maps.images; ++image) {
@@ -196,10 +196,9 @@ double weigh_absent(const Problem& maps, float* buffer, float scale, int64_t c) 
     }
     for (int64_t image = 0; image < maps.images; ++image) std::fill_n(buffer + (image * maps.classes + c) * maps.pixels, maps.pixels, 0.0f);
     if (top != nullptr) *top = scale;
-    return static_cast<double>(scale) * highest;
 }
 
-double weigh_class(const Problem& maps, const PixelNorms& norms, const ClassTotals& totals, int64_t group, int64_t c, ClassScratch& scratch) {
+void weigh_class(const Problem& maps, const PixelNorms& norms, const ClassTotals& totals, int64_t group, int64_t c, ClassScratch& scratch) {
     float* buffer = maps.buffer + group * maps.group_size();
     const float scale = maps.scale[group * maps.classes + c];
     if (totals.foreground == 0) return weigh_absent(maps, buffer, scale, c);
@@ -211,41 +210,41 @@ double weigh_class(const Problem& maps, const PixelNorms& norms, const ClassTota
     const auto own = static_cast<int32_t>(c);
     uint64_t* keys = scratch.sorter.room(maps.images * maps.pixels + 1);
     int64_t count = 0;
-    double value = 0;
     if (scale == 0.0f || totals.nan) {
         for_images([&](const int32_t*, int64_t offset) { std::fill_n(buffer + offset, maps.pixels, 0.0f); });
     } else if (units_of(threshold) >= kCells) {
         for_images([&](const int32_t* label, int64_t offset) {
-            count += collect(buffer + offset, label, maps.pixels, own, threshold, offset, keys + count);
+            count += collect(buffer + offset, label, maps.pixels, own, threshold, offset, scratch.sorter, keys + count);
             std::fill_n(buffer + offset, maps.pixels, 0.0f);
         });
     } else {
         std::memset(scratch.cells, 0, sizeof scratch.cells);
         for_images([&](const int32_t* label, int64_t offset) {
-            count += collect_and_count(buffer + offset, label, maps.pixels, own, offset, keys + count, scratch.cells);
+            count += collect_and_count(buffer + offset, label, maps.pixels, own, offset, scratch.sorter, keys + count, scratch.cells);
         });
         Ahead ahead;
         for (int64_t i = 0; i < count; ++i) ahead.foreground += key_foreground(keys[i]);
         ahead.background = count - ahead.foreground;
         fill_table(scratch, totals.foreground, ahead, scale);
-        for_images([&](const int32_t* label, int64_t offset) { value += look_up(buffer + offset, label, maps.pixels, own, scratch.table); });
+        for_images([&](const int32_t* label, int64_t offset) { look_up(buffer + offset, label, maps.pixels, own, scratch.table); });
     }
     static_assert(static_cast<uint32_t>(kUnits) - 1 == KeySorter::kLast, "an error of 1 has the last digit");
-    const uint64_t* sorted = scratch.sorter.sort(count, [](uint64_t key) {
-        return KeySorter::kLast - std::min(KeySorter::kLast, static_cast<uint32_t>(units_of(ordered_float(key_error(key)))));
+    const uint32_t* sorted = scratch.sorter.sort<uint32_t>(count, key_error);
+    const float slopes[2] = {scale, -scale};
+    weigh_sorted(sorted, count, totals.foreground, buffer, [=](uint32_t key, double weight) {
+        buffer[key_index(key)] = static_cast<float>(weight) * slopes[key_foreground(key)];
     });
-    return value + scale * weigh_sorted(sorted, count, totals.foreground, -scale, scale, buffer);
 }
 
 // ---- pass 3: through the softmax ------------------------------------------------------------------------------------
 
-// Exponentials are recomputed: cheaper than a second buffer of the size of the logits.
-EVALGRAD_SIMD void write_gradient(const Problem& maps, const Tile& tile, const PixelNorms& norms, float* __restrict p) {
+// Exponentials are recomputed: cheaper than a second buffer of the size of the logits. Returns the tile's part of the value.
+EVALGRAD_SIMD double write_gradient(const Problem& maps, const Tile& tile, const PixelNorms& norms, float* __restrict p) {
     const float* x = maps.x + tile.map;
     const float *peak = norms.peak + tile.pixel, *inverse = norms.inverse + tile.pixel;
     for (int64_t c = 0; c < maps.classes; ++c)
         for (int64_t j = 0; j < tile.width; ++j) p[c * kTile + j] = exp_shifted(x[c * maps.pixels + j], peak[j]) * inverse[j];
-    softmax_backward_tile(p, maps.classes, tile.width, maps.label + tile.pixel, maps.buffer + tile.map, maps.pixels);
+    return softmax_backward_tile(p, maps.classes, tile.width, maps.label + tile.pixel, maps.buffer + tile.map, maps.pixels);
 }
 
 }  // namespace
@@ -269,16 +268,19 @@ EVALGRAD_API void evalgrad_lovasz_softmax(const float* x, const int64_t* label, 
     for (int worker = 1; worker < workers; ++worker) merge(totals[0], totals[worker]);
 
     std::vector<ClassScratch> scratch(workers);
-    std::vector<double> losses(groups * classes);
     parallel_tasks(groups * classes, workers, [&](int64_t i, int worker) {
-        const double loss = weigh_class(maps, norms, totals[0][i], i / classes, i % classes, scratch[worker]);
-        losses[i] = totals[0][i].nan ? std::numeric_limits<double>::quiet_NaN() : loss;
+        weigh_class(maps, norms, totals[0][i], i / classes, i % classes, scratch[worker]);
     });
-    for (int64_t group = 0; group < groups; ++group)
-        value[group] = static_cast<float>(std::accumulate(&losses[group * classes], &losses[group * classes] + classes, 0.0));
 
     std::vector<std::vector<float>> probabilities(workers, std::vector<float>(classes * kTile));
+    std::vector<double> sums(tiles);  // added in a fixed order: the same bits on any number of threads
     parallel_tiles(maps, 0, tiles, workers, [&](const Tile& tile, int worker) {
-        write_gradient(maps, tile, norms, probabilities[worker].data());
+        sums[tile.index] = write_gradient(maps, tile, norms, probabilities[worker].data());
     });
+    for (int64_t group = 0; group < groups; ++group) {
+        const auto first = sums.begin() + group * maps.tiles_per_group();
+        const bool nan = std::any_of(&totals[0][group * classes], &totals[0][group * classes] + classes, [](const ClassTotals& own) { return own.nan; });
+        const double sum = std::accumulate(first, first + maps.tiles_per_group(), 0.0);
+        value[group] = nan ? std::numeric_limits<float>::quiet_NaN() : static_cast<float>(sum);
+    }
 }

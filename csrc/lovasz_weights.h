@@ -13,22 +13,21 @@ struct Ahead {
     int64_t foreground = 0, background = 0;
 };
 
-// Walks keys in decreasing order of error, writes weight x slope of each to its place in `out`, and returns the sum of
-// error x weight. Differencing the Jaccard curve instead would lose most digits of the background weights.
-inline double weigh_sorted(const uint64_t* keys, int64_t count, int64_t foreground_total, float foreground_slope, float background_slope, float* out) {
+// Walks keys in decreasing order of error and calls give(key, weight) for each that has a weight; `out` is where that will write.
+// Differencing the Jaccard curve instead would lose most digits of the background weights.
+template <class Key, class Give>
+inline void weigh_sorted(const Key* keys, int64_t count, int64_t foreground_total, const float* out, const Give& give) {
     const double total = static_cast<double>(foreground_total);
-    double value = 0, a = 0, b = 0, inverse = 1.0 / total;  // 1/(P+b)
-    for (int64_t i = 0; i < count && a < total; ++i) {      // once all foreground is passed, weights are 0
-        constexpr int64_t early = 24;                       // the places are scattered: ask for their cache lines early
+    double a = 0, b = 0, inverse = 1.0 / total;         // 1/(P+b)
+    for (int64_t i = 0; i < count && a < total; ++i) {  // once all foreground is passed, weights are 0
+        constexpr int64_t early = 24;                   // the places are scattered: ask for their cache lines early
         if (i + early < count) __builtin_prefetch(out + key_index(keys[i + early]), 1);
         // No branch: in an untrained network the two kinds follow each other at random, and a wrong guess costs more than this.
         const double foreground = key_foreground(keys[i]) ? 1.0 : 0.0, background = 1.0 - foreground;
-        const double next = 1.0 / (total + b + background), weight = inverse * (foreground + background * (total - a) * next);
-        value += ordered_float(key_error(keys[i])) * weight;
-        out[key_index(keys[i])] = static_cast<float>(weight) * (key_foreground(keys[i]) ? foreground_slope : background_slope);
+        const double next = 1.0 / (total + b + background);
+        give(keys[i], inverse * (foreground + background * (total - a) * next));
         a += foreground, b += background, inverse = next;
     }
-    return value;
 }
 
 struct TieWeights {

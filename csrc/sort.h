@@ -34,38 +34,42 @@ EVALGRAD_INLINE uint32_t key_error(uint64_t key) { return static_cast<uint32_t>(
 EVALGRAD_INLINE int64_t key_index(uint64_t key) { return static_cast<int64_t>((key >> 1) & 0x7FFFFFFFu); }
 EVALGRAD_INLINE bool key_foreground(uint64_t key) { return (key & 1u) != 0; }
 
-// A worker's keys and its second buffer, reused from group to group.
+// A worker's keys, their digits' counts, and a second buffer, reused from group to group.
 class KeySorter {
 public:
     static constexpr int kDigits = 22;
     static constexpr uint32_t kLast = (1u << kDigits) - 1;
 
-    // Where the caller writes up to `capacity` keys.
-    uint64_t* room(int64_t capacity) { return keys_.reserve(capacity); }
+    // Where the caller writes up to `capacity` keys. They are counted as they are written, or by `count` afterwards.
+    uint64_t* room(int64_t capacity) {
+        std::fill_n(low_, kBuckets, 0u), std::fill_n(high_, kBuckets, 0u);
+        return keys_.reserve(capacity);
+    }
+    EVALGRAD_INLINE void count(uint32_t digits, uint32_t times = 1) {
+        low_[digits % kBuckets] += times;
+        high_[digits / kBuckets] += times;
+    }
 
-    // The first `size` keys in increasing order of `digits(key)`, an integer up to kLast; equal digits keep their order.
-    template <class Digits>
-    uint64_t* sort(int64_t size, const Digits& digits) {
+    // The first `size` keys, all counted, in increasing order of `digits(key)`, an integer up to kLast; equal digits keep their order.
+    // As uint32_t they lose the error and keep index and foreground: half the memory to write and to read again.
+    template <class Key, class Digits>
+    Key* sort(int64_t size, const Digits& digits) {
         uint64_t *keys = keys_.data(), *other = other_.reserve(size);
-        uint32_t low[kBuckets] = {}, high[kBuckets] = {};
-        for (int64_t i = 0; i < size; ++i) {
-            const uint32_t d = digits(keys[i]);
-            ++low[d % kBuckets];
-            ++high[d / kBuckets];
-        }
+        Key* sorted = reinterpret_cast<Key*>(keys);
         uint32_t low_start = 0, high_start = 0;
         for (uint32_t d = 0; d < kBuckets; ++d) {
-            low_start += std::exchange(low[d], low_start);
-            high_start += std::exchange(high[d], high_start);
+            low_start += std::exchange(low_[d], low_start);
+            high_start += std::exchange(high_[d], high_start);
         }
-        for (int64_t i = 0; i < size; ++i) other[low[digits(keys[i]) % kBuckets]++] = keys[i];
-        for (int64_t i = 0; i < size; ++i) keys[high[digits(other[i]) / kBuckets]++] = other[i];
-        return keys;
+        for (int64_t i = 0; i < size; ++i) other[low_[digits(keys[i]) % kBuckets]++] = keys[i];
+        for (int64_t i = 0; i < size; ++i) sorted[high_[digits(other[i]) / kBuckets]++] = static_cast<Key>(other[i]);
+        return sorted;
     }
 
 private:
     static constexpr uint32_t kBuckets = 1u << (kDigits / 2);
     Scratch<uint64_t> keys_, other_;
+    uint32_t low_[kBuckets], high_[kBuckets];
 };
 
 // The first `size` keys in decreasing order of error, whose bits lie in [lowest, highest].
@@ -80,7 +84,8 @@ inline const uint64_t* sort_by_error(KeySorter& sorter, int64_t size, uint32_t l
     const auto digits = [=](uint64_t key) {
         return std::min(KeySorter::kLast, static_cast<uint32_t>((top - ordered_float(key_error(key))) * scale));
     };
-    sorter.sort(size, digits);
+    for (int64_t i = 0; i < size; ++i) sorter.count(digits(keys[i]));
+    sorter.sort<uint64_t>(size, digits);
     // Equal digits may hide a difference in the error. Few do, unless an outlier stretches the range: sort such runs again.
     for (int64_t i = 1; i < size; ++i) {
         if (key_error(keys[i]) <= key_error(keys[i - 1])) continue;
