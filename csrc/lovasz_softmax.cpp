@@ -209,6 +209,7 @@ void weigh_class(const Problem& maps, const PixelNorms& norms, const ClassTotals
     const float threshold = 1.0f - totals.highest;  // background below every foreground error weighs 0
     const auto own = static_cast<int32_t>(c);
     uint64_t* keys = scratch.sorter.room(maps.images * maps.pixels + 1);
+    scratch.sorter.start_counting();
     int64_t count = 0;
     if (scale == 0.0f || totals.nan) {
         for_images([&](const int32_t*, int64_t offset) { std::fill_n(buffer + offset, maps.pixels, 0.0f); });
@@ -279,8 +280,8 @@ EVALGRAD_API void evalgrad_lovasz_softmax(const float* x, const int64_t* label, 
     });
     for (int64_t group = 0; group < groups; ++group) {
         const auto first = sums.begin() + group * maps.tiles_per_group();
-        const bool nan = std::any_of(&totals[0][group * classes], &totals[0][group * classes] + classes, [](const ClassTotals& own) { return own.nan; });
-        const double sum = std::accumulate(first, first + maps.tiles_per_group(), 0.0);
-        value[group] = nan ? std::numeric_limits<float>::quiet_NaN() : static_cast<float>(sum);
+        value[group] = static_cast<float>(std::accumulate(first, first + maps.tiles_per_group(), 0.0));
+        for (int64_t c = 0; c < classes; ++c)
+            if (totals[0][group * classes + c].nan) value[group] = std::numeric_limits<float>::quiet_NaN();
     }
 }

@@ -40,17 +40,17 @@ public:
     static constexpr int kDigits = 22;
     static constexpr uint32_t kLast = (1u << kDigits) - 1;
 
-    // Where the caller writes up to `capacity` keys. They are counted as they are written, or by `count` afterwards.
-    uint64_t* room(int64_t capacity) {
-        std::fill_n(low_, kBuckets, 0u), std::fill_n(high_, kBuckets, 0u);
-        return keys_.reserve(capacity);
-    }
+    // Where the caller writes up to `capacity` keys.
+    uint64_t* room(int64_t capacity) { return keys_.reserve(capacity); }
+
+    // The digits of every key are counted before `sort`, best while the key is written.
+    void start_counting() { std::fill_n(low_, kBuckets, 0u), std::fill_n(high_, kBuckets, 0u); }
     EVALGRAD_INLINE void count(uint32_t digits, uint32_t times = 1) {
         low_[digits % kBuckets] += times;
         high_[digits / kBuckets] += times;
     }
 
-    // The first `size` keys, all counted, in increasing order of `digits(key)`, an integer up to kLast; equal digits keep their order.
+    // The first `size` keys, those counted, in increasing order of `digits(key)`, an integer up to kLast; equal digits keep their order.
     // As uint32_t they lose the error and keep index and foreground: half the memory to write and to read again.
     template <class Key, class Digits>
     Key* sort(int64_t size, const Digits& digits) {
@@ -84,6 +84,7 @@ inline const uint64_t* sort_by_error(KeySorter& sorter, int64_t size, uint32_t l
     const auto digits = [=](uint64_t key) {
         return std::min(KeySorter::kLast, static_cast<uint32_t>((top - ordered_float(key_error(key))) * scale));
     };
+    sorter.start_counting();
     for (int64_t i = 0; i < size; ++i) sorter.count(digits(keys[i]));
     sorter.sort<uint64_t>(size, digits);
     // Equal digits may hide a difference in the error. Few do, unless an outlier stretches the range: sort such runs again.
