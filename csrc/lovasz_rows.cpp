@@ -1,6 +1,8 @@
 // Lovász extension of the Jaccard loss over rows of errors, or over rows of logits through the hinge.
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
+#include <numeric>
 #include <vector>
 
 #include "lovasz_weights.h"
@@ -12,6 +14,11 @@
 namespace evalgrad {
 namespace {
 
+// Of many pixels the margins are compared in units of 2^-24 of their spread, if that is at most kSpread: units of 2^-20 or less, near
+// what float32 resolves of 1 - x. Closer ones count as tied, which moves the value by less than a unit. An outlier stretches the
+// spread; then, and for few pixels, the order is exact.
+constexpr int64_t kMany = 4096;
+constexpr float kSpread = 16.0f;
 constexpr uint32_t kAbsent = 0;  // below the order bits of every float, -inf included: an item that does not count
 
 // One worker's memory for a row.
@@ -72,29 +79,93 @@ EVALGRAD_SIMD int64_t collect(const uint32_t* errors, const uint8_t* foreground,
     return count;
 }
 
+// The same with the units below the highest error in place of the error, counted for the sort.
+EVALGRAD_SIMD int64_t collect_units(const uint32_t* errors, const uint8_t* foreground, int64_t n, uint32_t lowest, float top, float scale, KeySorter& sorter, uint64_t* keys) {
+    constexpr int64_t kBlock = 32;
+    int64_t count = 0;
+    uint32_t units[kBlock];
+    for (int64_t start = 0; start < n; start += kBlock) {
+        const int64_t width = std::min(kBlock, n - start);
+        uint32_t highest = 0;
+        for (int64_t j = 0; j < width; ++j) highest = std::max(highest, errors[start + j]);
+        if (highest < lowest) continue;
+        for (int64_t j = 0; j < width; ++j) {
+            const float below = top - ordered_float(errors[start + j]);
+            units[j] = std::min(KeySorter::kLast, static_cast<uint32_t>(static_cast<int32_t>(below * scale)));
+        }
+        const int64_t before = count;
+        for (int64_t j = 0; j < width; ++j) {
+            keys[count] = pack_key(units[j], start + j, foreground[start + j]);
+            count += errors[start + j] >= lowest;
+        }
+        for (int64_t i = before; i < count; ++i) sorter.count(key_error(keys[i]));
+    }
+    return count;
+}
+
+// What a row is weighed with. Slopes: of the loss in the input, per unit of weight, on background and foreground.
+struct Row {
+    const uint32_t* errors;
+    const uint8_t* foreground;
+    int64_t n;
+    RowRange range;
+    float slopes[2];
+    float* gradient;
+};
+
+// Sum of |slope| x margin, in lanes that do not wait for each other.
+EVALGRAD_SIMD double sum_margins(const Row& row) {
+    constexpr int64_t kLanes = 16;
+    double lane[kLanes] = {};
+    for (int64_t start = 0; start < row.n; start += kLanes) {
+        const int64_t width = std::min(kLanes, row.n - start);
+        for (int64_t j = 0; j < width; ++j) {
+            const uint32_t margin = std::max(row.errors[start + j], kOrderedZero);  // kAbsent would be NaN
+            lane[j] += std::fabs(row.gradient[start + j]) * ordered_float(margin);
+        }
+    }
+    return std::accumulate(lane, lane + kLanes, 0.0);
+}
+
+double weigh_in_units(const Row& row, uint32_t lowest, float top, float spread, KeySorter& sorter) {
+    uint64_t* keys = sorter.room(row.n + 1);
+    sorter.start_counting();
+    const int64_t count = collect_units(row.errors, row.foreground, row.n, lowest, top, static_cast<float>(KeySorter::kLast) / spread, sorter, keys);
+    const uint32_t* sorted = sorter.sort<uint32_t>(count, key_error);
+    weigh_sorted(sorted, count, row.range.foreground_total, row.gradient, [&](uint32_t key, double weight) {
+        row.gradient[key_index(key)] = static_cast<float>(weight) * row.slopes[key_foreground(key)];
+    });
+    return sum_margins(row);
+}
+
+double weigh_exactly(const Row& row, uint32_t lowest, KeySorter& sorter) {
+    const int64_t count = collect(row.errors, row.foreground, row.n, lowest, sorter.room(row.n + 1));
+    const uint64_t* sorted = sort_by_error(sorter, count, lowest, row.range.highest);
+    double value = 0;
+    weigh_sorted(sorted, count, row.range.foreground_total, row.gradient, [&](uint64_t key, double weight) {
+        value += ordered_float(key_error(key)) * weight;
+        row.gradient[key_index(key)] = static_cast<float>(weight) * row.slopes[key_foreground(key)];
+    });
+    return row.slopes[0] * value;
+}
+
 float extend_row(const float* x, const uint8_t* foreground, const uint8_t* mask, int64_t n, bool hinge, float factor, float* gradient, RowScratch& scratch) {
     uint32_t* errors = scratch.errors.reserve(n);
     ordered_errors(x, foreground, mask, n, hinge, errors);
     std::fill_n(gradient, n, 0.0f);
     if (factor == 0.0f) return 0.0f;
-    const RowRange range = range_of(errors, foreground, n);
-    if (range.highest == kAbsent || (hinge && range.highest == kOrderedZero)) return 0.0f;
-    if (range.foreground_total == 0) {  // the extension is the largest error
-        gradient[std::find(errors, errors + n, range.highest) - errors] = factor;
-        return factor * ordered_float(range.highest);
+    const Row row{errors, foreground, n, range_of(errors, foreground, n), {factor, hinge ? -factor : factor}, gradient};
+    const float top = ordered_float(row.range.highest);
+    if (row.range.highest == kAbsent || (hinge && top == 0.0f)) return 0.0f;
+    if (row.range.foreground_total == 0) {  // the extension is the largest error
+        gradient[std::find(errors, errors + n, row.range.highest) - errors] = factor;
+        return factor * top;
     }
     // Background below every foreground error weighs 0 and need not be sorted; nor does what the hinge has cut to 0.
-    const uint32_t lowest = hinge ? std::max(range.lowest_foreground, kOrderedZero + 1) : range.lowest_foreground;
-    uint64_t* keys = scratch.sorter.room(n + 1);
-    const int64_t count = collect(errors, foreground, n, lowest, keys);
-    const uint64_t* sorted = sort_by_error(scratch.sorter, count, lowest, range.highest);
-    const float slopes[2] = {factor, hinge ? -factor : factor};
-    double value = 0;
-    weigh_sorted(sorted, count, range.foreground_total, gradient, [&](uint64_t key, double weight) {
-        value += ordered_float(key_error(key)) * weight;
-        gradient[key_index(key)] = static_cast<float>(weight) * slopes[key_foreground(key)];
-    });
-    return static_cast<float>(factor * value);
+    const uint32_t lowest = hinge ? std::max(row.range.lowest_foreground, kOrderedZero + 1) : row.range.lowest_foreground;
+    const float spread = top - ordered_float(lowest);
+    const bool in_units = hinge && n >= kMany && spread > 0.0f && spread <= kSpread;
+    return static_cast<float>(in_units ? weigh_in_units(row, lowest, top, spread, scratch.sorter) : weigh_exactly(row, lowest, scratch.sorter));
 }
 
 }  // namespace

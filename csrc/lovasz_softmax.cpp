@@ -116,7 +116,8 @@ EVALGRAD_INLINE bool any_candidate(const float* p, const int32_t* label, int32_t
 
 // Keys hold the units below 1 in place of the error: what they are sorted by.
 EVALGRAD_INLINE uint32_t digits_of(float error) {
-    return KeySorter::kLast - std::min(KeySorter::kLast, static_cast<uint32_t>(units_of(error)));
+    constexpr uint32_t last = static_cast<uint32_t>(kUnits) - 1;  // an error of 1 shares it
+    return last - std::min(last, static_cast<uint32_t>(units_of(error)));
 }
 
 // Appends keys of the foreground of class c and of the background at or above the threshold; offset: of p in `buffer`.
@@ -132,11 +133,12 @@ EVALGRAD_SIMD int64_t collect(const float* p, const int32_t* label, int64_t pixe
             digits[j] = digits_of(error);
             counts[j] = static_cast<uint32_t>(foreground) | static_cast<uint32_t>(error >= threshold);
         }
+        const int64_t before = count;
         for (int64_t j = 0; j < width; ++j) {
             keys[count] = pack_key(digits[j], offset + start + j, label[start + j] == c);
-            sorter.count(digits[j], counts[j]);
             count += counts[j];  // no branch to mispredict
         }
+        for (int64_t i = before; i < count; ++i) sorter.count(key_error(keys[i]));
     }
     return count;
 }
@@ -154,12 +156,13 @@ EVALGRAD_SIMD int64_t collect_and_count(const float* p, const int32_t* label, in
             digits[j] = digits_of(error);
             counts[j] = static_cast<uint32_t>(error >= kCells / kUnits);
         }
+        const int64_t before = count;
         for (int64_t j = 0; j < width; ++j) {
             keys[count] = pack_key(digits[j], offset + start + j, cell[j] >= static_cast<uint32_t>(kStep));
-            sorter.count(digits[j], counts[j]);
             count += counts[j];
             ++cells[j & 1][cell[j]];
         }
+        for (int64_t i = before; i < count; ++i) sorter.count(key_error(keys[i]));
     }
     return count;
 }
@@ -229,7 +232,6 @@ void weigh_class(const Problem& maps, const PixelNorms& norms, const ClassTotals
         fill_table(scratch, totals.foreground, ahead, scale);
         for_images([&](const int32_t* label, int64_t offset) { look_up(buffer + offset, label, maps.pixels, own, scratch.table); });
     }
-    static_assert(static_cast<uint32_t>(kUnits) - 1 == KeySorter::kLast, "an error of 1 has the last digit");
     const uint32_t* sorted = scratch.sorter.sort<uint32_t>(count, key_error);
     const float slopes[2] = {scale, -scale};
     weigh_sorted(sorted, count, totals.foreground, buffer, [=](uint32_t key, double weight) {

@@ -37,7 +37,7 @@ EVALGRAD_INLINE bool key_foreground(uint64_t key) { return (key & 1u) != 0; }
 // A worker's keys, their digits' counts, and a second buffer, reused from group to group.
 class KeySorter {
 public:
-    static constexpr int kDigits = 22;
+    static constexpr int kDigits = 24;
     static constexpr uint32_t kLast = (1u << kDigits) - 1;
 
     // Where the caller writes up to `capacity` keys.

@@ -90,6 +90,26 @@ def test_kernel_at_size(confidence, per_image, bins):
     torch.testing.assert_close(gradient, expected_gradient, rtol=0, atol=2e-5 if bins is None else 0.02)
 
 
+@pytest.mark.parametrize("confidence", [0, 3, 20])
+@pytest.mark.parametrize("per_image", [False, True])
+@pytest.mark.parametrize("outlier", [0.0, 1e5])
+def test_hinge_kernel_at_size(confidence, per_image, outlier):
+    """Thousands of margins, compared in units of their spread; an outlier must not make the units coarse."""
+    target = torch.randint(2, (2, 60, 90))
+    logits = (1 + 0.2 * confidence) * torch.randn(2, 60, 90) + confidence * (2 * target - 1)
+    logits[:, 20, 30] += outlier
+    target[:, :10], logits[:, :5] = 255, torch.nan
+    results = []
+    for dtype in (torch.float32, torch.float64):
+        x = logits.to(dtype, copy=True).requires_grad_()
+        value = eg.lovasz_hinge_loss(x, target, ignore_index=255, per_image=per_image)
+        value.backward()
+        results.append((value.double(), x.grad.double()))
+    (value, gradient), (expected, expected_gradient) = results
+    torch.testing.assert_close(value, expected, rtol=1e-6, atol=0)
+    assert (gradient - expected_gradient).norm() <= 1e-4 * expected_gradient.norm()  # two margins may be a unit apart, and swap
+
+
 @given(seed=st.integers(0, 2**32 - 1), bins=st.sampled_from([1, 2, 7, 64, 4096]), few=st.booleans())
 def test_bins_are_within_the_widest_bin(seed, bins, few):
     generator = torch.Generator().manual_seed(seed)

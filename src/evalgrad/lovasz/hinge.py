@@ -50,7 +50,7 @@ def lovasz_hinge_loss(
     """
     _check_options(per_image, per_class, ignore_index, empty, gradient, lam, reduction)
     _check_tensors(logits, target, per_class, ignore_index)
-    x, foreground = (_group(t, per_image, per_class) for t in (logits, target == 1))
+    x, foreground = (_group(t, per_image, per_class) for t in (logits, target.bool()))
     valid = valid_mask(target, ignore_index)
     mask = None if valid is None else _group(valid, per_image, per_class)
     factor = reduction_factor(_counted(foreground, mask, empty), reduction)
