@@ -26,7 +26,8 @@ EVALGRAD_INLINE float ordered_float(uint32_t ordered) {
     return bits_float(static_cast<int32_t>(ordered ^ ((ordered >> 31) ? 0x80000000u : 0xFFFFFFFFu)));
 }
 
-// error bits (32) | index (31) | foreground (1): one word to move, one word to compare.
+// error (32) | index (31) | foreground (1): one word to move, one word to compare. The error as its ordered bits, or as the number of
+// units that a kernel sorts by.
 EVALGRAD_INLINE uint64_t pack_key(uint32_t ordered, int64_t index, bool foreground) {
     return (static_cast<uint64_t>(ordered) << 32) | (static_cast<uint64_t>(index) << 1) | (foreground ? 1u : 0u);
 }
@@ -45,9 +46,9 @@ public:
 
     // The digits of every key are counted before `sort`, best while the key is written.
     void start_counting() { std::fill_n(low_, kBuckets, 0u), std::fill_n(high_, kBuckets, 0u); }
-    EVALGRAD_INLINE void count(uint32_t digits, uint32_t times = 1) {
-        low_[digits % kBuckets] += times;
-        high_[digits / kBuckets] += times;
+    EVALGRAD_INLINE void count(uint32_t digits) {
+        ++low_[digits % kBuckets];
+        ++high_[digits / kBuckets];
     }
 
     // The first `size` keys, those counted, in increasing order of `digits(key)`, an integer up to kLast; equal digits keep their order.
