@@ -253,6 +253,18 @@ def test_order_of_the_items_of_a_batch_does_not_matter(solver):
     torch.testing.assert_close(one.groups[0].mu, other.groups[0].mu)
 
 
+@pytest.mark.parametrize("make", [FBeta, lambda **options: ROCAUC([0.1, 0.3], **options)])
+def test_lambda_stops_at_its_price_unless_it_alone_pulls_tau_down(make):
+    """Scores far below what tau claims press on lambda. Without the square of `augment` it must pass the price to lower tau."""
+    for augment in (1.0, 0.0):
+        reg = make(labels=Y, solver="lagrangian", augment=augment)
+        reg(torch.where(Y, -9.0, -20.0), Y, index=INDEX)
+        reg.dual_step()
+        (group,) = reg.groups
+        assert group.lam.amax(-1).equal(group.price()) == (augment > 0)
+        assert (group.lam.amax(-1) > group.price()).all() == (augment == 0)
+
+
 def test_accumulated_gradients_are_the_sum_of_those_of_the_batches():
     """State moves between the parts of an accumulated step; what each part contributed stays what it was when it was taken."""
     weight, halves = torch.zeros(4, requires_grad=True), (INDEX[::2], INDEX[1::2])

@@ -83,11 +83,9 @@ def _duality(solver: Solver, soft: Tensor, residual: Tensor) -> dict[str, Any]:
     else:
         report = {"dual_identity": float((solver.mu * residual).abs().amax())}
     if isinstance(solver, LagrangianSolver):
-        # d L / d tau_i >= 0 under the ceiling: lambda_i is at most the price of T, -mu for F-beta.
-        price = -(solver.objective[:, 0] + (solver.mu * solver.constraints[..., 0]).sum(-1))
         report |= {
             "lambda_range": [float(solver.lam.min()), float(solver.lam.max())],
-            "lambda_ceiling": price.tolist(),
+            "lambda_ceiling": solver.price().tolist(),
             "tau_mean": solver.tau.mean(1).tolist(),
             "epsilon": None if solver.epsilon is None else float(solver.epsilon),
             "projections": solver.projections,

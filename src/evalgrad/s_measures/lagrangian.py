@@ -3,7 +3,7 @@
     L = objective . (mean tau, eps F, eps R, eps) + mu . constraints . (mean tau, eps F, eps R, 1) + mean lambda_i (tau_i - s_i)
 
 with s_i = eps f_i, minimised over the network, tau and eps on {tau_i <= eps, eps >= 0} and maximised over lambda >= 0 and mu
-(eps = 1 but for F-beta). At the optimum of F-beta mu = -V and 0 <= lambda_i <= -mu. The penalty `augment`
+(eps = 1 but for F-beta). At the optimum of F-beta mu = -V and 0 <= lambda_i <= -mu, kept on the way. The penalty `augment`
 turns lambda (tau - s) into the augmented Lagrangian's term: same saddle points, no cycling around them; 0 is the paper's.
 """
 
@@ -91,14 +91,21 @@ class LagrangianSolver(nn.Module):
 
     @torch.no_grad()
     def dual_step(self, lr: float | None = None) -> None:
-        """lambda <- max(0, lambda + lr (tau - s)), mu <- mu + lr residual, from the cached scores of the items seen."""
+        """mu <- mu + lr residual, lambda <- lambda + lr (tau - s) within its bounds, from the cached scores of the items seen."""
         step = self.dual_lr if lr is None else lr
         scores = self.counts.cache[self.counts.positives] - self.thresholds().unsqueeze(-1)
         gap = self.tau - self._epsilon() * self._gain(scores)
-        self.lam = (self.lam + step * gap.nan_to_num(0)).clamp_min(0)
         totals = self.counts.cached(self.thresholds(), self.surrogate)
         self.alarm = rates(totals, self.counts.prior())[:, 2]
         self.mu = self._moved(step)
+        lam = self.lam + step * gap.nan_to_num(0)
+        if self.augment > 0:  # without its square only a lambda above the price would pull tau down again
+            lam = lam.minimum(self.price().unsqueeze(-1))
+        self.lam = lam.clamp_min(0)
+
+    def price(self) -> Tensor:
+        """(K,) what L falls by per unit of mean tau, -mu for F-beta: at an optimum no lambda is larger, or its tau would fall."""
+        return -(self.objective[:, 0] + (self.mu * self.constraints[..., 0]).sum(-1))
 
     def primal_groups(self, lr: float) -> list[dict[str, Any]]:
         """Parameter groups for `torch.optim.SGD` whose steps match the projection; never for Adam.
