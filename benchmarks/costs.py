@@ -48,6 +48,7 @@ PAGES = {
             _read("exact x"),
         ),
         Cost("the same, untrained", lambda row: not SOFTMAX(row) and row["logits"] == "untrained", _read("exact x")),
+        Cost("the same, `bins=4096`, untrained to well-trained", lambda row: not SOFTMAX(row), _read("bins=4096 x")),
     ],
     "loss_max_pooling": [
         Cost("pooling of 2^20 losses / Algorithm 1 with a sort, in torch", _is("what", "pooling"), _read("ratio")),

@@ -55,6 +55,7 @@ def hinge_row(shape: tuple[int, ...], name: str) -> dict[str, object]:
     functions = {
         "cross_entropy": step(lambda x: F.binary_cross_entropy_with_logits(x, target.to(x)), logits),
         "exact": step(lambda x: eg.lovasz_hinge_loss(x, target), logits),
+        "bins=4096": step(lambda x: eg.lovasz_hinge_loss(x, target, bins=4096), logits),
     }
     return {"loss": "lovasz_hinge", "shape": "x".join(map(str, shape)), "logits": name} | _ratios(functions)
 

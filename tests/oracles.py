@@ -50,7 +50,8 @@ def lovasz_softmax(x, target, *, classes="present", per_image=False, ignore_inde
             w = (1.0 if weight is None else weight[c]) if chosen and pixels else 0.0
             errors = [1 - p[c] if y == c else p[c] for p, y in pixels]
             value = extension(errors, [y == c for _, y in pixels]) if pixels else 0.0
-            row.append(w * (value if bins is None else binned(errors, [y == c for _, y in pixels], bins)))
+            number = [min(int(e * (bins or 1)), (bins or 1) - 1) for e in errors]
+            row.append(w * (value if bins is None else binned(errors, [y == c for _, y in pixels], number)))
             weights.append(w)
         table.append(row)
         if sum(weights):
@@ -60,9 +61,8 @@ def lovasz_softmax(x, target, *, classes="present", per_image=False, ignore_inde
     return sum(map(sum, table)) if reduction == "sum" else (sum(means) / len(means) if means else 0.0)
 
 
-def binned(errors, foreground, bins):
+def binned(errors, foreground, number):
     """Errors of a bin are tied: the mean over "foreground first" and "background first" of the exact extension's weights."""
-    number = [min(int(e * bins), bins - 1) for e in errors]
     value = 0.0
     for front_first in (True, False):
         order = sorted(range(len(errors)), key=lambda i: (-number[i], foreground[i] != front_first))
@@ -78,7 +78,9 @@ def binned(errors, foreground, bins):
     return value
 
 
-def lovasz_hinge(x, target, *, per_image=True, ignore_index=None, empty="max", reduction="mean", gradient="subgradient", lam=1.0):
+def lovasz_hinge(
+    x, target, *, per_image=True, ignore_index=None, empty="max", bins=None, reduction="mean", gradient="subgradient", lam=1.0
+):
     """x, target: (N, S) nested lists, target 0 or 1."""
     images = [
         [(max(1 - f * (1 if y == 1 else -1), 0), y == 1) for f, y in zip(fs, ys) if y != ignore_index] for fs, ys in zip(x, target)
@@ -87,7 +89,14 @@ def lovasz_hinge(x, target, *, per_image=True, ignore_index=None, empty="max", r
     for pixels in images if per_image else [sum(images, [])]:
         front = [f for _, f in pixels]
         counts = bool(pixels) and (empty == "max" or any(front))
-        values.append(extension([e for e, _ in pixels], front) if counts else 0.0)
+        errors = [e for e, _ in pixels]
+        if not counts:
+            values.append(0.0)
+        elif bins is None:
+            values.append(extension(errors, front))
+        else:  # no error at all: a bin of its own below all others
+            width = (max(errors) or 1) / bins
+            values.append(binned(errors, front, [min(int(e / width), bins - 1) if e else -1 for e in errors]))
         counted.append(counts)
     if reduction == "none":
         return values

@@ -54,6 +54,8 @@ BAD = (
     (lambda: hinge(per_class="yes"), TypeError, "`per_class` must be True or False"),
     (lambda: hinge(empty="drop"), ValueError, "`empty` must be one of 'max', 'skip'"),
     (lambda: hinge(gradient="proximal"), ValueError, "`gradient` must be one of 'subgradient', 'prox'"),
+    (lambda: hinge(bins=0), ValueError, r"`bins` must be in \[1, 1048576\]; got 0"),
+    (lambda: hinge(bins=8, gradient="prox"), ValueError, '`bins` must be None with gradient="prox"; got 8'),
     (lambda: hinge(lam=0), ValueError, "`lam` must be finite and above 0; got 0"),
     (lambda: hinge(lam=float("nan")), ValueError, "`lam` must be finite and above 0; got nan"),
     (lambda: hinge(lam="1"), TypeError, "`lam` must be a number; got '1'"),

@@ -1,6 +1,7 @@
 """What is particular to the Lovász family: bins, prox, exhaustive small cases, large counts, confident networks."""
 
 import itertools
+import math
 
 import oracles
 import pytest
@@ -92,9 +93,9 @@ def test_kernel_at_size(confidence, per_image, bins):
 
 @pytest.mark.parametrize("confidence", [0, 3, 20])
 @pytest.mark.parametrize("per_image", [False, True])
-@pytest.mark.parametrize("outlier", [0.0, 1e5])
-def test_hinge_kernel_at_size(confidence, per_image, outlier):
-    """Thousands of margins, compared in units of their spread; an outlier must not make the units coarse."""
+@pytest.mark.parametrize(("outlier", "bins"), [(0.0, None), (1e5, None), (0.0, 512)])
+def test_hinge_kernel_at_size(confidence, per_image, outlier, bins):
+    """Thousands of margins, compared in units of their spread or in bins; an outlier must not make the units coarse."""
     target = torch.randint(2, (2, 60, 90))
     logits = (1 + 0.2 * confidence) * torch.randn(2, 60, 90) + confidence * (2 * target - 1)
     logits[:, 20, 30] += outlier
@@ -102,12 +103,13 @@ def test_hinge_kernel_at_size(confidence, per_image, outlier):
     results = []
     for dtype in (torch.float32, torch.float64):
         x = logits.to(dtype, copy=True).requires_grad_()
-        value = eg.lovasz_hinge_loss(x, target, ignore_index=255, per_image=per_image)
+        value = eg.lovasz_hinge_loss(x, target, ignore_index=255, per_image=per_image, bins=bins)
         value.backward()
         results.append((value.double(), x.grad.double()))
     (value, gradient), (expected, expected_gradient) = results
     torch.testing.assert_close(value, expected, rtol=1e-6, atol=0)
-    assert (gradient - expected_gradient).norm() <= 1e-4 * expected_gradient.norm()  # two margins may be a unit apart, and swap
+    # Two margins may be a unit apart, and swap, or on two sides of the border of a bin.
+    assert (gradient - expected_gradient).norm() <= (1e-4 if bins is None else 1e-3) * expected_gradient.norm()
 
 
 @given(seed=st.integers(0, 2**32 - 1), bins=st.sampled_from([1, 2, 7, 64, 4096]), few=st.booleans())
@@ -123,14 +125,48 @@ def test_bins_are_within_the_widest_bin(seed, bins, few):
         torch.testing.assert_close(mean, binned.mean(), rtol=1e-4, atol=1e-5)
 
 
-def test_many_bins_have_the_exact_gradient():
+@given(seed=st.integers(0, 2**32 - 1), bins=st.sampled_from([1, 2, 7, 64, 4096]), few=st.booleans())
+def test_bins_of_the_hinge_are_within_the_widest_bin(seed, bins, few):
+    generator = torch.Generator().manual_seed(seed)
+    logits = 3 * torch.randn(2, 200, generator=generator, dtype=torch.float64)
+    target = torch.rand(2, 200, generator=generator) < (0.01 if few else 0.4)
+    exact = eg.lovasz_hinge_loss(logits, target, reduction="none")
+    largest = (1 - torch.where(target, logits, -logits)).amax(-1)
+    for x in (logits, logits.float()):
+        binned = eg.lovasz_hinge_loss(x, target, reduction="none", bins=bins)
+        assert ((binned.double() - exact).abs() <= largest / bins + 1e-5).all()
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_bins_of_the_hinge_at_the_edges(dtype):
+    target = torch.tensor([[True, False, False]])
+
+    def gradient(*logits: float) -> tuple[float, list[float]]:
+        x = torch.tensor([logits], dtype=dtype, requires_grad=True)
+        value = eg.lovasz_hinge_loss(x, target, bins=8)
+        value.backward()
+        return value.item(), x.grad[0].tolist()
+
+    assert gradient(1, -1, -7) == (0, [0, 0, 0])  # all right: no loss to make bins of
+    assert gradient(1, 1, -2) == (1, [0, 0.5, 0])  # the foreground has no loss and no bin, but counts
+    assert gradient(-math.inf, 1, -2)[0] == math.inf
+    assert gradient(-math.inf, 1, -2)[1][0] == -1
+    assert math.isnan(gradient(0, math.nan, 2)[0])
+
+
+@pytest.mark.parametrize("bits", [3, 20])
+def test_many_bins_have_the_exact_gradient(bits):
+    """And few have not: the two must be able to differ here."""
     logits, target = torch.randn(1, 4, 5000, dtype=torch.float64), torch.randint(4, (1, 5000))
-    gradients = []
-    for bins in (None, 2**20):
-        x = logits.clone().requires_grad_()
-        eg.lovasz_softmax_loss(x, target, bins=bins).backward()
-        gradients.append(x.grad)
-    assert (gradients[1] - gradients[0]).norm() < 1e-3 * gradients[0].norm()
+    for loss, scores, labels in (
+        (eg.lovasz_softmax_loss, logits, target),
+        (eg.lovasz_hinge_loss, logits[:, 0], target == 0),
+        (eg.lovasz_hinge_loss, logits[:, 0].float(), target == 0),
+    ):
+        exact, binned = scores.clone().requires_grad_(), scores.clone().requires_grad_()
+        loss(exact, labels).backward()
+        loss(binned, labels, bins=2**bits).backward()
+        assert ((binned.grad - exact.grad).norm() < 1e-3 * exact.grad.norm()) == (bits == 20)
 
 
 def test_bin_counts_add_up_over_shards():

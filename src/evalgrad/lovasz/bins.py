@@ -1,32 +1,35 @@
-"""The extension without a sort: errors in [0, 1] counted in K equal bins of width 1/K.
+"""The extension without a sort: errors counted in K equal bins.
 
 Items of one bin count as tied: its foreground items share one weight, its background items another, such that together they add
-up to the exact step of the Jaccard loss across the bin. The value is therefore within 1/K of the exact one, whatever the data. The
-gradient has no such bound: it is close (1e-4) for a class with many pixels, and can be off by some percent for one with a few
-dozen. Counts of several ranks or micro-batches simply add up.
+up to the exact step of the Jaccard loss across the bin. The value is therefore within the width of a bin of the exact one, whatever
+the data. The gradient has no such bound: it is close (1e-4) for a class with many pixels, and can be off by some percent for one
+with a few dozen. Counts of several ranks or micro-batches simply add up.
 """
 
 import torch
 from torch import Tensor
 
 
-def bin_of(errors: Tensor, bins: int) -> Tensor:
-    """Number of the bin of each error; bin K-1 holds the largest errors, 1.0 included."""
-    return (errors * bins).long().clamp(0, bins - 1)
+def bin_of(errors: Tensor, bins: int, highest: Tensor | float = 1.0) -> Tensor:
+    """Number of the bin of each error in [0, highest]; bin K-1 holds the largest, `highest` included, and NaN."""
+    place = errors * (bins / highest)
+    return torch.where(place < bins - 1, place, bins - 1).long()
 
 
-def count(errors: Tensor, foreground: Tensor, mask: Tensor, bins: int) -> Tensor:
-    """Items of the last axis per kind (background, foreground) and bin: ``(*, 2, K)`` integers."""
-    slot = bin_of(torch.where(mask, errors, 0.0).nan_to_num(), bins) + foreground * bins
-    slot = torch.where(mask, slot, 2 * bins)  # what is left out falls behind the last bin
-    counts = torch.zeros((*errors.shape[:-1], 2 * bins + 1), dtype=torch.int64, device=errors.device)
+def count(number: Tensor, foreground: Tensor, mask: Tensor, bins: int) -> Tensor:
+    """Items of the last axis per kind (background, foreground) and number of bin: ``(*, 2, K)`` integers."""
+    slot = torch.where(mask, number + foreground * bins, 2 * bins)  # what is left out falls behind the last bin
+    counts = torch.zeros((*number.shape[:-1], 2 * bins + 1), dtype=torch.int64, device=number.device)
     return counts.scatter_add(-1, slot, torch.ones_like(slot))[..., :-1].unflatten(-1, (2, bins)).contiguous()
 
 
-def bin_weights(counts: Tensor) -> Tensor:
-    """Weight of one item per kind and bin, from counts ``(*, 2, K)``; float64."""
+def bin_weights(counts: Tensor, total: Tensor | None = None) -> Tensor:
+    """Weight of one item per kind and bin, from counts ``(*, 2, K)``; float64.
+
+    `total` ``(*)`` is the size of the foreground if some of it, without an error, is in no bin.
+    """
     g, f = counts.double().flip(-1).unbind(-2)  # largest errors first
-    total = f.sum(-1, keepdim=True)
+    total = (f.sum(-1) if total is None else total.double()).unsqueeze(-1)
     a, b = f.cumsum(-1) - f, g.cumsum(-1) - g
     before, after = total + b, total + b + g
     # The mean of "foreground first" and "background first": both are orders of the tie, and so is every mixture.
@@ -36,8 +39,7 @@ def bin_weights(counts: Tensor) -> Tensor:
     return torch.stack([torch.where(total > 0, of_back, first), of_front], dim=-2).flip(-1)
 
 
-def look_up(table: Tensor, errors: Tensor, foreground: Tensor, mask: Tensor) -> Tensor:
-    """Entry of ``table (*, 2, K)`` for each item of the last axis of `errors`, 0 for what the mask leaves out."""
-    bins = table.shape[-1]
-    slot = bin_of(errors.nan_to_num(), bins) + foreground * bins
+def look_up(table: Tensor, number: Tensor, foreground: Tensor, mask: Tensor) -> Tensor:
+    """Entry of ``table (*, 2, K)`` for each item of the last axis, of which `number` is the bin; 0 for what the mask leaves out."""
+    slot = number + foreground * table.shape[-1]
     return torch.where(mask, table.flatten(-2).gather(-1, slot), 0.0)

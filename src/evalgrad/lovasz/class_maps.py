@@ -80,7 +80,7 @@ def bin_slopes(counts: Tensor, factor: Tensor) -> Tensor:
 
 def _counts_pure(x: Tensor, label: Tensor, bins: int) -> Tensor:
     _, errors, foreground, mask = by_class(x, label)
-    return _bins.count(errors, foreground, mask, bins)
+    return _bins.count(_bins.bin_of(errors, bins), foreground, mask, bins)
 
 
 def _counts_empty(x: Tensor, label: Tensor, bins: int) -> Tensor:
@@ -95,7 +95,7 @@ def _counts_native(x: Tensor, label: Tensor, bins: int) -> Tensor:
 
 def _gradient_pure(x: Tensor, label: Tensor, slopes: Tensor) -> tuple[Tensor, Tensor]:
     p, errors, foreground, mask = by_class(x, label)
-    slope = _bins.look_up(slopes, errors, foreground, mask)
+    slope = _bins.look_up(slopes, _bins.bin_of(errors, slopes.shape[-1]), foreground, mask)
     value = (errors * slope.abs()).sum((1, 2), dtype=torch.float64).to(x.dtype)
     return value, _through_softmax(p, slope, x)
 

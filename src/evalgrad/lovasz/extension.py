@@ -6,6 +6,9 @@ weights are its gradient. Without foreground the whole weight is on the largest 
 form: differencing the Jaccard curve, as the paper's Algorithm 1 does, loses most digits of the background weights in float32.
 """
 
+from collections.abc import Callable
+from typing import Any
+
 import torch
 from torch import Tensor
 
@@ -38,14 +41,21 @@ def jaccard_lovasz_extension(errors: Tensor, foreground: Tensor, *, mask: Tensor
 
 
 def extend(x: Tensor, foreground: Tensor, mask: Tensor | None, *, hinge: bool = False, factor: Tensor | None = None) -> Tensor:
-    """The extension over the last axis, of errors x or of the hinge losses of logits x, times a factor per group.
+    """The extension over the last axis, of errors x or of the hinge losses of logits x, times a factor per group."""
+    return by_rows(extend_rows, x, foreground, mask, factor, hinge)
 
-    With the factor of a mean taken here, nothing is left to scale in the backward pass.
+
+def by_rows(
+    operator: Callable[..., Any], x: Tensor, foreground: Tensor, mask: Tensor | None, factor: Tensor | None, option: int
+) -> Tensor:
+    """An operator on ``(rows, items)`` over the last axis of x, with its gradient attached.
+
+    With the factor of a mean taken in there, nothing is left to scale in the backward pass.
     """
     shape = (x.shape[:-1].numel(), x.shape[-1])
     rows, front, counts = x.reshape(shape), foreground.reshape(shape), None if mask is None else mask.reshape(shape)
     scale = None if factor is None else factor.reshape(-1).to(working_dtype(x))
-    value, gradient = extend_rows(rows.detach().to(working_dtype(x)), front, counts, scale, hinge)
+    value, gradient = operator(rows.detach().to(working_dtype(x)), front, counts, scale, option)
     return with_gradient(rows, value, gradient).reshape(x.shape[:-1])
 
 

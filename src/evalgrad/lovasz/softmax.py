@@ -13,7 +13,7 @@ from evalgrad import _checks
 from evalgrad._gradient import with_gradient
 from evalgrad._masking import Classes, class_counts, class_factor, group_pixels, working_dtype
 from evalgrad.lovasz import class_maps
-from evalgrad.lovasz.bins import bin_weights, count, look_up
+from evalgrad.lovasz.bins import bin_of, bin_weights, count, look_up
 from evalgrad.lovasz.extension import extend
 
 
@@ -115,5 +115,6 @@ def _class_losses(x: Tensor, label: Tensor, bins: int | None) -> Tensor:
     _, errors, foreground, mask = class_maps.by_class(x.to(working_dtype(x)), label)
     if bins is None:
         return extend(errors, foreground, mask)
-    table = bin_weights(count(errors.detach(), foreground, mask, bins)).to(errors.dtype)
-    return (errors * look_up(table, errors.detach(), foreground, mask)).sum(-1)
+    number = bin_of(errors.detach(), bins)
+    table = bin_weights(count(number, foreground, mask, bins)).to(errors.dtype)
+    return (errors * look_up(table, number, foreground, mask)).sum(-1)

@@ -1,0 +1,153 @@
+// The Lovász hinge without a sort: the losses of a row counted in equal bins between 0 and the largest of them, then weights looked
+// up per bin.
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <numeric>
+#include <vector>
+
+#include "lovasz_weights.h"
+#include "memory.h"
+#include "parallel.h"
+#include "simd.h"
+
+namespace evalgrad {
+namespace {
+
+constexpr int64_t kBlock = 256;
+// Entries behind those of the bins, for pixels without a loss and those left out: several, because in a trained network most pixels fall
+// there, and increments of one counter wait for each other.
+constexpr int32_t kNothing = 64;
+
+struct Pixels {
+    const float* x;
+    const uint8_t* foreground;
+    const uint8_t* mask;  // may be null
+    int64_t n;
+};
+
+// The hinge losses of up to kBlock pixels, 0 for those left out. NaN stays NaN.
+EVALGRAD_INLINE void block_losses(const Pixels& row, int64_t start, int64_t width, float* losses) {
+    const float* x = row.x + start;
+    const uint8_t* foreground = row.foreground + start;
+    for (int64_t j = 0; j < width; ++j) {
+        const float margin = foreground[j] ? 1.0f - x[j] : 1.0f + x[j];
+        losses[j] = margin < 0.0f ? 0.0f : margin;
+    }
+    if (row.mask == nullptr) return;
+    const uint8_t* mask = row.mask + start;
+    for (int64_t j = 0; j < width; ++j) losses[j] = mask[j] ? losses[j] : 0.0f;
+}
+
+struct RowRange {
+    int64_t foreground_total;
+    float highest;
+};
+
+EVALGRAD_SIMD RowRange range_of(const Pixels& row) {
+    RowRange range{0, 0.0f};
+    int32_t highest = 0;  // as bits, which have the order of the losses, NaN the largest
+    float losses[kBlock];
+    for (int64_t start = 0; start < row.n; start += kBlock) {
+        const int64_t width = std::min(kBlock, row.n - start);
+        block_losses(row, start, width, losses);
+        for (int64_t j = 0; j < width; ++j) highest = std::max(highest, float_bits(losses[j]) & 0x7FFFFFFF);
+        int32_t total = 0;
+        for (int64_t j = 0; j < width; ++j) total += row.foreground[start + j] != 0;
+        if (row.mask != nullptr) {
+            total = 0;
+            for (int64_t j = 0; j < width; ++j) total += (row.foreground[start + j] != 0) & (row.mask[start + j] != 0);
+        }
+        range.foreground_total += total;
+    }
+    range.highest = bits_float(highest);
+    return range;
+}
+
+// 2 x bin + foreground of each pixel of a block, `2 * bins` and more for nothing.
+EVALGRAD_INLINE void block_entries(const Pixels& row, int64_t start, int64_t width, const float* losses, float scale, int32_t bins, int32_t* entries) {
+    const uint8_t* foreground = row.foreground + start;
+    const float last = static_cast<float>(bins - 1);
+    for (int64_t j = 0; j < width; ++j) {
+        const float place = losses[j] * scale;
+        const auto bin = static_cast<int32_t>(place < last ? place : last);  // this way round, NaN falls into the last bin
+        const int32_t entry = 2 * bin + (foreground[j] != 0);
+        entries[j] = losses[j] <= 0.0f ? 2 * bins + static_cast<int32_t>(j % kNothing) : entry;
+    }
+}
+
+EVALGRAD_SIMD void count(const Pixels& row, float scale, int32_t bins, uint32_t* counts) {
+    float losses[kBlock];
+    int32_t entries[kBlock];
+    for (int64_t start = 0; start < row.n; start += kBlock) {
+        const int64_t width = std::min(kBlock, row.n - start);
+        block_losses(row, start, width, losses);
+        block_entries(row, start, width, losses, scale, bins, entries);
+        for (int64_t j = 0; j < width; ++j) ++counts[entries[j]];
+    }
+}
+
+// Slope of the loss in the logit of a pixel, per entry; from the largest losses down.
+void fill_slopes(const uint32_t* counts, int32_t bins, int64_t foreground_total, float factor, float* slopes) {
+    std::fill_n(slopes, 2 * bins + kNothing, 0.0f);
+    Ahead ahead;
+    for (int32_t bin = bins - 1; bin >= 0; --bin) {
+        const int64_t f = counts[2 * bin + 1], g = counts[2 * bin];
+        if (foreground_total == 0) {  // the extension is the largest error: the topmost bin has all the weight
+            if (g == 0) continue;
+            slopes[2 * bin] = factor / static_cast<float>(g);
+            return;
+        }
+        const TieWeights weights = weigh_tie(foreground_total, ahead, f, g);
+        slopes[2 * bin] = factor * static_cast<float>(weights.background);
+        slopes[2 * bin + 1] = -factor * static_cast<float>(weights.foreground);
+        ahead.foreground += f, ahead.background += g;
+    }
+}
+
+// Writes the gradient and returns the value, summed in lanes that do not wait for each other.
+EVALGRAD_SIMD double look_up(const Pixels& row, float scale, int32_t bins, const float* slopes, float* gradient) {
+    constexpr int64_t kLanes = 16;
+    float losses[kBlock];
+    int32_t entries[kBlock];
+    double lane[kLanes] = {};
+    for (int64_t start = 0; start < row.n; start += kBlock) {
+        const int64_t width = std::min(kBlock, row.n - start);
+        float* out = gradient + start;
+        block_losses(row, start, width, losses);
+        block_entries(row, start, width, losses, scale, bins, entries);
+        for (int64_t j = 0; j < width; ++j) out[j] = slopes[entries[j]];
+        for (int64_t j = 0; j < width; ++j) losses[j] *= std::fabs(out[j]);
+        std::fill(losses + width, losses + kBlock, 0.0f);
+        for (int64_t j = 0; j < kBlock; j += kLanes)
+            for (int64_t k = 0; k < kLanes; ++k) lane[k] += losses[j + k];
+    }
+    return std::accumulate(lane, lane + kLanes, 0.0);
+}
+
+}  // namespace
+}  // namespace evalgrad
+
+// x, foreground, mask, gradient (rows, n), mask may be null; factor, value (rows): value and gradient are times the factor.
+EVALGRAD_API void evalgrad_lovasz_hinge_bins(const float* x, const uint8_t* foreground, const uint8_t* mask, const float* factor, int64_t rows,
+                                             int64_t n, int64_t bins, float* value, float* gradient, int64_t threads) {
+    using namespace evalgrad;
+    struct Table {
+        std::vector<uint32_t> counts;
+        std::vector<float> slopes;
+    };
+    const int64_t entries = 2 * bins + kNothing;
+    advise_huge_pages(gradient, rows * n * sizeof(float));
+    const int workers = useful_workers(rows * n, static_cast<int>(threads));
+    std::vector<Table> tables(workers, Table{std::vector<uint32_t>(entries), std::vector<float>(entries)});
+    parallel_tasks(rows, workers, [&](int64_t i, int worker) {
+        const Pixels row{x + i * n, foreground + i * n, mask == nullptr ? nullptr : mask + i * n, n};
+        auto& [counts, slopes] = tables[worker];
+        const RowRange range = range_of(row);
+        const float scale = static_cast<float>(bins) / range.highest;
+        std::fill(counts.begin(), counts.end(), 0u);
+        count(row, scale, static_cast<int32_t>(bins), counts.data());
+        fill_slopes(counts.data(), static_cast<int32_t>(bins), range.foreground_total, factor[i], slopes.data());
+        value[i] = static_cast<float>(look_up(row, scale, static_cast<int32_t>(bins), slopes.data(), gradient + i * n));
+    });
+}
