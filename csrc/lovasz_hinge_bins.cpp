@@ -53,9 +53,9 @@ EVALGRAD_SIMD RowRange range_of(const Pixels& row) {
         block_losses(row, start, width, losses);
         for (int64_t j = 0; j < width; ++j) highest = std::max(highest, float_bits(losses[j]) & 0x7FFFFFFF);
         int32_t total = 0;
-        for (int64_t j = 0; j < width; ++j) total += row.foreground[start + j] != 0;
-        if (row.mask != nullptr) {
-            total = 0;
+        if (row.mask == nullptr) {
+            for (int64_t j = 0; j < width; ++j) total += row.foreground[start + j] != 0;
+        } else {
             for (int64_t j = 0; j < width; ++j) total += (row.foreground[start + j] != 0) & (row.mask[start + j] != 0);
         }
         range.foreground_total += total;
@@ -90,14 +90,13 @@ EVALGRAD_SIMD void count(const Pixels& row, float scale, int32_t bins, uint32_t*
 // Slope of the loss in the logit of a pixel, per entry; from the largest losses down.
 void fill_slopes(const uint32_t* counts, int32_t bins, int64_t foreground_total, float factor, float* slopes) {
     std::fill_n(slopes, 2 * bins + kNothing, 0.0f);
+    if (foreground_total == 0) {  // the extension is the largest error: the last bin, which holds it, has all the weight
+        slopes[2 * bins - 2] = factor / static_cast<float>(std::max(counts[2 * bins - 2], 1u));
+        return;
+    }
     Ahead ahead;
     for (int32_t bin = bins - 1; bin >= 0; --bin) {
         const int64_t f = counts[2 * bin + 1], g = counts[2 * bin];
-        if (foreground_total == 0) {  // the extension is the largest error: the topmost bin has all the weight
-            if (g == 0) continue;
-            slopes[2 * bin] = factor / static_cast<float>(g);
-            return;
-        }
         const TieWeights weights = weigh_tie(foreground_total, ahead, f, g);
         slopes[2 * bin] = factor * static_cast<float>(weights.background);
         slopes[2 * bin + 1] = -factor * static_cast<float>(weights.foreground);

@@ -139,16 +139,15 @@ def test_bins_of_the_hinge_are_within_the_widest_bin(seed, bins, few):
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_bins_of_the_hinge_at_the_edges(dtype):
-    target = torch.tensor([[True, False, False]])
-
-    def gradient(*logits: float) -> tuple[float, list[float]]:
+    def gradient(*logits: float, first: bool = True) -> tuple[float, list[float]]:
         x = torch.tensor([logits], dtype=dtype, requires_grad=True)
-        value = eg.lovasz_hinge_loss(x, target, bins=8)
+        value = eg.lovasz_hinge_loss(x, torch.tensor([[first, False, False]]), bins=8)
         value.backward()
         return value.item(), x.grad[0].tolist()
 
     assert gradient(1, -1, -7) == (0, [0, 0, 0])  # all right: no loss to make bins of
     assert gradient(1, 1, -2) == (1, [0, 0.5, 0])  # the foreground has no loss and no bin, but counts
+    assert gradient(1, 0.75, -3, first=False) == (1.875, [0.5, 0.5, 0])  # no foreground: the largest losses, which share a bin
     assert gradient(-math.inf, 1, -2)[0] == math.inf
     assert gradient(-math.inf, 1, -2)[1][0] == -1
     assert math.isnan(gradient(0, math.nan, 2)[0])
