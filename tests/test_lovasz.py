@@ -54,6 +54,18 @@ def check_background_digits(extension):
     assert error.median() < 1e-6
 
 
+@pytest.mark.parametrize("wrong", [2, -1, 2**40])
+def test_one_wrong_label_among_many_is_found(wrong):
+    """The labels of a hinge are narrowed in parts, by several threads."""
+    target = torch.randint(2, (3, 300, 301))
+    for order in (target, target.transpose(1, 2)):
+        whole, narrow = (eg.lovasz_hinge_loss(torch.ones(order.shape), t, reduction="none") for t in (order, order == 1))
+        assert whole.equal(narrow)
+    target[2, -1, -1] = wrong
+    with pytest.raises(ValueError, match=f"got the label {wrong}"):
+        eg.lovasz_hinge_loss(torch.zeros(target.shape), target)
+
+
 def test_background_gradients_keep_their_digits():
     check_background_digits(eg.jaccard_lovasz_extension)
 
