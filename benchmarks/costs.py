@@ -121,7 +121,8 @@ def readme_costs() -> dict[str, str]:
     return {
         "lovasz_softmax_loss`": cost("lovasz", SOFTMAX, _read("exact x")),
         "lovasz_softmax_loss(bins=4096)": cost("lovasz", SOFTMAX, _read("bins=4096 x")),
-        "lovasz_hinge_loss": cost("lovasz", lambda row: not SOFTMAX(row), _read("exact x"), " of BCE"),
+        "lovasz_hinge_loss`": cost("lovasz", lambda row: not SOFTMAX(row), _read("exact x"), " of BCE"),
+        "lovasz_hinge_loss(bins=4096)": cost("lovasz", lambda row: not SOFTMAX(row), _read("bins=4096 x"), " of BCE"),
         "loss_max_pooling": cost("loss_max_pooling", _is("what", "cross-entropy + pooling"), _read("ratio")),
         "smooth_topk_loss": cost("smooth_topk", _is("k", 5), _read("kernel x")),
         "direct_average_precision_loss": cost("direct_loss", LISTS, _per_sort("AP+"), " of a sort"),
