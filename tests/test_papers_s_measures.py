@@ -46,8 +46,9 @@ def test_the_papers_steps_move_mu_less_than_lambda():
         moved[solver] = group.mu - mu, group.lam - lam
     step = regulariser.measure.groups[0].dual_lr
     assert torch.allclose(moved["paper"][0] / MU_STEP, moved["lagrangian"][0] / step, rtol=1e-2)
-    rising = moved["lagrangian"][1] > 0
-    assert torch.allclose(moved["paper"][1][rising] / LAMBDA_STEP, moved["lagrangian"][1][rising] / step, rtol=1e-2)
+    falling = moved["lagrangian"][1] < 0  # a rising one may stop at its price
+    assert falling.any()
+    assert torch.allclose(moved["paper"][1][falling] / LAMBDA_STEP, moved["lagrangian"][1][falling] / step, rtol=1e-2)
 
 
 def test_the_certificate_is_a_bound():
