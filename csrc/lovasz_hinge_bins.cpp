@@ -140,6 +140,11 @@ EVALGRAD_API void evalgrad_lovasz_hinge_bins(const float* x, const uint8_t* fore
     const int workers = useful_workers(rows * n, static_cast<int>(threads));
     std::vector<Table> tables(workers, Table{std::vector<uint32_t>(entries), std::vector<float>(entries)});
     parallel_tasks(rows, workers, [&](int64_t i, int worker) {
+        if (factor[i] == 0.0f) {  // a row left out: nothing, even where its losses are infinite or NaN
+            value[i] = 0.0f;
+            std::fill_n(gradient + i * n, n, 0.0f);
+            return;
+        }
         const Pixels row{x + i * n, foreground + i * n, mask == nullptr ? nullptr : mask + i * n, n};
         auto& [counts, slopes] = tables[worker];
         const RowRange range = range_of(row);

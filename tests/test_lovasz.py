@@ -165,6 +165,17 @@ def test_bins_of_the_hinge_at_the_edges(dtype):
     assert math.isnan(gradient(0, math.nan, 2)[0])
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("bins", [None, 8])
+@pytest.mark.parametrize("scores", [math.inf, math.nan])
+def test_a_skipped_image_is_left_out_whatever_it_holds(dtype, bins, scores):
+    logits = torch.tensor([[scores, 0.0], [0.5, -1.0]], dtype=dtype, requires_grad=True)
+    value = eg.lovasz_hinge_loss(logits, torch.tensor([[0, 0], [1, 0]]), empty="skip", bins=bins)
+    value.backward()
+    assert value == 0.5
+    assert logits.grad.tolist() == [[0, 0], [-1, 0]]
+
+
 @pytest.mark.parametrize("bits", [3, 20])
 def test_many_bins_have_the_exact_gradient(bits):
     """And few have not: the two must be able to differ here."""
