@@ -48,12 +48,17 @@ def _pointer(name: str, arg: Tensor) -> int:
     return arg.data_ptr()
 
 
+def empty_results(x: Tensor, *_: object) -> tuple[Tensor, Tensor]:
+    """What most operators fill in: a value per row of x, and the gradient in x."""
+    return x.new_empty(x.shape[0]), torch.empty_like(x, memory_format=torch.contiguous_format)
+
+
 def operator(
     schema: str,
     *,
     pure: Callable[..., Result],
     native: Callable[..., Result],
-    fake: Callable[..., Result],
+    fake: Callable[..., Result] = empty_results,
     dtypes: tuple[torch.dtype, ...] = (torch.float32,),
     by_rows: bool = True,
 ) -> Callable[..., Any]:
@@ -63,7 +68,7 @@ def operator(
         schema: name and types in torch's notation, e.g. ``"extend(Tensor errors, bool hinge) -> (Tensor, Tensor)"``.
         pure: the pure-torch core: every device, every dtype, and the peer that the kernel is tested against.
         native: the kernel's caller, given contiguous CPU tensors the first of which has one of `dtypes`.
-        fake: empty results of the right shapes, for tracing.
+        fake: empty results of the right shapes, for tracing; without it a value per row and a gradient.
         dtypes: what the kernel was compiled for.
         by_rows: False for an operator whose tensors share no rows, which vmap then refuses.
     """

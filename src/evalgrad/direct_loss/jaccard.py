@@ -117,20 +117,15 @@ def _surplus(scores: Tensor, foreground: Tensor, P: Tensor, theta: Tensor) -> Te
 def _native_rows(scores: Tensor, target: Tensor, mask: Tensor, epsilon: float, sign: int) -> tuple[Tensor, Tensor]:
     if scores.shape[1] >= KEY_INDICES:
         return _pure(scores, target, mask, epsilon, sign)
-    value, gradient = _fake(scores, target, mask, epsilon, sign)
+    value, gradient = _native.empty_results(scores)
     name = f"direct_jaccard_{KERNEL_DTYPES[scores.dtype]}"
     _native.call(name, scores, target, mask, *scores.shape, float(epsilon), sign, value, gradient)
     return value, gradient
-
-
-def _fake(scores: Tensor, target: Tensor, mask: Tensor, epsilon: float, sign: int) -> tuple[Tensor, Tensor]:
-    return scores.new_empty(scores.shape[0]), torch.empty_like(scores, memory_format=torch.contiguous_format)
 
 
 direct_jaccard = _native.operator(
     "direct_jaccard(Tensor scores, Tensor target, Tensor mask, float epsilon, int sign) -> (Tensor, Tensor)",
     pure=_pure,
     native=_native_rows,
-    fake=_fake,
     dtypes=tuple(KERNEL_DTYPES),
 )

@@ -68,20 +68,15 @@ def _structured_pure(scores: Tensor, target: Tensor, mask: Tensor | None, augmen
 def _structured_native(scores: Tensor, target: Tensor, mask: Tensor | None, augmented: bool) -> tuple[Tensor, Tensor]:
     if scores.shape[1] >= KEY_INDICES:
         return _structured_pure(scores, target, mask, augmented)
-    value, gradient = _structured_fake(scores, target, mask, augmented)
+    value, gradient = _native.empty_results(scores)
     name = f"ap_structured_{KERNEL_DTYPES[scores.dtype]}"
     _native.call(name, scores, target, mask, *scores.shape, int(augmented), value, gradient)
     return value, gradient
-
-
-def _structured_fake(scores: Tensor, target: Tensor, mask: Tensor | None, augmented: bool) -> tuple[Tensor, Tensor]:
-    return scores.new_empty(scores.shape[0]), torch.empty_like(scores, memory_format=torch.contiguous_format)
 
 
 ap_structured = _native.operator(
     "ap_structured(Tensor scores, Tensor target, Tensor? mask, bool augmented) -> (Tensor, Tensor)",
     pure=_structured_pure,
     native=_structured_native,
-    fake=_structured_fake,
     dtypes=tuple(KERNEL_DTYPES),
 )

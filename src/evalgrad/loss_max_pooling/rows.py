@@ -72,18 +72,13 @@ def _log_root(log_power: Tensor, m: Tensor) -> Tensor:
 def _native_rows(losses: Tensor, mask: Tensor | None, p: float, support: float) -> tuple[Tensor, Tensor]:
     if losses.shape[1] >= 2**31:  # the kernel counts in 32 bits
         return _pure(losses, mask, p, support)
-    value, weights = _fake(losses, mask, p, support)
+    value, weights = _native.empty_results(losses)
     _native.call("loss_max_pooling", losses, mask, *losses.shape, p, support, value, weights)
     return value, weights
-
-
-def _fake(losses: Tensor, mask: Tensor | None, p: float, support: float) -> tuple[Tensor, Tensor]:
-    return losses.new_empty(losses.shape[0]), torch.empty_like(losses, memory_format=torch.contiguous_format)
 
 
 pool_rows = _native.operator(
     "loss_max_pooling(Tensor losses, Tensor? mask, float p, float support) -> (Tensor, Tensor)",
     pure=_pure,
     native=_native_rows,
-    fake=_fake,
 )

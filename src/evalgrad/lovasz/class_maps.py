@@ -33,10 +33,6 @@ def _through_softmax(p: Tensor, slope: Tensor, x: Tensor) -> Tensor:
     return gradient.unflatten(2, (x.shape[1], x.shape[3])).movedim(1, 2).contiguous()
 
 
-def _empty(x: Tensor, *_: Tensor) -> tuple[Tensor, Tensor]:
-    return x.new_empty(x.shape[0]), torch.empty_like(x, memory_format=torch.contiguous_format)
-
-
 # ---- exact: factor (G, C) per class ---------------------------------------------------------------------------------------------
 
 
@@ -50,7 +46,7 @@ def _exact_pure(x: Tensor, label: Tensor, factor: Tensor) -> tuple[Tensor, Tenso
 def _exact_native(x: Tensor, label: Tensor, factor: Tensor) -> tuple[Tensor, Tensor]:
     if x[:1].numel() >= 2**31:  # a kernel key has 31 bits for the place in a group
         return _exact_pure(x, label, factor)
-    value, gradient = _empty(x)
+    value, gradient = _native.empty_results(x)
     _native.call("lovasz_softmax", x, label, factor, *x.shape, value, gradient)
     return value, gradient
 
@@ -59,7 +55,6 @@ exact = _native.operator(
     "lovasz_softmax(Tensor x, Tensor label, Tensor factor) -> (Tensor, Tensor)",
     pure=_exact_pure,
     native=_exact_native,
-    fake=_empty,
 )
 
 
@@ -101,7 +96,7 @@ def _gradient_pure(x: Tensor, label: Tensor, slopes: Tensor) -> tuple[Tensor, Te
 
 
 def _gradient_native(x: Tensor, label: Tensor, slopes: Tensor) -> tuple[Tensor, Tensor]:
-    value, gradient = _empty(x)
+    value, gradient = _native.empty_results(x)
     _native.call("lovasz_bin_gradient", x, label, slopes, *x.shape, slopes.shape[-1], value, gradient)
     return value, gradient
 
@@ -116,5 +111,4 @@ bin_gradient = _native.operator(
     "lovasz_bin_gradient(Tensor x, Tensor label, Tensor slopes) -> (Tensor, Tensor)",
     pure=_gradient_pure,
     native=_gradient_native,
-    fake=_empty,
 )

@@ -95,18 +95,13 @@ def _pure(x: Tensor, foreground: Tensor, mask: Tensor | None, factor: Tensor | N
 def _native_rows(x: Tensor, foreground: Tensor, mask: Tensor | None, factor: Tensor | None, hinge: bool) -> tuple[Tensor, Tensor]:
     if x.shape[1] >= 2**31:  # a kernel key has 31 bits for the index
         return _pure(x, foreground, mask, factor, hinge)
-    value, gradient = _fake(x, foreground, mask, factor, hinge)
+    value, gradient = _native.empty_results(x)
     _native.call("lovasz_rows", x, foreground, mask, factor, *x.shape, int(hinge), value, gradient)
     return value, gradient
-
-
-def _fake(x: Tensor, foreground: Tensor, mask: Tensor | None, factor: Tensor | None, hinge: bool) -> tuple[Tensor, Tensor]:
-    return x.new_empty(x.shape[0]), torch.empty_like(x, memory_format=torch.contiguous_format)
 
 
 extend_rows = _native.operator(
     "lovasz_rows(Tensor x, Tensor foreground, Tensor? mask, Tensor? factor, bool hinge) -> (Tensor, Tensor)",
     pure=_pure,
     native=_native_rows,
-    fake=_fake,
 )

@@ -27,18 +27,13 @@ def _pure(x: Tensor, foreground: Tensor, mask: Tensor | None, factor: Tensor, bi
 def _native_rows(x: Tensor, foreground: Tensor, mask: Tensor | None, factor: Tensor, bins: int) -> tuple[Tensor, Tensor]:
     if x.shape[1] >= 2**31:  # the kernel counts in 32 bits
         return _pure(x, foreground, mask, factor, bins)
-    value, gradient = _fake(x, foreground, mask, factor, bins)
+    value, gradient = _native.empty_results(x)
     _native.call("lovasz_hinge_bins", x, foreground, mask, factor, *x.shape, bins, value, gradient)
     return value, gradient
-
-
-def _fake(x: Tensor, foreground: Tensor, mask: Tensor | None, factor: Tensor, bins: int) -> tuple[Tensor, Tensor]:
-    return x.new_empty(x.shape[0]), torch.empty_like(x, memory_format=torch.contiguous_format)
 
 
 hinge_in_bins = _native.operator(
     "lovasz_hinge_bins(Tensor x, Tensor foreground, Tensor? mask, Tensor factor, SymInt bins) -> (Tensor, Tensor)",
     pure=_pure,
     native=_native_rows,
-    fake=_fake,
 )

@@ -96,12 +96,8 @@ def _pure(x: Tensor, label: Tensor, factor: Tensor, k: int, margin: float) -> tu
     return samples.mark_rows(x, label, factor, value.squeeze(-1).to(x.dtype), gradient.to(x.dtype))
 
 
-def _fake(x: Tensor, *_: Any) -> tuple[Tensor, Tensor]:
-    return x.new_empty(x.shape[0]), torch.empty_like(x, memory_format=torch.contiguous_format)
-
-
 def _native_rows(x: Tensor, label: Tensor, factor: Tensor, k: int, margin: float) -> tuple[Tensor, Tensor]:
-    value, gradient = _fake(x)
+    value, gradient = _native.empty_results(x)
     name = "topk_hinge_float" if x.dtype == torch.float32 else "topk_hinge_double"
     _native.call(name, x, label, factor, *x.shape, k, margin, value, gradient)
     return value, gradient
@@ -111,6 +107,5 @@ topk_hinge = _native.operator(
     "topk_hinge(Tensor x, Tensor label, Tensor factor, SymInt k, float margin) -> (Tensor, Tensor)",
     pure=_pure,
     native=_native_rows,
-    fake=_fake,
     dtypes=(torch.float32, torch.float64),
 )

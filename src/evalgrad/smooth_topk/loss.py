@@ -110,12 +110,8 @@ def _pure(x: Tensor, label: Tensor, factor: Tensor, k: int, temperature: float, 
     return samples.mark_rows(x, label, factor, value.squeeze(-1).to(x.dtype), gradient)
 
 
-def _fake(x: Tensor, *_: Any) -> tuple[Tensor, Tensor]:
-    return x.new_empty(x.shape[0]), torch.empty_like(x, memory_format=torch.contiguous_format)
-
-
 def _native_rows(x: Tensor, label: Tensor, factor: Tensor, k: int, temperature: float, margin: float) -> tuple[Tensor, Tensor]:
-    value, gradient = _fake(x)
+    value, gradient = _native.empty_results(x)
     name = "smooth_topk_float" if x.dtype == torch.float32 else "smooth_topk_double"
     _native.call(name, x, label, factor, *x.shape, k, temperature, margin, value, gradient)
     return value, gradient
@@ -125,6 +121,5 @@ smooth_topk = _native.operator(
     "smooth_topk(Tensor x, Tensor label, Tensor factor, SymInt k, float temperature, float margin) -> (Tensor, Tensor)",
     pure=_pure,
     native=_native_rows,
-    fake=_fake,
     dtypes=(torch.float32, torch.float64),
 )
