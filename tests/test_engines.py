@@ -1,6 +1,7 @@
 """Every loss of the table on every engine: compile, export, torch.func, vmap, forward mode, autocast, meta and fake tensors."""
 
 import multiprocessing
+from dataclasses import replace
 
 import pytest
 import torch
@@ -11,7 +12,13 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from evalgrad import _native
 
-every_case = pytest.mark.parametrize("case", CASES, ids=str)
+# Bins are operators of their own.
+BINNED = tuple(
+    replace(case, name=f"{case.name}_bins", fixed={**case.fixed, "bins": 8}, options=())
+    for case in CASES
+    if any("bins" in options for options in case.options)
+)
+every_case = pytest.mark.parametrize("case", [*CASES, *BINNED], ids=str)
 
 
 @pytest.fixture
