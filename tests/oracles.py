@@ -49,9 +49,9 @@ def lovasz_softmax(x, target, *, classes="present", per_image=False, ignore_inde
             chosen = {"present": any(y == c for _, y in pixels), "all": True}[classes] if isinstance(classes, str) else c in classes
             w = (1.0 if weight is None else weight[c]) if chosen and pixels else 0.0
             errors = [1 - p[c] if y == c else p[c] for p, y in pixels]
-            value = extension(errors, [y == c for _, y in pixels]) if pixels else 0.0
-            number = [min(int(e * (bins or 1)), (bins or 1) - 1) for e in errors]
-            row.append(w * (value if bins is None else binned(errors, [y == c for _, y in pixels], number)))
+            front = [y == c for _, y in pixels]
+            value = binned(errors, front, [min(int(e * bins), bins - 1) for e in errors]) if bins else extension(errors, front)
+            row.append(w * value)
             weights.append(w)
         table.append(row)
         if sum(weights):

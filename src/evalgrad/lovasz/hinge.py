@@ -10,9 +10,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from evalgrad import _checks, _native
+from evalgrad import _checks
 from evalgrad._gradient import with_gradient
 from evalgrad._masking import reduction_factor, valid_mask, working_dtype
+from evalgrad.lovasz.binary_labels import foreground_of
 from evalgrad.lovasz.extension import by_rows, extend
 from evalgrad.lovasz.hinge_bins import hinge_in_bins
 from evalgrad.lovasz.prox import proximal_point
@@ -55,7 +56,7 @@ def lovasz_hinge_loss(
     _check_options(per_image, per_class, ignore_index, empty, bins, gradient, lam, reduction)
     _check_tensors(logits, target, per_class)
     valid = valid_mask(target, ignore_index)
-    x, foreground = (_group(t, per_image, per_class) for t in (logits, _foreground(target, valid)))
+    x, foreground = (_group(t, per_image, per_class) for t in (logits, foreground_of("lovasz_hinge_loss", target, valid)))
     mask = None if valid is None else _group(valid, per_image, per_class)
     factor = reduction_factor(_counted(foreground, mask, empty), reduction)
     if bins is None:
@@ -132,41 +133,6 @@ def _check_tensors(logits: Tensor, target: Tensor, per_class: bool) -> None:
     function = "lovasz_hinge_loss"
     _checks.check_floating(function, "logits", logits, at_least=2 if per_class else 1)
     _checks.check_target(function, target, logits, logits.shape)
-
-
-def _foreground(target: Tensor, valid: Tensor | None) -> Tensor:
-    """Where the target is 1, after a look at its labels: the usual ones are looked at and narrowed in one pass."""
-    if valid is None and target.dtype == torch.int64 and target.numel() and _checks.readable(target):
-        foreground, binary = _narrow_labels(target)
-        if binary:
-            return foreground
-    _checks.check_labels("lovasz_hinge_loss", target, 2, valid)
-    return target.bool()
-
-
-def _narrow_pure(target: Tensor) -> tuple[Tensor, Tensor]:
-    low, high = target.aminmax()
-    return target.bool(), (low >= 0) & (high <= 1)
-
-
-def _narrow_native(target: Tensor) -> tuple[Tensor, Tensor]:
-    foreground, binary = _narrow_empty(target)
-    _native.call("binary_labels", target, target.numel(), foreground, binary)
-    return foreground, binary
-
-
-def _narrow_empty(target: Tensor) -> tuple[Tensor, Tensor]:
-    return target.new_empty(target.shape, dtype=torch.bool), target.new_empty((), dtype=torch.bool)
-
-
-_narrow_labels = _native.operator(
-    "binary_labels(Tensor target) -> (Tensor, Tensor)",
-    pure=_narrow_pure,
-    native=_narrow_native,
-    fake=_narrow_empty,
-    dtypes=(torch.int64,),
-    by_rows=False,
-)
 
 
 def _group(x: Tensor, per_image: bool, per_class: bool) -> Tensor:
