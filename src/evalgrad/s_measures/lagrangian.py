@@ -3,8 +3,9 @@
     L = objective . (mean tau, eps F, eps R, eps) + mu . constraints . (mean tau, eps F, eps R, 1) + mean lambda_i (tau_i - s_i)
 
 with s_i = eps f_i, minimised over the network, tau and eps on {tau_i <= eps, eps >= 0} and maximised over lambda >= 0 and mu
-(eps = 1 but for F-beta). At the optimum of F-beta mu = -V and 0 <= lambda_i <= -mu, kept on the way. The penalty `augment`
-turns lambda (tau - s) into the augmented Lagrangian's term: same saddle points, no cycling around them; 0 is the paper's.
+(eps = 1 but for F-beta). At the optimum of F-beta mu = -V and 0 <= lambda_i <= -mu. The penalty `augment`
+turns lambda (tau - s) into the augmented Lagrangian's term: same saddle points, no cycling around them, and lambda can be held
+within its bounds all the way; 0 is the paper's.
 """
 
 from typing import Any
