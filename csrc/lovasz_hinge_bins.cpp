@@ -1,11 +1,10 @@
 // The Lovász hinge without a sort: the losses of a row counted in equal bins between 0 and the largest of them, then weights looked
 // up per bin.
 #include <algorithm>
-#include <cmath>
 #include <cstdint>
-#include <numeric>
 #include <vector>
 
+#include "hinge_pixels.h"
 #include "lovasz_weights.h"
 #include "memory.h"
 #include "parallel.h"
@@ -14,58 +13,23 @@
 namespace evalgrad {
 namespace {
 
-constexpr int64_t kBlock = 256;
 // Entries behind those of the bins, for pixels without a loss and those left out: several, because in a trained network most pixels fall
 // there, and increments of one counter wait for each other.
 constexpr int32_t kNothing = 64;
 
-struct Pixels {
-    const float* x;
-    const uint8_t* foreground;
-    const uint8_t* mask;  // may be null
-    int64_t n;
-};
-
-// The hinge losses of up to kBlock pixels, 0 for those left out. NaN stays NaN.
-EVALGRAD_INLINE void block_losses(const Pixels& row, int64_t start, int64_t width, float* losses) {
-    const float* x = row.x + start;
-    const uint8_t* foreground = row.foreground + start;
-    for (int64_t j = 0; j < width; ++j) {
-        const float margin = foreground[j] ? 1.0f - x[j] : 1.0f + x[j];
-        losses[j] = margin < 0.0f ? 0.0f : margin;
+EVALGRAD_SIMD HingeRange range_of(const HingePixels& row) {
+    HingeRange range;
+    float losses[kHingeBlock];
+    for (int64_t start = 0; start < row.n; start += kHingeBlock) {
+        const int64_t width = std::min(kHingeBlock, row.n - start);
+        hinge_losses(row, start, width, losses);
+        range.add(row, start, width, losses);
     }
-    if (row.mask == nullptr) return;
-    const uint8_t* mask = row.mask + start;
-    for (int64_t j = 0; j < width; ++j) losses[j] = mask[j] ? losses[j] : 0.0f;
-}
-
-struct RowRange {
-    int64_t foreground_total;
-    float highest;
-};
-
-EVALGRAD_SIMD RowRange range_of(const Pixels& row) {
-    RowRange range{0, 0.0f};
-    int32_t highest = 0;  // as bits, which have the order of the losses, NaN the largest
-    float losses[kBlock];
-    for (int64_t start = 0; start < row.n; start += kBlock) {
-        const int64_t width = std::min(kBlock, row.n - start);
-        block_losses(row, start, width, losses);
-        for (int64_t j = 0; j < width; ++j) highest = std::max(highest, float_bits(losses[j]) & 0x7FFFFFFF);
-        int32_t total = 0;
-        if (row.mask == nullptr) {
-            for (int64_t j = 0; j < width; ++j) total += row.foreground[start + j] != 0;
-        } else {
-            for (int64_t j = 0; j < width; ++j) total += (row.foreground[start + j] != 0) & (row.mask[start + j] != 0);
-        }
-        range.foreground_total += total;
-    }
-    range.highest = bits_float(highest);
     return range;
 }
 
 // 2 x bin + foreground of each pixel of a block, `2 * bins` and more for nothing.
-EVALGRAD_INLINE void block_entries(const Pixels& row, int64_t start, int64_t width, const float* losses, float scale, int32_t bins, int32_t* entries) {
+EVALGRAD_INLINE void block_entries(const HingePixels& row, int64_t start, int64_t width, const float* losses, float scale, int32_t bins, int32_t* entries) {
     const uint8_t* foreground = row.foreground + start;
     const float last = static_cast<float>(bins - 1);
     for (int64_t j = 0; j < width; ++j) {
@@ -76,12 +40,12 @@ EVALGRAD_INLINE void block_entries(const Pixels& row, int64_t start, int64_t wid
     }
 }
 
-EVALGRAD_SIMD void count(const Pixels& row, float scale, int32_t bins, uint32_t* counts) {
-    float losses[kBlock];
-    int32_t entries[kBlock];
-    for (int64_t start = 0; start < row.n; start += kBlock) {
-        const int64_t width = std::min(kBlock, row.n - start);
-        block_losses(row, start, width, losses);
+EVALGRAD_SIMD void count(const HingePixels& row, float scale, int32_t bins, uint32_t* counts) {
+    float losses[kHingeBlock];
+    int32_t entries[kHingeBlock];
+    for (int64_t start = 0; start < row.n; start += kHingeBlock) {
+        const int64_t width = std::min(kHingeBlock, row.n - start);
+        hinge_losses(row, start, width, losses);
         block_entries(row, start, width, losses, scale, bins, entries);
         for (int64_t j = 0; j < width; ++j) ++counts[entries[j]];
     }
@@ -104,24 +68,20 @@ void fill_slopes(const uint32_t* counts, int32_t bins, int64_t foreground_total,
     }
 }
 
-// Writes the gradient and returns the value, summed in lanes that do not wait for each other.
-EVALGRAD_SIMD double look_up(const Pixels& row, float scale, int32_t bins, const float* slopes, float* gradient) {
-    constexpr int64_t kLanes = 16;
-    float losses[kBlock];
-    int32_t entries[kBlock];
-    double lane[kLanes] = {};
-    for (int64_t start = 0; start < row.n; start += kBlock) {
-        const int64_t width = std::min(kBlock, row.n - start);
+// Writes the gradient and returns the value.
+EVALGRAD_SIMD double look_up(const HingePixels& row, float scale, int32_t bins, const float* slopes, float* gradient) {
+    float losses[kHingeBlock];
+    int32_t entries[kHingeBlock];
+    HingeSum sum;
+    for (int64_t start = 0; start < row.n; start += kHingeBlock) {
+        const int64_t width = std::min(kHingeBlock, row.n - start);
         float* out = gradient + start;
-        block_losses(row, start, width, losses);
+        hinge_losses(row, start, width, losses);
         block_entries(row, start, width, losses, scale, bins, entries);
         for (int64_t j = 0; j < width; ++j) out[j] = slopes[entries[j]];
-        for (int64_t j = 0; j < width; ++j) losses[j] *= std::fabs(out[j]);
-        std::fill(losses + width, losses + kBlock, 0.0f);
-        for (int64_t j = 0; j < kBlock; j += kLanes)
-            for (int64_t k = 0; k < kLanes; ++k) lane[k] += losses[j + k];
+        sum.add(losses, out, width);
     }
-    return std::accumulate(lane, lane + kLanes, 0.0);
+    return sum.total();
 }
 
 }  // namespace
@@ -145,10 +105,10 @@ EVALGRAD_API void evalgrad_lovasz_hinge_bins(const float* x, const uint8_t* fore
             std::fill_n(gradient + i * n, n, 0.0f);
             return;
         }
-        const Pixels row{x + i * n, foreground + i * n, mask == nullptr ? nullptr : mask + i * n, n};
+        const HingePixels row{x + i * n, foreground + i * n, mask == nullptr ? nullptr : mask + i * n, n};
         auto& [counts, slopes] = tables[worker];
-        const RowRange range = range_of(row);
-        const float scale = static_cast<float>(bins) / range.highest;
+        const HingeRange range = range_of(row);
+        const float scale = static_cast<float>(bins) / range.highest();
         std::fill(counts.begin(), counts.end(), 0u);
         count(row, scale, static_cast<int32_t>(bins), counts.data());
         fill_slopes(counts.data(), static_cast<int32_t>(bins), range.foreground_total, factor[i], slopes.data());

@@ -124,6 +124,62 @@ def test_hinge_kernel_at_size(confidence, per_image, outlier, bins):
     assert (gradient - expected_gradient).norm() <= (1e-4 if bins is None else 1e-3) * expected_gradient.norm()
 
 
+def hinge_in_two_precisions(logits, target, **options):
+    """Value and gradient of the kernel, and in float64, where torch sorts."""
+    for dtype in (torch.float32, torch.float64):
+        x = logits.to(dtype, copy=True).requires_grad_()
+        value = eg.lovasz_hinge_loss(x, target, **options)
+        value.backward()
+        yield value.item(), x.grad.double()
+
+
+@pytest.mark.parametrize("pixels", [2**16, 2**16 + 77, 2**17 + 1, 2**18 + 300])
+@pytest.mark.parametrize("foreground", [4e-5, 0.2, 0.999])
+@pytest.mark.parametrize("ignored", [False, True])
+def test_untrained_hinge_of_many_pixels(pixels, foreground, ignored):
+    """Most losses are above 0: the kernel then counts bits in a map of slots instead of sorting."""
+    logits = 0.3 * torch.randn(1, pixels)
+    target = (torch.rand(1, pixels) < foreground).long()
+    target[0, [5, -1]] = 1
+    if ignored:
+        target[0, ::7], logits[0, ::14] = 255, torch.nan
+    (value, gradient), (expected, expected_gradient) = hinge_in_two_precisions(logits, target, ignore_index=255 if ignored else None)
+    assert value == pytest.approx(expected, rel=2e-7)
+    # Two pixels less than a slot apart may have swapped; but each has a rank of its own, so that the weights add up to the same.
+    assert (gradient - expected_gradient).norm() <= 2e-5 * expected_gradient.norm()
+    assert gradient.abs().sum().item() == pytest.approx(expected_gradient.abs().sum().item(), rel=1e-6)
+
+
+@pytest.mark.parametrize("step", [2**-16, 2**-12, 2**-8, 4.0])
+@pytest.mark.parametrize("pixels", [2**16, 2**18])
+def test_hinge_of_many_equal_pixels(step, pixels):
+    """From a few equal losses in a slot to two values in all."""
+    logits = (0.3 * torch.randn(1, pixels) / step).round() * step
+    target = (torch.rand(1, pixels) < 0.3).long()
+    (value, gradient), (expected, expected_gradient) = hinge_in_two_precisions(logits, target)
+    assert value == pytest.approx(expected, rel=5e-7)
+    assert gradient.abs().sum().item() == pytest.approx(expected_gradient.abs().sum().item(), rel=2e-6)
+
+
+@pytest.mark.parametrize("place", [300, 2**16 - 1])
+@pytest.mark.parametrize("logit", [3.0, 12.0, 1e5, torch.inf, torch.nan])
+def test_one_large_loss_among_many_pixels(place, logit):
+    """Larger than a sample of the pixels lets expect."""
+    logits, target = 0.3 * torch.randn(1, 2**16), (torch.rand(1, 2**16) < 0.3).long()
+    logits[0, place], target[0, place] = logit, 0
+    (value, gradient), (expected, expected_gradient) = hinge_in_two_precisions(logits, target)
+    assert value == pytest.approx(expected, rel=1e-6, nan_ok=True)
+    if logit < torch.inf:
+        assert (gradient - expected_gradient).norm() <= 5e-5 * expected_gradient.norm()
+
+
+def test_many_pixels_without_foreground():
+    logits = 0.3 * torch.randn(1, 2**16)
+    (value, gradient), (expected, expected_gradient) = hinge_in_two_precisions(logits, torch.zeros(1, 2**16, dtype=torch.long))
+    assert value == pytest.approx(expected, rel=1e-7)
+    assert gradient.equal(expected_gradient)
+
+
 @given(seed=st.integers(0, 2**32 - 1), bins=st.sampled_from([1, 2, 7, 64, 4096]), few=st.booleans())
 def test_bins_are_within_the_widest_bin(seed, bins, few):
     generator = torch.Generator().manual_seed(seed)

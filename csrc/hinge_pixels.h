@@ -1,0 +1,71 @@
+// The pixels of a row and their hinge losses, for the ways to the Lovász hinge that count pixels instead of sorting them.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <numeric>
+
+#include "simd.h"
+
+namespace evalgrad {
+
+constexpr int64_t kHingeBlock = 256;  // pixels at a time
+
+struct HingePixels {
+    const float* x;
+    const uint8_t* foreground;
+    const uint8_t* mask;  // may be null
+    int64_t n;
+};
+
+// The losses of up to kHingeBlock pixels, 0 for those left out. NaN stays NaN.
+EVALGRAD_INLINE void hinge_losses(const HingePixels& row, int64_t start, int64_t width, float* losses) {
+    const float* x = row.x + start;
+    const uint8_t* foreground = row.foreground + start;
+    for (int64_t j = 0; j < width; ++j) {
+        const uint32_t sign = static_cast<uint32_t>(foreground[j] != 0) << 31;  // flips x without a choice between two sums
+        const float margin = 1.0f + bits_float(float_bits(x[j]) ^ static_cast<int32_t>(sign));
+        losses[j] = margin < 0.0f ? 0.0f : margin;
+    }
+    if (row.mask == nullptr) return;
+    const uint8_t* mask = row.mask + start;
+    for (int64_t j = 0; j < width; ++j) losses[j] = mask[j] ? losses[j] : 0.0f;
+}
+
+// The largest loss, NaN if there is one, and the number of foreground pixels, block by block.
+struct HingeRange {
+    int64_t foreground_total = 0;
+    int32_t highest_bits = 0;  // bits have the order of the losses, NaN the largest
+
+    EVALGRAD_INLINE void add(const HingePixels& row, int64_t start, int64_t width, const float* losses) {
+        int32_t top = highest_bits, total = 0;
+        for (int64_t j = 0; j < width; ++j) top = std::max(top, float_bits(losses[j]) & 0x7FFFFFFF);
+        if (row.mask == nullptr) {
+            for (int64_t j = 0; j < width; ++j) total += row.foreground[start + j] != 0;
+        } else {
+            for (int64_t j = 0; j < width; ++j) total += (row.foreground[start + j] != 0) & (row.mask[start + j] != 0);
+        }
+        highest_bits = top, foreground_total += total;
+    }
+    float highest() const { return bits_float(highest_bits); }
+};
+
+// Sum of loss x |slope|, block by block, in lanes that do not wait for each other.
+struct HingeSum {
+    static constexpr int64_t kLanes = 16;
+    double lanes[kLanes] = {};
+
+    // Overwrites the losses; they have room for kHingeBlock.
+    EVALGRAD_INLINE void add(float* losses, const float* slopes, int64_t width) {
+        for (int64_t j = 0; j < width; ++j) losses[j] *= std::fabs(slopes[j]);
+        std::fill(losses + width, losses + kHingeBlock, 0.0f);
+        float sums[kLanes] = {};
+        for (int64_t j = 0; j < kHingeBlock; j += kLanes)
+            for (int64_t k = 0; k < kLanes; ++k) sums[k] += losses[j + k];
+        for (int64_t k = 0; k < kLanes; ++k) lanes[k] += sums[k];
+    }
+    double total() const { return std::accumulate(lanes, lanes + kLanes, 0.0); }
+};
+
+}  // namespace evalgrad

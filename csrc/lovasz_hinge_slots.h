@@ -1,0 +1,192 @@
+// The Lovász hinge of many pixels without a sort: in a map of slots, many more than pixels and in decreasing order of loss, every pixel
+// takes a slot of its kind. How many are ahead of a pixel is then a count of bits: the total of the cells before its own, 32 slots
+// each, and the bits before its own in the cell. The pixels are read in the order they have, and only cells are visited at random;
+// a sort would scatter every pixel three times. The order is that of the losses up to the width of a slot.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <optional>
+
+#include "hinge_pixels.h"
+#include "memory.h"
+#include "simd.h"
+
+namespace evalgrad {
+
+// A worker's map, reused from row to row.
+struct SlotMap {
+    static constexpr uint32_t kWords = 4;  // of a cell: bits of background and of foreground, then how many of each are ahead of it
+
+    // A pixel that found its slot taken, and the bit of the free one in the same cell that it took instead.
+    struct Moved {
+        uint32_t index, bit;
+    };
+
+    int64_t cells;
+    float highest, scale;  // the loss that slot 0 stands for, slots per unit of loss
+    int64_t crowd;         // once more pixels than this have moved, a sort is better
+    Moved* moved;          // in the order of the pixels
+    uint32_t* words;
+
+    void clear(int64_t n, float highest_loss) {
+        cells = int64_t{1} << 16;
+        while (cells < n / 4) cells *= 2;
+        highest = highest_loss;
+        scale = static_cast<float>(32 * cells - 4) / highest;  // 4: room for what rounding may add
+        crowd = n / 4;
+        moved = moved_memory.reserve(crowd + kHingeBlock + 1);
+        words = word_memory.reserve(cells * kWords);
+        std::fill_n(words, cells * kWords, 0u);
+    }
+
+private:
+    Scratch<Moved> moved_memory;
+    Scratch<uint32_t> word_memory;
+};
+
+// Asks for a block some blocks on, of what is read or written in order: the hardware by itself looks no further than the page.
+EVALGRAD_INLINE void ask_for_block(const float* block) {
+    constexpr int64_t kLine = 16;  // floats
+    for (int64_t j = 0; j < kHingeBlock; j += kLine) __builtin_prefetch(block + 4 * kHingeBlock + j);
+}
+
+// Per pixel of a block its loss, where its cell begins in the map, and its bit there, 0 without a loss.
+struct SlotBlock {
+    static constexpr int64_t kEarly = 16;  // pixels ahead to ask for a cell: most cells are not in the first-level cache
+    float losses[kHingeBlock];
+    uint32_t words[kHingeBlock + kEarly] = {}, bits[kHingeBlock];
+};
+
+EVALGRAD_INLINE void find_slots(const HingePixels& row, const SlotMap& map, int64_t start, int64_t width, SlotBlock& block) {
+    hinge_losses(row, start, width, block.losses);
+    for (int64_t j = 0; j < width; ++j) {
+        const float loss = block.losses[j];
+        const auto slot = static_cast<uint32_t>(std::max(static_cast<int32_t>((map.highest - loss) * map.scale), 0));
+        block.words[j] = slot / 32 * SlotMap::kWords;
+        block.bits[j] = loss > 0.0f ? 1u << (slot % 32) : 0u;
+    }
+    std::fill(block.words + width, block.words + kHingeBlock, 0u);
+    std::fill(block.bits + width, block.bits + kHingeBlock, 0u);
+}
+
+// Whether every pixel found a slot: not if most losses are equal. The range is that of all pixels.
+EVALGRAD_SIMD static bool take_slots(const HingePixels& row, SlotMap& map, HingeRange& range) {
+    SlotBlock block;
+    uint32_t* words = map.words;
+    int64_t moved = 0;
+    for (int64_t start = 0; start < row.n; start += kHingeBlock) {
+        const int64_t width = std::min(kHingeBlock, row.n - start);
+        ask_for_block(row.x + start);
+        find_slots(row, map, start, width, block);
+        range.add(row, start, width, block.losses);
+        for (int64_t j = 0; j < width; ++j) block.words[j] += row.foreground[start + j] != 0;
+        for (int64_t group = 0; group < kHingeBlock; group += 64) {
+            uint64_t late = 0;  // pixels whose slot was taken, the first in the highest bit: collected without a store or a branch
+#pragma GCC unroll 4
+            for (int64_t j = group; j < group + 64; ++j) {
+                __builtin_prefetch(words + block.words[j + SlotBlock::kEarly], 1);
+                uint32_t& word = words[block.words[j]];
+                const uint32_t before = word;
+                word = before | block.bits[j];
+                late = 2 * late + ((before & block.bits[j]) != 0);
+            }
+            for (; late != 0; late &= ~(uint64_t{1} << 63 >> __builtin_clzll(late))) {
+                const int64_t j = group + __builtin_clzll(late);
+                uint32_t& word = words[block.words[j]];
+                const uint32_t free = ~word, behind = free & (0u - block.bits[j]);
+                if (free == 0) return false;
+                const uint32_t bit = behind != 0 ? behind & (0u - behind) : 1u << (31 - __builtin_clz(free));
+                word |= bit;
+                map.moved[moved++] = {static_cast<uint32_t>(start + j), bit};
+            }
+        }
+        if (moved > map.crowd) return false;
+    }
+    map.moved[moved].index = 0xFFFFFFFFu;
+    return true;
+}
+
+EVALGRAD_SIMD static void count_ahead(SlotMap& map) {
+    uint32_t background = 0, foreground = 0;
+    for (uint32_t* cell = map.words; cell < map.words + map.cells * SlotMap::kWords; cell += SlotMap::kWords) {
+        cell[2] = background, cell[3] = foreground;
+        background += static_cast<uint32_t>(__builtin_popcount(cell[0]));
+        foreground += static_cast<uint32_t>(__builtin_popcount(cell[1]));
+    }
+}
+
+// Writes the gradient and returns the value. Of a slot with both kinds the foreground is ahead.
+EVALGRAD_SIMD static double weigh_slots(const HingePixels& row, const SlotMap& map, int64_t foreground_total, float factor, float* gradient) {
+    SlotBlock block;
+    int32_t background[kHingeBlock], foreground[kHingeBlock];  // ahead of a pixel
+    HingeSum sum;
+    const uint32_t* words = map.words;
+    const SlotMap::Moved* moved = map.moved;
+    const auto total = static_cast<int32_t>(foreground_total);
+    for (int64_t start = 0; start < row.n; start += kHingeBlock) {
+        const int64_t width = std::min(kHingeBlock, row.n - start);
+        ask_for_block(gradient + start);
+        find_slots(row, map, start, width, block);
+        for (; moved->index < start + width; ++moved) block.bits[moved->index - start] = moved->bit;
+#pragma GCC unroll 4
+        for (int64_t j = 0; j < kHingeBlock; ++j) {
+            __builtin_prefetch(words + block.words[j + SlotBlock::kEarly]);
+            const uint32_t *cell = words + block.words[j], bit = block.bits[j];
+            background[j] = static_cast<int32_t>(cell[2]) + __builtin_popcount(cell[0] & (bit - 1));
+            foreground[j] = static_cast<int32_t>(cell[3]) + __builtin_popcount(cell[1] & (2 * bit - 1));
+        }
+        const uint8_t* own = row.foreground + start;
+        float* out = gradient + start;
+        for (int64_t j = 0; j < width; ++j) {  // the closed form of lovasz_weights.h
+            const auto size = static_cast<float>(total + background[j]), rest = static_cast<float>(total - foreground[j]);
+            const float above = own[j] ? -factor : factor * rest, below = own[j] ? size : size * (size + 1.0f);
+            const float slope = above / below;
+            out[j] = block.bits[j] != 0 ? slope : 0.0f;
+        }
+        sum.add(block.losses, out, width);
+    }
+    return sum.total();
+}
+
+// About how large the losses of a row are and whether many are above 0, from one block of 17 (odd: not the same columns of every image).
+struct HingeSample {
+    float highest;
+    bool many;
+};
+
+EVALGRAD_SIMD static HingeSample sample_losses(const HingePixels& row) {
+    HingeRange range;
+    float losses[kHingeBlock];
+    int64_t seen = 0, wrong = 0;
+    for (int64_t start = 0; start + kHingeBlock <= row.n; start += 17 * kHingeBlock) {
+        hinge_losses(row, start, kHingeBlock, losses);
+        range.add(row, start, kHingeBlock, losses);
+        int32_t own = 0;
+        for (int64_t j = 0; j < kHingeBlock; ++j) own += losses[j] > 0.0f;
+        wrong += own, seen += kHingeBlock;
+    }
+    return {range.highest(), 5 * wrong > 2 * seen};
+}
+
+// The value, and the gradient written; nothing where a sort is better: for pixels too few or too many, with losses mostly 0 or mostly
+// equal, or one above `widest`.
+inline std::optional<double> hinge_by_slots(const HingePixels& row, float widest, float factor, float* gradient, SlotMap& map) {
+    // To clear and add up a map takes longer than to sort fewer; more would need finer slots than float32 resolves.
+    if (row.n < int64_t{1} << 16 || row.n > int64_t{1} << 21) return std::nullopt;
+    const HingeSample sample = sample_losses(row);
+    if (!sample.many) return std::nullopt;
+    for (float highest = 1.25f * sample.highest; highest <= widest;) {
+        HingeRange range;
+        map.clear(row.n, highest);
+        if (!take_slots(row, map, range) || range.foreground_total == 0) return std::nullopt;
+        if (range.highest() <= highest) {
+            count_ahead(map);
+            return weigh_slots(row, map, range.foreground_total, factor, gradient);
+        }
+        highest = range.highest();  // more than the sample let expect: once more
+    }
+    return std::nullopt;
+}
+
+}  // namespace evalgrad
