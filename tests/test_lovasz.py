@@ -133,17 +133,17 @@ def hinge_in_two_precisions(logits, target, **options):
         yield value.item(), x.grad.double()
 
 
-@pytest.mark.parametrize("pixels", [2**16, 2**16 + 77, 2**17 + 1, 2**18 + 300])
+@pytest.mark.parametrize("pixels", [2**16, 2**16 + 250, 2**17 + 1, 2**18 + 300])
 @pytest.mark.parametrize("foreground", [4e-5, 0.2, 0.999])
-@pytest.mark.parametrize("ignored", [False, True])
+@pytest.mark.parametrize("ignored", [None, 0.1, torch.nan])
 def test_untrained_hinge_of_many_pixels(pixels, foreground, ignored):
     """Most losses are above 0: the kernel then counts bits in a map of slots instead of sorting."""
     logits = 0.3 * torch.randn(1, pixels)
     target = (torch.rand(1, pixels) < foreground).long()
     target[0, [5, -1]] = 1
-    if ignored:
-        target[0, ::7], logits[0, ::14] = 255, torch.nan
-    (value, gradient), (expected, expected_gradient) = hinge_in_two_precisions(logits, target, ignore_index=255 if ignored else None)
+    if ignored is not None:
+        target[0, ::7], logits[0, ::14] = 255, ignored
+    (value, gradient), (expected, expected_gradient) = hinge_in_two_precisions(logits, target, ignore_index=255)
     assert value == pytest.approx(expected, rel=2e-7)
     # Two pixels less than a slot apart may have swapped; but each has a rank of its own, so that the weights add up to the same.
     assert (gradient - expected_gradient).norm() <= 2e-5 * expected_gradient.norm()
@@ -151,26 +151,30 @@ def test_untrained_hinge_of_many_pixels(pixels, foreground, ignored):
 
 
 @pytest.mark.parametrize("step", [2**-16, 2**-12, 2**-8, 4.0])
+@pytest.mark.parametrize("share", [0.001, 0.1, 1.0])
 @pytest.mark.parametrize("pixels", [2**16, 2**18])
-def test_hinge_of_many_equal_pixels(step, pixels):
+def test_hinge_of_many_equal_pixels(step, share, pixels):
     """From a few equal losses in a slot to two values in all."""
-    logits = (0.3 * torch.randn(1, pixels) / step).round() * step
+    logits = 0.3 * torch.randn(1, pixels)
+    equal = logits[:, : int(share * pixels)]
+    equal.copy_((equal / step).round() * step)
     target = (torch.rand(1, pixels) < 0.3).long()
     (value, gradient), (expected, expected_gradient) = hinge_in_two_precisions(logits, target)
     assert value == pytest.approx(expected, rel=5e-7)
     assert gradient.abs().sum().item() == pytest.approx(expected_gradient.abs().sum().item(), rel=2e-6)
 
 
-@pytest.mark.parametrize("place", [300, 2**16 - 1])
-@pytest.mark.parametrize("logit", [3.0, 12.0, 1e5, torch.inf, torch.nan])
-def test_one_large_loss_among_many_pixels(place, logit):
-    """Larger than a sample of the pixels lets expect."""
-    logits, target = 0.3 * torch.randn(1, 2**16), (torch.rand(1, 2**16) < 0.3).long()
-    logits[0, place], target[0, place] = logit, 0
+@pytest.mark.parametrize("start", [300, 2**16 - 10])
+@pytest.mark.parametrize("logit", [3.0, 11.0, 1e5, torch.inf, torch.nan])
+def test_large_losses_among_many_pixels(start, logit):
+    """Larger than a sample of the pixels lets expect, and first in an order that decides where so little is foreground."""
+    logits, target = 0.3 * torch.randn(1, 2**16), (torch.rand(1, 2**16) < 1e-4).long()
+    place = slice(start, start + 10)
+    logits[0, place], target[0, place] = logit * torch.linspace(0.9, 1.0, 10), 0
     (value, gradient), (expected, expected_gradient) = hinge_in_two_precisions(logits, target)
     assert value == pytest.approx(expected, rel=1e-6, nan_ok=True)
     if logit < torch.inf:
-        assert (gradient - expected_gradient).norm() <= 5e-5 * expected_gradient.norm()
+        assert (gradient - expected_gradient)[0, place].norm() <= 1e-6 * expected_gradient.norm()
 
 
 def test_many_pixels_without_foreground():
