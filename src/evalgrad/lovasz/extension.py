@@ -52,11 +52,13 @@ def by_rows(
 
     With the factor of a mean taken in there, nothing is left to scale in the backward pass.
     """
-    shape = (x.shape[:-1].numel(), x.shape[-1])
-    rows, front, counts = x.reshape(shape), foreground.reshape(shape), None if mask is None else mask.reshape(shape)
-    scale = None if factor is None else factor.reshape(-1).to(working_dtype(x))
-    value, gradient = operator(rows.detach().to(working_dtype(x)), front, counts, scale, option)
-    return with_gradient(rows, value, gradient).reshape(x.shape[:-1])
+    if x.ndim != 2:
+        shape = (x.shape[:-1].numel(), x.shape[-1])
+        counts, scale = None if mask is None else mask.reshape(shape), None if factor is None else factor.reshape(-1)
+        return by_rows(operator, x.reshape(shape), foreground.reshape(shape), counts, scale, option).reshape(x.shape[:-1])
+    scale = None if factor is None else factor.to(working_dtype(x))
+    value, gradient = operator(x.detach().to(working_dtype(x)), foreground, mask, scale, option)
+    return with_gradient(x, value, gradient)
 
 
 def weights(errors: Tensor, foreground: Tensor, mask: Tensor | None) -> Tensor:
