@@ -29,8 +29,8 @@ class Scratch {
 public:
     T* reserve(int64_t count) {
         if (count > capacity_) {
-            const std::size_t bytes = (static_cast<std::size_t>(count) * sizeof(T) + kHugePage - 1) / kHugePage * kHugePage;
-            void* memory = bytes > kHugePage ? std::aligned_alloc(kHugePage, bytes) : std::malloc(bytes);
+            const std::size_t bytes = static_cast<std::size_t>(count) * sizeof(T), rounded = (bytes + kHugePage - 1) / kHugePage * kHugePage;
+            void* memory = bytes > kHugePage ? std::aligned_alloc(kHugePage, rounded) : std::malloc(bytes);
             if (memory == nullptr) std::abort();  // an exception must not cross the C interface
             advise_huge_pages(memory, bytes);
             data_.reset(static_cast<T*>(memory));
