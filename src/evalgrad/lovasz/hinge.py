@@ -58,7 +58,7 @@ def lovasz_hinge_loss(
     valid = valid_mask(target, ignore_index)
     x, foreground = (_group(t, per_image, per_class) for t in (logits, foreground_of("lovasz_hinge_loss", target, valid)))
     mask = None if valid is None else _group(valid, per_image, per_class)
-    factor = reduction_factor(_counted(foreground, mask, empty), reduction)
+    factor = _factor(foreground, mask, empty, reduction)
     if bins is None:
         value = extend(x, foreground, mask, hinge=True, factor=factor)
     else:
@@ -144,13 +144,15 @@ def _group(x: Tensor, per_image: bool, per_class: bool) -> Tensor:
     return x.movedim(0, -2).flatten(-2).unsqueeze(0)
 
 
-def _counted(foreground: Tensor, mask: Tensor | None, empty: str) -> Tensor:
-    """Which groups take part in the mean."""
+def _factor(foreground: Tensor, mask: Tensor | None, empty: str, reduction: str) -> Tensor:
+    """What each group is multiplied with before the sum; 0 for those that do not take part."""
     if empty == "skip":
-        return (foreground if mask is None else foreground & mask).any(-1)
-    if mask is None:
-        return torch.full(foreground.shape[:-1], foreground.shape[-1] > 0, device=foreground.device)
-    return mask.any(-1)
+        return reduction_factor((foreground if mask is None else foreground & mask).any(-1), reduction)
+    if mask is not None:
+        return reduction_factor(mask.any(-1), reduction)
+    groups = foreground.shape[:-1]  # all of them, unless there are no pixels at all: then the loss is 0 anyway
+    share = 1 / max(groups.numel(), 1) if reduction == "mean" else 1.0
+    return torch.full(groups, share, dtype=torch.float64, device=foreground.device)
 
 
 def _with_prox_gradient(x: Tensor, foreground: Tensor, mask: Tensor | None, value: Tensor, factor: Tensor, lam: float) -> Tensor:
