@@ -1,7 +1,8 @@
 // The Lovász hinge of many pixels without a sort: in a map of slots, many more than pixels and in decreasing order of loss, every pixel
 // takes a slot of its kind. How many are ahead of a pixel is then a count of bits: the total of the cells before its own, 32 slots
 // each, and the bits before its own in the cell. The pixels are read in the order they have, and only cells are visited at random;
-// a sort would scatter every pixel three times. The order is that of the losses up to the width of a slot.
+// a sort would scatter every pixel three times. The order is that of the losses up to the width of a slot, or, where they are crowded,
+// of a few slots of the same cell.
 #pragma once
 
 #include <algorithm>
