@@ -16,8 +16,8 @@ namespace evalgrad {
 namespace {
 
 // Of many pixels the margins are compared in units of 2^-24 of their spread, if that is at most kSpread: units of 2^-20 or less, near
-// what float32 resolves of 1 - x; of very many, most of them wrong, in slots of 2^-21 of it. Closer ones count as tied, which moves the
-// value by less than a unit. An outlier stretches the spread; then, and for few pixels, the order is exact.
+// what float32 resolves of 1 - x. Closer ones count as tied, which moves the value by less than a unit. An outlier stretches the
+// spread; then, and for few pixels, the order is exact. Of very many pixels with many wrong ones, see lovasz_hinge_slots.h.
 constexpr int64_t kMany = 4096;
 constexpr float kSpread = 16.0f;
 constexpr uint32_t kAbsent = 0;  // below the order bits of every float, -inf included: an item that does not count
@@ -152,8 +152,10 @@ double weigh_exactly(const Row& row, uint32_t lowest, KeySorter& sorter) {
 }
 
 float extend_row(const float* x, const uint8_t* foreground, const uint8_t* mask, int64_t n, bool hinge, float factor, float* gradient, RowScratch& scratch) {
-    if (hinge && factor != 0.0f)
-        if (const auto value = hinge_by_slots({x, foreground, mask, n}, kSpread, factor, gradient, scratch.map)) return static_cast<float>(*value);
+    if (hinge && factor != 0.0f) {
+        const auto value = hinge_by_slots({x, foreground, mask, n}, kSpread, factor, gradient, scratch.map);
+        if (value) return static_cast<float>(*value);
+    }
     uint32_t* errors = scratch.errors.reserve(n);
     ordered_errors(x, foreground, mask, n, hinge, errors);
     std::fill_n(gradient, n, 0.0f);

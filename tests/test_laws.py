@@ -262,6 +262,16 @@ def test_backward_twice(case):
 
 
 @every_case
+def test_gradient_is_scaled_by_what_follows(case):
+    """Nothing to scale is the usual case, and the gradient handed out as it is; that of a weighted loss must not be."""
+    x, target = drawn(case, 5)
+    once = gradient(case, x.float(), target)[1]
+    x = x.float().requires_grad_()
+    (3 * case(x, target)).backward()
+    assert_close(x.grad, 3 * once, 1e-6)
+
+
+@every_case
 def test_second_derivative_is_refused(case):
     if case.autograd:
         pytest.skip("ordinary autograd: it exists")

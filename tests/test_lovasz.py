@@ -376,3 +376,14 @@ def test_void_images_are_left_out_of_the_mean():
     kept = [0, 2]
     expected = eg.lovasz_softmax_loss(logits[kept], target[kept], per_image=True)
     torch.testing.assert_close(eg.lovasz_softmax_loss(logits, target, per_image=True, ignore_index=255), expected)
+
+
+@pytest.mark.parametrize("bins", [None, 64])
+@pytest.mark.parametrize("empty", ["max", "skip"])
+def test_void_images_are_left_out_of_the_mean_of_the_hinge(empty, bins):
+    logits, target = torch.randn(3, 10), torch.randint(2, (3, 10))
+    target[:, 0] = 1
+    target[1] = 255
+    kept = [0, 2]
+    expected = eg.lovasz_hinge_loss(logits[kept], target[kept], empty=empty, bins=bins)
+    torch.testing.assert_close(eg.lovasz_hinge_loss(logits, target, ignore_index=255, empty=empty, bins=bins), expected)
