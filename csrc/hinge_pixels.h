@@ -19,18 +19,27 @@ struct HingePixels {
     int64_t n;
 };
 
-// The losses of up to kHingeBlock pixels, 0 for those left out. NaN stays NaN.
-EVALGRAD_INLINE void hinge_losses(const HingePixels& row, int64_t start, int64_t width, float* losses) {
+// A block of them, all of one width: the compiler's vectors need that.
+struct HingeBlock {
+    float losses[kHingeBlock];        // 0 for those left out; NaN stays NaN
+    int32_t foreground[kHingeBlock];  // 1 for foreground that counts, else 0
+};
+
+EVALGRAD_INLINE void read_block(const HingePixels& row, int64_t start, int64_t width, HingeBlock& block) {
     const float* x = row.x + start;
     const uint8_t* foreground = row.foreground + start;
     for (int64_t j = 0; j < width; ++j) {
-        const uint32_t sign = static_cast<uint32_t>(foreground[j] != 0) << 31;  // flips x without a choice between two sums
-        const float margin = 1.0f + bits_float(float_bits(x[j]) ^ static_cast<int32_t>(sign));
-        losses[j] = margin < 0.0f ? 0.0f : margin;
+        const int32_t own = foreground[j] != 0;
+        const float margin = 1.0f + bits_float(float_bits(x[j]) ^ (own << 31));  // flips x without a choice between two sums
+        block.losses[j] = margin < 0.0f ? 0.0f : margin;
+        block.foreground[j] = own;
     }
     if (row.mask == nullptr) return;
     const uint8_t* mask = row.mask + start;
-    for (int64_t j = 0; j < width; ++j) losses[j] = mask[j] ? losses[j] : 0.0f;
+    for (int64_t j = 0; j < width; ++j) {
+        block.losses[j] = mask[j] ? block.losses[j] : 0.0f;
+        block.foreground[j] = mask[j] ? block.foreground[j] : 0;
+    }
 }
 
 // The largest loss, NaN if there is one, and the number of foreground pixels, block by block.
@@ -38,13 +47,11 @@ struct HingeRange {
     int64_t foreground_total = 0;
     int32_t highest_bits = 0;  // bits have the order of the losses, NaN the largest
 
-    EVALGRAD_INLINE void add(const HingePixels& row, int64_t start, int64_t width, const float* losses) {
+    EVALGRAD_INLINE void add(const HingeBlock& block, int64_t width) {
         int32_t top = highest_bits, total = 0;
-        for (int64_t j = 0; j < width; ++j) top = std::max(top, float_bits(losses[j]) & 0x7FFFFFFF);
-        if (row.mask == nullptr) {
-            for (int64_t j = 0; j < width; ++j) total += row.foreground[start + j] != 0;
-        } else {
-            for (int64_t j = 0; j < width; ++j) total += (row.foreground[start + j] != 0) & (row.mask[start + j] != 0);
+        for (int64_t j = 0; j < width; ++j) {
+            top = std::max(top, float_bits(block.losses[j]) & 0x7FFFFFFF);
+            total += block.foreground[j];
         }
         highest_bits = top, foreground_total += total;
     }

@@ -19,34 +19,33 @@ constexpr int32_t kNothing = 64;
 
 EVALGRAD_SIMD HingeRange range_of(const HingePixels& row) {
     HingeRange range;
-    float losses[kHingeBlock];
+    HingeBlock block;
     for (int64_t start = 0; start < row.n; start += kHingeBlock) {
         const int64_t width = std::min(kHingeBlock, row.n - start);
-        hinge_losses(row, start, width, losses);
-        range.add(row, start, width, losses);
+        read_block(row, start, width, block);
+        range.add(block, width);
     }
     return range;
 }
 
 // 2 x bin + foreground of each pixel of a block, `2 * bins` and more for nothing.
-EVALGRAD_INLINE void block_entries(const HingePixels& row, int64_t start, int64_t width, const float* losses, float scale, int32_t bins, int32_t* entries) {
-    const uint8_t* foreground = row.foreground + start;
+EVALGRAD_INLINE void block_entries(const HingeBlock& block, int64_t width, float scale, int32_t bins, int32_t* entries) {
     const float last = static_cast<float>(bins - 1);
     for (int64_t j = 0; j < width; ++j) {
-        const float place = losses[j] * scale;
+        const float place = block.losses[j] * scale;
         const auto bin = static_cast<int32_t>(place < last ? place : last);  // this way round, NaN falls into the last bin
-        const int32_t entry = 2 * bin + (foreground[j] != 0);
-        entries[j] = losses[j] <= 0.0f ? 2 * bins + static_cast<int32_t>(j % kNothing) : entry;
+        const int32_t entry = 2 * bin + block.foreground[j];
+        entries[j] = block.losses[j] <= 0.0f ? 2 * bins + static_cast<int32_t>(j % kNothing) : entry;
     }
 }
 
 EVALGRAD_SIMD void count(const HingePixels& row, float scale, int32_t bins, uint32_t* counts) {
-    float losses[kHingeBlock];
+    HingeBlock block;
     int32_t entries[kHingeBlock];
     for (int64_t start = 0; start < row.n; start += kHingeBlock) {
         const int64_t width = std::min(kHingeBlock, row.n - start);
-        hinge_losses(row, start, width, losses);
-        block_entries(row, start, width, losses, scale, bins, entries);
+        read_block(row, start, width, block);
+        block_entries(block, width, scale, bins, entries);
         for (int64_t j = 0; j < width; ++j) ++counts[entries[j]];
     }
 }
@@ -70,16 +69,16 @@ void fill_slopes(const uint32_t* counts, int32_t bins, int64_t foreground_total,
 
 // Writes the gradient and returns the value.
 EVALGRAD_SIMD double look_up(const HingePixels& row, float scale, int32_t bins, const float* slopes, float* gradient) {
-    float losses[kHingeBlock];
+    HingeBlock block;
     int32_t entries[kHingeBlock];
     HingeSum sum;
     for (int64_t start = 0; start < row.n; start += kHingeBlock) {
         const int64_t width = std::min(kHingeBlock, row.n - start);
         float* out = gradient + start;
-        hinge_losses(row, start, width, losses);
-        block_entries(row, start, width, losses, scale, bins, entries);
+        read_block(row, start, width, block);
+        block_entries(block, width, scale, bins, entries);
         for (int64_t j = 0; j < width; ++j) out[j] = slopes[entries[j]];
-        sum.add(losses, out, width);
+        sum.add(block.losses, out, width);
     }
     return sum.total();
 }

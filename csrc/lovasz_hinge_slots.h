@@ -59,19 +59,19 @@ EVALGRAD_INLINE void ask_for_block(const float* block) {
     for (int64_t j = 0; j < kHingeBlock; j += kLine) __builtin_prefetch(block + 4 * kHingeBlock + j);
 }
 
-// Per pixel of a block its loss, where its cell begins in the map, and its bit there, 0 without a loss.
-struct SlotBlock {
+// Per pixel of a block also where in the map its cell begins, or the word of its kind in there, and its bit, 0 without a loss.
+struct SlotBlock : HingeBlock {
     static constexpr int64_t kEarly = 16;  // pixels ahead to ask for a cell: most cells are not in the first-level cache
-    float losses[kHingeBlock];
     uint32_t words[kHingeBlock + kEarly] = {}, bits[kHingeBlock];
 };
 
+template <bool kOfKind>
 EVALGRAD_INLINE void find_slots(const HingePixels& row, const SlotMap& map, int64_t start, int64_t width, SlotBlock& block) {
-    hinge_losses(row, start, width, block.losses);
+    read_block(row, start, width, block);
     for (int64_t j = 0; j < width; ++j) {
         const float loss = block.losses[j];
         const auto slot = static_cast<uint32_t>(std::max(static_cast<int32_t>((map.highest - loss) * map.scale), 0));
-        block.words[j] = slot / 32 * SlotMap::kWords;
+        block.words[j] = slot / 32 * SlotMap::kWords + (kOfKind ? static_cast<uint32_t>(block.foreground[j]) : 0u);
         block.bits[j] = loss > 0.0f ? 1u << (slot % 32) : 0u;
     }
     std::fill(block.words + width, block.words + kHingeBlock, 0u);
@@ -86,9 +86,8 @@ EVALGRAD_SIMD static bool take_slots(const HingePixels& row, SlotMap& map, Hinge
     for (int64_t start = 0; start < row.n; start += kHingeBlock) {
         const int64_t width = std::min(kHingeBlock, row.n - start);
         ask_for_block(row.x + start);
-        find_slots(row, map, start, width, block);
-        range.add(row, start, width, block.losses);
-        for (int64_t j = 0; j < width; ++j) block.words[j] += row.foreground[start + j] != 0;
+        find_slots<true>(row, map, start, width, block);
+        range.add(block, width);
         for (int64_t group = 0; group < kHingeBlock; group += 64) {
             uint64_t late = 0;  // pixels whose slot was taken, the first in the highest bit: collected without a store or a branch
 #pragma GCC unroll 4
@@ -183,18 +182,17 @@ EVALGRAD_SIMD static double weigh_slots(const HingePixels& row, const SlotMap& m
     for (int64_t start = 0; start < row.n; start += kHingeBlock) {
         const int64_t width = std::min(kHingeBlock, row.n - start);
         ask_for_block(gradient + start);
-        find_slots(row, map, start, width, block);
+        find_slots<false>(row, map, start, width, block);
         for (; moved->index < start + width; ++moved) block.bits[moved->index - start] = moved->bit;
         for (int64_t j = 0; j < kHingeBlock; j += 8) {
 #pragma GCC unroll 8
             for (int64_t k = j; k < j + 8; ++k) __builtin_prefetch(words + block.words[k + SlotBlock::kEarly]);
             count_ahead_of_eight(words, block.words + j, block.bits + j, background + j, foreground + j);
         }
-        const uint8_t* own = row.foreground + start;
         float* out = gradient + start;
         for (int64_t j = 0; j < width; ++j) {  // the closed form of lovasz_weights.h
             const auto size = static_cast<float>(total + background[j]), rest = static_cast<float>(total - foreground[j]);
-            const float above = own[j] ? -factor : factor * rest, below = own[j] ? size : size * (size + 1.0f);
+            const float above = block.foreground[j] ? -factor : factor * rest, below = block.foreground[j] ? size : size * (size + 1.0f);
             const float slope = above / below;
             out[j] = block.bits[j] != 0 ? slope : 0.0f;
         }
@@ -211,13 +209,13 @@ struct HingeSample {
 
 EVALGRAD_SIMD static HingeSample sample_losses(const HingePixels& row) {
     HingeRange range;
-    float losses[kHingeBlock];
+    HingeBlock block;
     int64_t seen = 0, wrong = 0;
     for (int64_t start = 0; start + kHingeBlock <= row.n; start += 17 * kHingeBlock) {
-        hinge_losses(row, start, kHingeBlock, losses);
-        range.add(row, start, kHingeBlock, losses);
+        read_block(row, start, kHingeBlock, block);
+        range.add(block, kHingeBlock);
         int32_t own = 0;
-        for (int64_t j = 0; j < kHingeBlock; ++j) own += losses[j] > 0.0f;
+        for (int64_t j = 0; j < kHingeBlock; ++j) own += block.losses[j] > 0.0f;
         wrong += own, seen += kHingeBlock;
     }
     return {range.highest(), 5 * wrong > 2 * seen};
