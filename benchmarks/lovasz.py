@@ -57,12 +57,12 @@ def hinge_row(shape: tuple[int, ...], name: str) -> dict[str, object]:
         "exact": step(lambda x: eg.lovasz_hinge_loss(x, target), logits),
         "bins=4096": step(lambda x: eg.lovasz_hinge_loss(x, target, bins=4096), logits),
     }
-    return {"loss": "lovasz_hinge", "shape": "x".join(map(str, shape)), "logits": name} | _ratios(functions)
+    return {"loss": "lovasz_hinge", "shape": "x".join(map(str, shape)), "logits": name} | _ratios(functions, rounds=49)
 
 
-def _ratios(functions: dict[str, Callable[[], object]]) -> dict[str, object]:
-    """Milliseconds of cross-entropy, multiples of it for the rest, and megabytes at the peak."""
-    times = interleaved(functions)
+def _ratios(functions: dict[str, Callable[[], object]], rounds: int = 7) -> dict[str, object]:
+    """Milliseconds of cross-entropy, multiples of it for the rest, and megabytes at the peak. A short one needs more rounds."""
+    times = interleaved(functions, rounds)
     yardstick = times.pop("cross_entropy")
     ratios = {f"{name} x": seconds / yardstick for name, seconds in times.items()}
     return {"cross_entropy ms": 1e3 * yardstick} | ratios | {f"{name} MB": peak_memory(run) for name, run in functions.items()}
