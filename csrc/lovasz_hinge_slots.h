@@ -67,7 +67,8 @@ EVALGRAD_SIMD static double weigh_hinge_slots(const HingePixels& row, const Hing
     return sum.total();
 }
 
-// About how large the losses of a row are and whether many are above 0, from one block of 17 (odd: not the same columns of every image).
+// About how large the losses of a row are and whether many are above 0 and of foreground, from one block of 17 (odd: not the same columns
+// of every image).
 struct HingeSample {
     float highest;
     bool many;
@@ -84,11 +85,11 @@ EVALGRAD_SIMD static HingeSample sample_losses(const HingePixels& row) {
         for (int64_t j = 0; j < kHingeBlock; ++j) own += block.losses[j] > 0.0f;
         wrong += own, seen += kHingeBlock;
     }
-    return {range.highest(), 5 * wrong > 2 * seen};
+    return {range.highest(), 5 * wrong > 2 * seen && range.foreground_total * row.n > kSlotForeground * seen};
 }
 
-// The value, and the gradient written; nothing where a sort is better: for pixels too few or too many, with losses mostly 0 or mostly
-// equal, or one above `widest`.
+// The value, and the gradient written; nothing where a sort is better: for pixels too few or too many, with little foreground, losses
+// mostly 0 or mostly equal, or one above `widest`.
 inline std::optional<double> hinge_by_slots(const HingePixels& row, float widest, float factor, float* gradient, SlotMap& map) {
     // To clear and add up a map takes longer than to sort fewer; more would need finer slots than float32 resolves.
     if (row.n < int64_t{1} << 16 || row.n > int64_t{1} << 21) return std::nullopt;
@@ -100,7 +101,7 @@ inline std::optional<double> hinge_by_slots(const HingePixels& row, float widest
         const HingeSlots slots{highest, static_cast<float>(count - 4) / highest};  // 4: room for what rounding may add
         HingeRange range;
         map.clear(row.n, count);
-        if (!take_hinge_slots(row, slots, map, range) || range.foreground_total == 0) return std::nullopt;
+        if (!take_hinge_slots(row, slots, map, range) || range.foreground_total < kSlotForeground) return std::nullopt;
         if (range.highest() <= highest) {
             count_ahead(map);
             return weigh_hinge_slots(row, slots, map, range.foreground_total, factor, gradient);

@@ -22,6 +22,10 @@ namespace evalgrad {
 
 constexpr int64_t kSlotBlock = 256;  // pixels at a time
 
+// Of two pixels less than a slot apart, the one behind may be ranked first. With P of foreground that moves a weight by less than 1/P of
+// itself; of fewer than this it would show.
+constexpr int64_t kSlotForeground = 4096;
+
 // A worker's map, reused from row to row.
 struct SlotMap {
     static constexpr uint32_t kWords = 4;  // of a cell: bits of background and of foreground, then how many of each are ahead of it

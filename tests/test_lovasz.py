@@ -166,11 +166,21 @@ def test_hinge_of_many_equal_pixels(step, share, pixels):
     assert gradient.abs().sum().item() == pytest.approx(expected_gradient.abs().sum().item(), rel=2e-6)
 
 
+@pytest.mark.parametrize("foreground", [5e-5, 1e-3, 0.03])
+def test_few_foreground_pixels_among_many(foreground):
+    """Each weighs much, and one background pixel more or less ahead of it shows: the order must be exact up to the largest losses."""
+    logits = 2 * torch.rand(1, 2**17) - 1
+    target = (torch.rand(1, 2**17) < foreground).long()
+    (_, gradient), (_, expected) = hinge_in_two_precisions(logits, target)
+    assert (gradient - expected).norm() <= 1e-6 * expected.norm()
+
+
 @pytest.mark.parametrize("start", [300, 2**16 - 10])
 @pytest.mark.parametrize("logit", [3.0, 11.0, 1e5, torch.inf, torch.nan])
-def test_large_losses_among_many_pixels(start, logit):
-    """Larger than a sample of the pixels lets expect, and first in an order that decides where so little is foreground."""
-    logits, target = 0.3 * torch.randn(1, 2**16), (torch.rand(1, 2**16) < 1e-4).long()
+@pytest.mark.parametrize("foreground", [1e-4, 0.1])
+def test_large_losses_among_many_pixels(start, logit, foreground):
+    """Larger than a sample of the pixels lets expect, and first in the order."""
+    logits, target = 0.3 * torch.randn(1, 2**16), (torch.rand(1, 2**16) < foreground).long()
     place = slice(start, start + 10)
     logits[0, place], target[0, place] = logit * torch.linspace(0.9, 1.0, 10), 0
     (value, gradient), (expected, expected_gradient) = hinge_in_two_precisions(logits, target)
