@@ -40,25 +40,26 @@ def jaccard_lovasz_extension(errors: Tensor, foreground: Tensor, *, mask: Tensor
     return extend(errors, foreground, mask).to(errors.dtype)
 
 
-def extend(x: Tensor, foreground: Tensor, mask: Tensor | None, *, hinge: bool = False, factor: Tensor | None = None) -> Tensor:
-    """The extension over the last axis, of errors x or of the hinge losses of logits x, times a factor per group."""
-    return by_rows(extend_rows, x, foreground, mask, factor, hinge)
+def extend(x: Tensor, foreground: Tensor, mask: Tensor | None) -> Tensor:
+    """The extension over the last axis, with its gradient attached."""
+    return with_gradient(x, *by_rows(extend_rows, x, foreground, mask, None, False))
 
 
 def by_rows(
     operator: Callable[..., Any], x: Tensor, foreground: Tensor, mask: Tensor | None, factor: Tensor | None, option: int
-) -> Tensor:
-    """An operator on ``(rows, items)`` over the last axis of x, with its gradient attached.
+) -> tuple[Tensor, Tensor]:
+    """Value and gradient by an operator on ``(rows, items)``, over the last axis of x, times a factor per group.
 
     With the factor of a mean taken in there, nothing is left to scale in the backward pass.
     """
     if x.ndim != 2:
         shape = (x.shape[:-1].numel(), x.shape[-1])
         counts, scale = None if mask is None else mask.reshape(shape), None if factor is None else factor.reshape(-1)
-        return by_rows(operator, x.reshape(shape), foreground.reshape(shape), counts, scale, option).reshape(x.shape[:-1])
+        value, gradient = by_rows(operator, x.reshape(shape), foreground.reshape(shape), counts, scale, option)
+        return value.reshape(x.shape[:-1]), gradient.reshape(x.shape)
     scale = None if factor is None else factor.to(working_dtype(x))
     value, gradient = operator(x.detach().to(working_dtype(x)), foreground, mask, scale, option)
-    return with_gradient(x, value, gradient)
+    return value, gradient
 
 
 def weights(errors: Tensor, foreground: Tensor, mask: Tensor | None) -> Tensor:

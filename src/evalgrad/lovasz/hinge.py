@@ -12,9 +12,9 @@ from torch import Tensor, nn
 
 from evalgrad import _checks
 from evalgrad._gradient import with_gradient
-from evalgrad._masking import reduction_factor, valid_mask, working_dtype
-from evalgrad.lovasz.binary_labels import foreground_of
-from evalgrad.lovasz.extension import by_rows, extend
+from evalgrad._masking import reduction_factor, working_dtype
+from evalgrad.lovasz.binary_labels import foreground_and_mask
+from evalgrad.lovasz.extension import by_rows, extend_rows
 from evalgrad.lovasz.hinge_bins import hinge_in_bins
 from evalgrad.lovasz.prox import proximal_point
 
@@ -55,17 +55,15 @@ def lovasz_hinge_loss(
     """
     _check_options(per_image, per_class, ignore_index, empty, bins, gradient, lam, reduction)
     _check_tensors(logits, target, per_class)
-    valid = valid_mask(target, ignore_index)
-    x, foreground = (_group(t, per_image, per_class) for t in (logits, foreground_of("lovasz_hinge_loss", target, valid)))
+    front, valid = foreground_and_mask("lovasz_hinge_loss", target, ignore_index)
+    x, foreground = (_group(t, per_image, per_class) for t in (logits, front))
     mask = None if valid is None else _group(valid, per_image, per_class)
     factor = _factor(foreground, mask, empty, reduction)
-    if bins is None:
-        value = extend(x, foreground, mask, hinge=True, factor=factor)
-    else:
-        value = by_rows(hinge_in_bins, x, foreground, mask, factor, bins)
+    operator = extend_rows if bins is None else hinge_in_bins
+    value, slopes = by_rows(operator, x, foreground, mask, factor, True if bins is None else bins)
     if gradient == "prox":
-        value = _with_prox_gradient(x, foreground, mask, value.detach(), factor, lam)
-    return (value if reduction == "none" else value.sum()).to(logits.dtype)
+        slopes = _prox_slopes(x, foreground, mask, factor, lam)
+    return with_gradient(x, value if reduction == "none" else value.sum(), slopes).to(logits.dtype)
 
 
 class LovaszHingeLoss(nn.Module):
@@ -155,9 +153,9 @@ def _factor(foreground: Tensor, mask: Tensor | None, empty: str, reduction: str)
     return torch.full(groups, share, dtype=torch.float64, device=foreground.device)
 
 
-def _with_prox_gradient(x: Tensor, foreground: Tensor, mask: Tensor | None, value: Tensor, factor: Tensor, lam: float) -> Tensor:
+def _prox_slopes(x: Tensor, foreground: Tensor, mask: Tensor | None, factor: Tensor, lam: float) -> Tensor:
     sign = torch.where(foreground, -1.0, 1.0).to(working_dtype(x))
     margin = 1 + sign * x.detach()
     u = proximal_point(margin, foreground, mask, lam=lam, hinge=True)
     step = sign * lam * (margin - u) * factor.unsqueeze(-1).to(u.dtype)
-    return with_gradient(x, value, step if mask is None else torch.where(mask, step, 0.0))
+    return step if mask is None else torch.where(mask, step, 0.0)
