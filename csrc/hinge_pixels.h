@@ -42,18 +42,19 @@ EVALGRAD_INLINE void read_block(const HingePixels& row, int64_t start, int64_t w
     }
 }
 
-// The largest loss, NaN if there is one, and the number of foreground pixels, block by block.
+// Of pixels, block by block: how many have a loss, the largest, NaN if there is one, and how many are foreground.
 struct HingeRange {
-    int64_t foreground_total = 0;
+    int64_t wrong = 0, foreground_total = 0;
     int32_t highest_bits = 0;  // bits have the order of the losses, NaN the largest
 
     EVALGRAD_INLINE void add(const HingeBlock& block, int64_t width) {
-        int32_t top = highest_bits, total = 0;
+        int32_t top = highest_bits, above = 0, total = 0;
         for (int64_t j = 0; j < width; ++j) {
             top = std::max(top, float_bits(block.losses[j]) & 0x7FFFFFFF);
+            above += block.losses[j] > 0.0f;
             total += block.foreground[j];
         }
-        highest_bits = top, foreground_total += total;
+        highest_bits = top, wrong += above, foreground_total += total;
     }
     float highest() const { return bits_float(highest_bits); }
 };

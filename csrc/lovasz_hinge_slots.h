@@ -1,4 +1,4 @@
-// The Lovász hinge of many pixels without a sort, by slots of equal width between 0 and the largest loss.
+// The Lovász hinge of many pixels without a sort, by slots of equal width between about the smallest and the largest loss.
 #pragma once
 
 #include <algorithm>
@@ -13,7 +13,7 @@ namespace evalgrad {
 
 static_assert(kHingeBlock == kSlotBlock);
 
-// The loss that slot 0 stands for, and slots per unit of loss.
+// The loss where slot 0 begins, and slots per unit of loss.
 struct HingeSlots {
     float highest, scale;
 };
@@ -24,17 +24,18 @@ EVALGRAD_INLINE void ask_for_block(const float* block) {
     for (int64_t j = 0; j < kHingeBlock; j += kLine) __builtin_prefetch(block + 4 * kHingeBlock + j);
 }
 
-EVALGRAD_INLINE void find_slots(const HingeBlock& pixels, const HingeSlots& slots, int64_t width, SlotBlock& block) {
+EVALGRAD_INLINE void find_slots(const HingeBlock& pixels, const HingeSlots& slots, const SlotMap& map, int64_t width, SlotBlock& block) {
+    const auto spare = static_cast<uint32_t>(map.cells), last = SlotMap::kSlots * spare - 1;
     for (int64_t j = 0; j < width; ++j) {
         const float loss = pixels.losses[j];
-        const auto slot = static_cast<uint32_t>(std::max(static_cast<int32_t>((slots.highest - loss) * slots.scale), 0));
-        block.place(j, slot, loss > 0.0f);
+        const auto slot = static_cast<uint32_t>(static_cast<int32_t>((slots.highest - loss) * slots.scale));
+        block.put(j, std::min(slot, last), loss > 0.0f, spare);  // above the highest, too: such a row is counted once more
     }
-    block.leave_out(width);
 }
 
-// Whether every pixel found a slot. The range is that of all pixels.
-EVALGRAD_SIMD static bool take_hinge_slots(const HingePixels& row, const HingeSlots& slots, SlotMap& map, HingeRange& range) {
+// Returns what all pixels are like.
+EVALGRAD_SIMD static HingeRange count_losses(const HingePixels& row, const HingeSlots& slots, SlotMap& map) {
+    HingeRange range;
     HingeBlock pixels;
     SlotBlock block;
     for (int64_t start = 0; start < row.n; start += kHingeBlock) {
@@ -42,71 +43,76 @@ EVALGRAD_SIMD static bool take_hinge_slots(const HingePixels& row, const HingeSl
         ask_for_block(row.x + start);
         read_block(row, start, width, pixels);
         range.add(pixels, width);
-        find_slots(pixels, slots, width, block);
-        for (int64_t j = 0; j < width; ++j) block.words[j] += static_cast<uint32_t>(pixels.foreground[j]);
-        if (!take_slots(block, start, map)) return false;
+        find_slots(pixels, slots, map, width, block);
+        count_slots(block, pixels.foreground, width, map);
     }
-    return true;
+    return range;
 }
 
 // Writes the gradient and returns the value.
-EVALGRAD_SIMD static double weigh_hinge_slots(const HingePixels& row, const HingeSlots& slots, const SlotMap& map, int64_t foreground_total, float factor, float* gradient) {
+EVALGRAD_SIMD static double weigh_losses(const HingePixels& row, const HingeSlots& slots, const SlotMap& map, int64_t foreground_total, float factor, float* gradient) {
     HingeBlock pixels;
     SlotBlock block;
     HingeSum sum;
-    const SlotMap::Moved* next = map.moved;
     for (int64_t start = 0; start < row.n; start += kHingeBlock) {
         const int64_t width = std::min(kHingeBlock, row.n - start);
         float* out = gradient + start;
         ask_for_block(out);
         read_block(row, start, width, pixels);
-        find_slots(pixels, slots, width, block);
-        weigh_slots(map, block, start, width, pixels.foreground, foreground_total, factor, next, out);
+        find_slots(pixels, slots, map, width, block);
+        float weights[kSlotBlock];
+        weigh_slots(map, block, pixels.foreground, foreground_total, factor, weights);
+        for (int64_t j = 0; j < width; ++j) out[j] = pixels.losses[j] > 0.0f ? weights[j] : 0.0f;
         sum.add(pixels.losses, out, width);
     }
     return sum.total();
 }
 
-// About how large the losses of a row are and whether many are above 0 and of foreground, from one block of 17 (odd: not the same columns
-// of every image).
+// What the pixels of a row are like, from one block of 17 (odd: not the same columns of every image).
 struct HingeSample {
-    float highest;
-    bool many;
+    int64_t pixels = 0;
+    HingeRange range;
+    uint32_t below_lowest = 0x7F7FFFFFu;  // the bits, which have the order of the losses, of the smallest loss above 0, less 1
+
+    float lowest() const { return bits_float(static_cast<int32_t>(below_lowest + 1)); }
 };
 
 EVALGRAD_SIMD static HingeSample sample_losses(const HingePixels& row) {
-    HingeRange range;
+    HingeSample sample;
     HingeBlock block;
-    int64_t seen = 0, wrong = 0;
     for (int64_t start = 0; start + kHingeBlock <= row.n; start += 17 * kHingeBlock) {
         read_block(row, start, kHingeBlock, block);
-        range.add(block, kHingeBlock);
-        int32_t own = 0;
-        for (int64_t j = 0; j < kHingeBlock; ++j) own += block.losses[j] > 0.0f;
-        wrong += own, seen += kHingeBlock;
+        uint32_t low = sample.below_lowest;
+        for (int64_t j = 0; j < kHingeBlock; ++j) low = std::min(low, static_cast<uint32_t>(float_bits(block.losses[j])) - 1);  // of 0, the largest
+        sample.range.add(block, kHingeBlock);
+        sample.pixels += kHingeBlock, sample.below_lowest = low;
     }
-    return {range.highest(), 5 * wrong > 2 * seen && range.foreground_total * row.n > kSlotForeground * seen};
+    return sample;
 }
 
 // The value, and the gradient written; nothing where a sort is better: for pixels too few or too many, with little foreground, losses
-// mostly 0 or mostly equal, or one above `widest`.
+// mostly 0 or mostly equal, or further apart than `widest`.
 inline std::optional<double> hinge_by_slots(const HingePixels& row, float widest, float factor, float* gradient, SlotMap& map) {
-    // To clear and add up a map takes longer than to sort fewer; more would need finer slots than float32 resolves.
-    if (row.n < int64_t{1} << 16 || row.n > int64_t{1} << 21) return std::nullopt;
+    // More would need finer slots than float32 resolves.
+    if (row.n < kSlotPixels || row.n > int64_t{1} << 22) return std::nullopt;
     const HingeSample sample = sample_losses(row);
-    if (!sample.many) return std::nullopt;
-    int64_t count = int64_t{1} << 21;
-    while (count < 8 * row.n) count *= 2;
-    for (float highest = 1.25f * sample.highest; highest <= widest;) {
-        const HingeSlots slots{highest, static_cast<float>(count - 4) / highest};  // 4: room for what rounding may add
-        HingeRange range;
-        map.clear(row.n, count);
-        if (!take_hinge_slots(row, slots, map, range) || range.foreground_total < kSlotForeground) return std::nullopt;
-        if (range.highest() <= highest) {
-            count_ahead(map);
-            return weigh_hinge_slots(row, slots, map, range.foreground_total, factor, gradient);
+    const HingeRange& range = sample.range;
+    if (32 * range.wrong < sample.pixels || range.foreground_total * row.n < kSlotForeground * sample.pixels) return std::nullopt;
+    int64_t count = int64_t{1} << 18;
+    while (count < row.n) count *= 2;
+    // A margin for what the sample does not show; of few losses it shows less, and few leave slots to spare.
+    const float margin = (4 * range.wrong < sample.pixels ? 1.0f : 0.25f) * (range.highest() - sample.lowest());
+    const float lowest = std::max(sample.lowest() - margin, 0.0f);
+    for (float highest = range.highest() + margin; highest - lowest > 0.0f && highest - lowest <= widest;) {
+        const HingeSlots slots{highest, static_cast<float>(count) / (highest - lowest)};
+        map.clear(count);
+        const HingeRange all = count_losses(row, slots, map);
+        if (all.foreground_total < kSlotForeground) return std::nullopt;
+        if (all.highest() <= highest) {
+            if (!count_ahead(map, all.wrong)) return std::nullopt;
+            return weigh_losses(row, slots, map, all.foreground_total, factor, gradient);
         }
-        highest = range.highest();  // more than the sample let expect: once more
+        highest = all.highest();
     }
     return std::nullopt;
 }
