@@ -9,20 +9,16 @@
 #include <vector>
 
 #include "class_maps.h"
+#include "lovasz_softmax_slots.h"
 #include "lovasz_weights.h"
 #include "memory.h"
 #include "parallel.h"
 #include "simd.h"
-#include "sort.h"
+#include "softmax_errors.h"
 
 namespace evalgrad {
 namespace {
 
-// Errors are compared in units of 2^-22, about what float32 resolves of a softmax; closer ones count as tied, which moves
-// the value by less than a unit. So two radix passes sort exactly, and the smallest errors, of which a trained network
-// has most, need no sort at all: they are counted in one cell per unit.
-constexpr float kUnits = 4194304.0f;
-constexpr int32_t kCells = 4096;
 constexpr float kIgnored = -1.0f;  // in place of the probability of a pixel that does not count
 
 // The buffer has the shape of the logits; scale: (groups, classes).
@@ -91,102 +87,6 @@ void merge(std::vector<ClassTotals>& into, const std::vector<ClassTotals>& from)
 
 // ---- pass 2: weights of one class of one group in place of its probabilities ----------------------------------------
 
-EVALGRAD_INLINE float error_of(float p, bool foreground) { return foreground ? 1.0f - p : p; }
-EVALGRAD_INLINE int32_t units_of(float error) { return static_cast<int32_t>(error * kUnits); }
-
-constexpr int32_t kStep = kCells + 1;  // cells of one kind, the last for errors above them and for ignored pixels
-
-// Background cells first, foreground cells a step later. A negative number of units wraps to a large one.
-EVALGRAD_INLINE uint32_t cell_of(float error, uint32_t foreground) {
-    const auto units = static_cast<uint32_t>(units_of(error));
-    return (units < static_cast<uint32_t>(kCells) ? units : kCells) + foreground * kStep;
-}
-
-struct ClassScratch {
-    KeySorter sorter;
-    uint32_t cells[2][2 * kStep];  // two sets of counters, so that neighbouring pixels need not wait for each other
-    float table[2 * kStep];        // slope x weight of a cell
-};
-
-EVALGRAD_INLINE bool any_candidate(const float* p, const int32_t* label, int32_t c, float threshold) {
-    int any = 0;
-    for (int j = 0; j < kTile; ++j) any |= (p[j] >= threshold) | (label[j] == c);
-    return any != 0;
-}
-
-// Keys hold the units below 1 in place of the error: what they are sorted by.
-EVALGRAD_INLINE uint32_t digits_of(float error) {
-    constexpr uint32_t last = static_cast<uint32_t>(kUnits) - 1;  // an error of 1 shares it
-    return last - std::min(last, static_cast<uint32_t>(units_of(error)));
-}
-
-// Appends keys of the foreground of class c and of the background at or above the threshold; offset: of p in `buffer`.
-EVALGRAD_SIMD int64_t collect(const float* p, const int32_t* label, int64_t pixels, int32_t c, float threshold, int64_t offset, KeySorter& sorter, uint64_t* keys) {
-    int64_t count = 0;
-    uint32_t digits[kTile], counts[kTile];
-    for (int64_t start = 0; start < pixels; start += kTile) {
-        const int64_t width = std::min(kTile, pixels - start);
-        if (width == kTile && !any_candidate(p + start, label + start, c, threshold)) continue;
-        for (int64_t j = 0; j < width; ++j) {
-            const bool foreground = label[start + j] == c;
-            const float error = error_of(p[start + j], foreground);
-            digits[j] = digits_of(error);
-            counts[j] = static_cast<uint32_t>(foreground) | static_cast<uint32_t>(error >= threshold);
-        }
-        const int64_t before = count;
-        for (int64_t j = 0; j < width; ++j) {
-            keys[count] = pack_key(digits[j], offset + start + j, label[start + j] == c);
-            count += counts[j];  // no branch to mispredict
-        }
-        for (int64_t i = before; i < count; ++i) sorter.count(key_error(keys[i]));
-    }
-    return count;
-}
-
-// The same with the errors below kCells units counted instead of appended.
-EVALGRAD_SIMD int64_t collect_and_count(const float* p, const int32_t* label, int64_t pixels, int32_t c, int64_t offset, KeySorter& sorter, uint64_t* keys, uint32_t (*cells)[2 * kStep]) {
-    int64_t count = 0;
-    uint32_t digits[kTile], cell[kTile], counts[kTile];
-    for (int64_t start = 0; start < pixels; start += kTile) {
-        const int64_t width = std::min(kTile, pixels - start);
-        for (int64_t j = 0; j < width; ++j) {
-            const uint32_t foreground = label[start + j] == c;
-            const float error = error_of(p[start + j], foreground);
-            cell[j] = cell_of(error, foreground);
-            digits[j] = digits_of(error);
-            counts[j] = static_cast<uint32_t>(error >= kCells / kUnits);
-        }
-        const int64_t before = count;
-        for (int64_t j = 0; j < width; ++j) {
-            keys[count] = pack_key(digits[j], offset + start + j, cell[j] >= static_cast<uint32_t>(kStep));
-            count += counts[j];
-            ++cells[j & 1][cell[j]];
-        }
-        for (int64_t i = before; i < count; ++i) sorter.count(key_error(keys[i]));
-    }
-    return count;
-}
-
-// Turns the counts into slope x weight per cell, from the largest errors down.
-void fill_table(ClassScratch& scratch, int64_t foreground_total, Ahead ahead, float scale) {
-    scratch.table[kCells] = scratch.table[kStep + kCells] = 0.0f;
-    for (int32_t u = kCells - 1; u >= 0; --u) {
-        const int64_t g = scratch.cells[0][u] + scratch.cells[1][u], f = scratch.cells[0][kStep + u] + scratch.cells[1][kStep + u];
-        const TieWeights weights = weigh_tie(foreground_total, ahead, f, g);
-        scratch.table[u] = scale * static_cast<float>(weights.background);
-        scratch.table[kStep + u] = -scale * static_cast<float>(weights.foreground);
-        ahead.foreground += f, ahead.background += g;
-    }
-}
-
-// Slopes from the table in place of probabilities, 0 for what the cells do not hold.
-EVALGRAD_SIMD void look_up(float* p, const int32_t* label, int64_t pixels, int32_t c, const float* __restrict table) {
-    for (int64_t i = 0; i < pixels; ++i) {
-        const uint32_t foreground = label[i] == c;
-        p[i] = table[cell_of(error_of(p[i], foreground), foreground)];
-    }
-}
-
 // Without foreground the extension is the largest error: the whole weight goes to one pixel.
 void weigh_absent(const Problem& maps, float* buffer, float scale, int64_t c) {
     float highest = 0.0f;
@@ -201,6 +101,31 @@ void weigh_absent(const Problem& maps, float* buffer, float scale, int64_t c) {
     if (top != nullptr) *top = scale;
 }
 
+// Weights in place of probabilities without a sort. False, and nothing written, where a sort is better: for few pixels, little foreground,
+// few errors to bring into order, or many equal ones.
+template <class ForImages>
+bool weigh_by_slots(const Problem& maps, float* buffer, int64_t foreground_total, int32_t c, float threshold, float scale, ClassScratch& scratch, const ForImages& for_images) {
+    if (maps.images * maps.pixels < kSlotPixels || foreground_total < kSlotForeground) return false;
+    const bool tiny = units_of(threshold) < kCells;
+    const ErrorSlots slots(tiny ? kCells / kUnits : threshold, maps.images * maps.pixels);
+    bool many = false;
+    for_images([&](const int32_t* label, int64_t offset) { many |= many_ranked(buffer + offset, label, maps.pixels, c, slots.lowest); });
+    if (!many) return false;
+    scratch.map.clear(slots.last + 1);
+    if (tiny) std::memset(scratch.cells, 0, sizeof scratch.cells);
+    int64_t ranked = 0;
+    for_images([&](const int32_t* label, int64_t offset) {
+        ranked += count_in_slots(buffer + offset, label, maps.pixels, c, slots, scratch.map, tiny ? scratch.cells : nullptr);
+    });
+    const auto ahead = count_ahead(scratch.map, ranked);
+    if (!ahead) return false;
+    if (tiny) fill_table(scratch, foreground_total, *ahead, scale);
+    for_images([&](const int32_t* label, int64_t offset) {
+        weigh_in_slots(buffer + offset, label, maps.pixels, c, slots, scratch.map, foreground_total, scale, tiny ? scratch.table : nullptr);
+    });
+    return true;
+}
+
 void weigh_class(const Problem& maps, const PixelNorms& norms, const ClassTotals& totals, int64_t group, int64_t c, ClassScratch& scratch) {
     float* buffer = maps.buffer + group * maps.group_size();
     const float scale = maps.scale[group * maps.classes + c];
@@ -211,10 +136,12 @@ void weigh_class(const Problem& maps, const PixelNorms& norms, const ClassTotals
     };
     const float threshold = 1.0f - totals.highest;  // background below every foreground error weighs 0
     const auto own = static_cast<int32_t>(c);
+    const bool counts = scale != 0.0f && !totals.nan;
+    if (counts && weigh_by_slots(maps, buffer, totals.foreground, own, threshold, scale, scratch, for_images)) return;
     uint64_t* keys = scratch.sorter.room(maps.images * maps.pixels + 1);
     scratch.sorter.start_counting();
     int64_t count = 0;
-    if (scale == 0.0f || totals.nan) {
+    if (!counts) {
         for_images([&](const int32_t*, int64_t offset) { std::fill_n(buffer + offset, maps.pixels, 0.0f); });
     } else if (units_of(threshold) >= kCells) {
         for_images([&](const int32_t* label, int64_t offset) {
