@@ -20,6 +20,7 @@ else:
     SOFTMAX_OTHERS["kornia"] = kornia_loss  # wrong for C > 2, see docs/lovasz.md; measured all the same
 
 CONFIDENCES = {"untrained": 0.0, "half-trained": 3.0, "trained": 8.0, "well-trained": 15.0}
+VOID = 255
 
 
 def maps(shape: tuple[int, ...], confidence: float) -> tuple[Tensor, Tensor]:
@@ -40,11 +41,20 @@ def binary_maps(shape: tuple[int, ...], confidence: float) -> tuple[Tensor, Tens
     return logits + confidence * (2 * target - 1), target
 
 
+def partly_void(target: Tensor) -> Tensor:
+    """With an eighth of each image to be ignored."""
+    void = target.clone()
+    void[..., : target.shape[-1] // 8] = VOID
+    return void
+
+
 def softmax_row(shape: tuple[int, ...], name: str) -> dict[str, object]:
     logits, target = maps(shape, CONFIDENCES[name])
+    void = partly_void(target)
     functions = {
         "cross_entropy": step(lambda x: F.cross_entropy(x, target), logits),
         "exact": step(lambda x: eg.lovasz_softmax_loss(x, target), logits),
+        "ignore_index": step(lambda x: eg.lovasz_softmax_loss(x, void, ignore_index=VOID), logits),
         "bins=4096": step(lambda x: eg.lovasz_softmax_loss(x, target, bins=4096), logits),
     }
     return {"loss": "lovasz_softmax", "shape": "x".join(map(str, shape)), "logits": name} | _ratios(functions)
@@ -52,9 +62,11 @@ def softmax_row(shape: tuple[int, ...], name: str) -> dict[str, object]:
 
 def hinge_row(shape: tuple[int, ...], name: str) -> dict[str, object]:
     logits, target = binary_maps(shape, CONFIDENCES[name])
+    void = partly_void(target)
     functions = {
         "cross_entropy": step(lambda x: F.binary_cross_entropy_with_logits(x, target.to(x)), logits),
         "exact": step(lambda x: eg.lovasz_hinge_loss(x, target), logits),
+        "ignore_index": step(lambda x: eg.lovasz_hinge_loss(x, void, ignore_index=VOID), logits),
         "bins=4096": step(lambda x: eg.lovasz_hinge_loss(x, target, bins=4096), logits),
     }
     return {"loss": "lovasz_hinge", "shape": "x".join(map(str, shape)), "logits": name} | _ratios(functions, rounds=49)
