@@ -158,7 +158,9 @@ def test_loss_scale_saves_half_gradients(case):
 
 
 @every_case
-@pytest.mark.parametrize("dtype", [torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64])
+@pytest.mark.parametrize(
+    "dtype", [torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64, torch.uint16, torch.uint32, torch.uint64]
+)
 def test_target_dtypes(case, dtype):
     x, target = drawn(case, 2)
     assert torch.equal(case(x, target.to(dtype)), case(x, target))

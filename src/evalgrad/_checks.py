@@ -84,6 +84,8 @@ def check_labels(function: str, target: Tensor, num_classes: int, mask: Tensor |
     if target.numel() == 0:
         return
     counted = target if mask is None else torch.where(mask, target, 0)  # where, not indexing: that takes many times as long
+    if counted.dtype in (torch.uint16, torch.uint32, torch.uint64):  # for which torch has no aminmax
+        counted = counted.long()
     low, high = (int(x) for x in counted.aminmax())
     if low < 0 or high >= num_classes:
         wrong = low if low < 0 else high
