@@ -98,7 +98,7 @@ inline std::optional<double> hinge_by_slots(const HingePixels& row, float widest
     const HingeSample sample = sample_losses(row);
     const HingeRange& range = sample.range;
     if (32 * range.wrong < sample.pixels || range.foreground_total * row.n < kSlotForeground * sample.pixels) return std::nullopt;
-    int64_t count = int64_t{1} << 18;
+    int64_t count = range.foreground_total * row.n < kMuchForeground * sample.pixels ? int64_t{1} << 20 : int64_t{1} << 18;
     while (count < row.n) count *= 2;
     // A margin for what the sample does not show; of few losses it shows less, and few leave slots to spare.
     const float margin = (4 * range.wrong < sample.pixels ? 1.0f : 0.25f) * (range.highest() - sample.lowest());

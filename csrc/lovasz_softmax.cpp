@@ -107,7 +107,7 @@ template <class ForImages>
 bool weigh_by_slots(const Problem& maps, float* buffer, int64_t foreground_total, int32_t c, float threshold, float scale, ClassScratch& scratch, const ForImages& for_images) {
     if (maps.images * maps.pixels < kSlotPixels || foreground_total < kSlotForeground) return false;
     const bool tiny = units_of(threshold) < kCells;
-    const ErrorSlots slots(tiny ? kCells / kUnits : threshold, maps.images * maps.pixels);
+    const ErrorSlots slots(tiny ? kCells / kUnits : threshold, maps.images * maps.pixels, foreground_total);
     bool many = false;
     for_images([&](const int32_t* label, int64_t offset) { many |= many_ranked(buffer + offset, label, maps.pixels, c, slots.lowest); });
     if (!many) return false;

@@ -16,10 +16,10 @@ struct ErrorSlots {
     float lowest;
     int32_t shift, last;
 
-    ErrorSlots(float lowest, int64_t pixels) : lowest(lowest), shift(0) {
-        constexpr int64_t kFew = int64_t{1} << 18;  // whose map stays in a second-level cache
+    ErrorSlots(float lowest, int64_t pixels, int64_t foreground_total) : lowest(lowest), shift(0) {
+        const int64_t least = int64_t{1} << (foreground_total < kMuchForeground ? 20 : 18);  // the map of 2^18 stays in a second-level cache
         const int32_t range = kOne - float_bits(lowest);
-        while (range >> (shift + 1) >= std::max(kFew, pixels / 2)) ++shift;
+        while (range >> (shift + 1) >= std::max(least, pixels / 2)) ++shift;
         last = range >> shift;
     }
     EVALGRAD_INLINE uint32_t of(float error) const { return static_cast<uint32_t>(std::min(std::max(kOne - float_bits(error), 0) >> shift, last)); }

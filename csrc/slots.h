@@ -23,8 +23,8 @@ namespace evalgrad {
 constexpr int64_t kSlotBlock = 256;  // pixels at a time
 
 // Fewer pixels are sorted in less time than a map takes to clear and add up. Of less foreground it would show that those of a slot are
-// tied: with P of it, a rank that is off by one moves a weight by about 1/P of itself.
-constexpr int64_t kSlotPixels = int64_t{1} << 16, kSlotForeground = int64_t{1} << 14;
+// tied: with P of it, a rank that is off by one moves a weight by about 1/P of itself. More, but little, needs more slots.
+constexpr int64_t kSlotPixels = int64_t{1} << 16, kSlotForeground = int64_t{1} << 12, kMuchForeground = int64_t{1} << 14;
 
 // A worker's map, reused from row to row.
 struct SlotMap {
