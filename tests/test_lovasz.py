@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import evalgrad as eg
 from evalgrad import _native
-from evalgrad.lovasz import class_maps
+from evalgrad.lovasz import binary_labels, class_maps
 from evalgrad.lovasz.binary_labels import foreground_and_mask
 
 
@@ -166,10 +166,12 @@ def test_labels_are_looked_at_and_narrowed(ignore_index, pixels):
     if ignore_index is not None:
         target[0, ::3] = ignore_index
     foreground, mask = foreground_and_mask("loss", target, ignore_index)
+    assert binary_labels._narrow(target, ignore_index)[2].tolist() == [True, mask is not None]  # in that one pass
     counts = torch.ones_like(foreground) if ignore_index is None else target != ignore_index
     assert (mask is None) == bool(counts.all())
     assert mask is None or mask.equal(counts)
     assert foreground[counts].equal((target == 1)[counts])
+    assert foreground_and_mask("loss", torch.zeros_like(target), 255)[1] is None  # none is ignored: nothing to mask
     for wrong in (2, -1, 2**40):
         target[1, -1] = wrong
         with pytest.raises(ValueError, match=f"the label {wrong}"):
@@ -205,6 +207,18 @@ def test_untrained_hinge_of_many_pixels(pixels, foreground, ignored, scale):
     # Pixels of one slot share their weights, the sum of which is exact.
     assert (gradient - expected_gradient).norm() <= 3e-5 * expected_gradient.norm()
     assert gradient.abs().sum().item() == pytest.approx(expected_gradient.abs().sum().item(), rel=1e-6)
+
+
+@pytest.mark.parametrize("width", [0.25, 1.9])
+def test_pixels_more_than_a_slot_apart_are_ranked_exactly(width):
+    """Evenly spread losses, each in a slot of its own."""
+    pixels = 2**16
+    target = (torch.rand(1, pixels) < 0.4).long()
+    losses = 1 + width * (torch.randperm(pixels) / pixels - 0.5)
+    logits = torch.where(target == 1, 1 - losses, losses - 1)
+    (value, gradient), (expected, expected_gradient) = hinge_in_two_precisions(logits, target)
+    assert value == pytest.approx(expected, rel=2e-7)
+    assert (gradient - expected_gradient).norm() <= 1e-6 * expected_gradient.norm()
 
 
 @pytest.mark.parametrize("step", [2**-16, 2**-12, 2**-8, 4.0])
