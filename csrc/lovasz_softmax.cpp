@@ -111,7 +111,7 @@ bool weigh_by_slots(const Problem& maps, float* buffer, int64_t foreground_total
     bool many = false;
     for_images([&](const int32_t* label, int64_t offset) { many |= many_ranked(buffer + offset, label, maps.pixels, c, slots.lowest); });
     if (!many) return false;
-    scratch.map.clear(slots.last + 1);
+    scratch.map.clear(int64_t{slots.last} + 1);
     if (tiny) std::memset(scratch.cells, 0, sizeof scratch.cells);
     int64_t ranked = 0;
     for_images([&](const int32_t* label, int64_t offset) {

@@ -14,18 +14,19 @@ namespace evalgrad {
 // Errors from `lowest` to 1; those below are not ranked.
 struct ErrorSlots {
     float lowest;
-    int32_t shift, last;
+    int32_t shift;
+    uint32_t last;
 
     ErrorSlots(float lowest, int64_t pixels, int64_t foreground_total) : lowest(lowest), shift(0) {
         const int64_t least = int64_t{1} << (foreground_total < kMuchForeground ? 20 : 18);  // the map of 2^18 stays in a second-level cache
-        const int32_t range = kOne - float_bits(lowest);
-        while (range >> (shift + 1) >= std::max(least, pixels / 2)) ++shift;
-        last = range >> shift;
+        while (below_one(lowest) >> (shift + 1) >= std::max(least, pixels / 2)) ++shift;
+        last = below_one(lowest) >> shift;
     }
-    EVALGRAD_INLINE uint32_t of(float error) const { return static_cast<uint32_t>(std::min(std::max(kOne - float_bits(error), 0) >> shift, last)); }
+    EVALGRAD_INLINE uint32_t of(float error) const { return std::min(below_one(error) >> shift, last); }
 
 private:
-    static constexpr int32_t kOne = 0x3F800000;  // the bits of 1
+    // By how many steps of float32 an error is below 1; many for that of an ignored pixel, which is negative.
+    EVALGRAD_INLINE static uint32_t below_one(float error) { return 0x3F800000u - static_cast<uint32_t>(float_bits(error)); }
 };
 
 // A block of pixels of one class. In short loops, each of which becomes vectors.
