@@ -23,8 +23,8 @@ def foreground_and_mask(function: str, target: Tensor, ignore_index: int | None)
 
 
 def _pure(target: Tensor, ignore: int | None) -> tuple[Tensor, Tensor, Tensor]:
-    mask = torch.ones((), dtype=torch.bool, device=target.device) if ignore is None else target != ignore
-    low, high = torch.where(mask, target, 0).aminmax()
+    mask = target.new_empty(0, dtype=torch.bool) if ignore is None else target != ignore
+    low, high = (target if ignore is None else torch.where(mask, target, 0)).aminmax()
     return target.bool(), mask, torch.stack([(low >= 0) & (high <= 1), ~mask.all()])
 
 
@@ -37,7 +37,7 @@ def _native_labels(target: Tensor, ignore: int | None) -> tuple[Tensor, Tensor, 
 
 def _fake(target: Tensor, ignore: int | None) -> tuple[Tensor, Tensor, Tensor]:
     foreground = torch.empty(target.shape, dtype=torch.bool)
-    return foreground, foreground.new_empty(() if ignore is None else target.shape), foreground.new_empty(2)
+    return foreground, foreground.new_empty(0 if ignore is None else target.shape), foreground.new_empty(2)
 
 
 _narrow = _native.operator(
