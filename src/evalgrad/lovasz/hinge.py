@@ -42,7 +42,7 @@ def lovasz_hinge_loss(
         ignore_index: label of pixels that are as if absent.
         empty: groups without foreground: ``"max"`` counts them with their largest error, which keeps false positives down on empty
             images; ``"skip"`` leaves them out of the mean. The choice can decide a comparison: state it.
-        bins: None sorts and is exact; K counts losses in K equal bins between 0 and the largest of the group instead, which needs
+        bins: None is exact; K counts losses in K equal bins between 0 and the largest of the group instead, which needs
             no sort: the value is then within 1/K of that largest loss of the exact one. 4096 is a good number.
         gradient: ``"subgradient"`` of the loss, or ``"prox"``: lam (x - u) with u the proximal point of the margins x, see
             `lovasz_prox`; the value is the same.

@@ -38,7 +38,7 @@ def lovasz_softmax_loss(
         per_image: False: the batch is one group, which follows the IoU over a dataset. True: every image is a group.
         ignore_index: label of pixels that are as if absent.
         weight: ``(C,)`` class weights, normalised over the classes averaged.
-        bins: None sorts and is exact; K counts errors in K equal bins instead, which needs no sort: the value is then within 1/K of
+        bins: None is exact; K counts errors in K equal bins instead, which needs no sort: the value is then within 1/K of
             the exact one, and the gradient close where a class has many pixels, but off by some percent where it has a few dozen.
         reduction: ``"mean"``: the weighted mean over the classes of each group, then the mean over the groups of which something
             counts; ``"sum"``: the weighted sum; ``"none"``: ``(groups, C)`` weighted losses, 0 for what is not averaged.
