@@ -24,45 +24,45 @@ EVALGRAD_INLINE void ask_for_block(const float* block) {
     for (int64_t j = 0; j < kHingeBlock; j += kLine) __builtin_prefetch(block + 4 * kHingeBlock + j);
 }
 
-EVALGRAD_INLINE void find_slots(const HingeBlock& pixels, const HingeSlots& slots, const SlotMap& map, int64_t width, SlotBlock& block) {
-    const auto spare = static_cast<uint32_t>(map.cells), last = SlotMap::kSlots * spare - 1;
-    for (int64_t j = 0; j < width; ++j) {
+EVALGRAD_INLINE void find_entries(const HingeBlock& pixels, const HingeSlots& slots, const SlotTable& table, int32_t width, uint32_t* entries) {
+    const auto last = static_cast<uint32_t>(table.slots) - 1;
+    for (int32_t j = 0; j < width; ++j) {
         const float loss = pixels.losses[j];
         const auto slot = static_cast<uint32_t>(static_cast<int32_t>((slots.highest - loss) * slots.scale));
-        block.put(j, std::min(slot, last), loss > 0.0f, spare);  // above the highest, too: such a row is counted once more
+        // One above the highest falls into the last slot: such a row is counted once more.
+        entries[j] = slot_entry(table, std::min(slot, last), pixels.foreground[j], loss > 0.0f, j);
     }
 }
 
 // Returns what all pixels are like.
-EVALGRAD_SIMD static HingeRange count_losses(const HingePixels& row, const HingeSlots& slots, SlotMap& map) {
+EVALGRAD_SIMD static HingeRange count_losses(const HingePixels& row, const HingeSlots& slots, SlotTable& table) {
     HingeRange range;
     HingeBlock pixels;
-    SlotBlock block;
+    uint32_t entries[kSlotBlock];
+    uint8_t* __restrict counts = table.counts;
     for (int64_t start = 0; start < row.n; start += kHingeBlock) {
         const int64_t width = std::min(kHingeBlock, row.n - start);
         ask_for_block(row.x + start);
         read_block(row, start, width, pixels);
         range.add(pixels, width);
-        find_slots(pixels, slots, map, width, block);
-        count_slots(block, pixels.foreground, width, map);
+        find_entries(pixels, slots, table, static_cast<int32_t>(width), entries);
+        for (int64_t j = 0; j < width; ++j) ++counts[entries[j]];
     }
     return range;
 }
 
 // Writes the gradient and returns the value.
-EVALGRAD_SIMD static double weigh_losses(const HingePixels& row, const HingeSlots& slots, const SlotMap& map, int64_t foreground_total, float factor, float* gradient) {
+EVALGRAD_SIMD static double look_up_slopes(const HingePixels& row, const HingeSlots& slots, const SlotTable& table, float* gradient) {
     HingeBlock pixels;
-    SlotBlock block;
     HingeSum sum;
+    uint32_t entries[kSlotBlock];
     for (int64_t start = 0; start < row.n; start += kHingeBlock) {
         const int64_t width = std::min(kHingeBlock, row.n - start);
         float* out = gradient + start;
         ask_for_block(out);
         read_block(row, start, width, pixels);
-        find_slots(pixels, slots, map, width, block);
-        float weights[kSlotBlock];
-        weigh_slots(map, block, pixels.foreground, foreground_total, factor, weights);
-        for (int64_t j = 0; j < width; ++j) out[j] = pixels.losses[j] > 0.0f ? weights[j] : 0.0f;
+        find_entries(pixels, slots, table, static_cast<int32_t>(width), entries);
+        for (int64_t j = 0; j < width; ++j) out[j] = table.slopes[entries[j]];
         sum.add(pixels.losses, out, width);
     }
     return sum.total();
@@ -92,27 +92,31 @@ EVALGRAD_SIMD static HingeSample sample_losses(const HingePixels& row) {
 
 // The value, and the gradient written; nothing where a sort is better: for pixels too few or too many, with little foreground, losses
 // mostly 0 or mostly equal, or further apart than `widest`.
-inline std::optional<double> hinge_by_slots(const HingePixels& row, float widest, float factor, float* gradient, SlotMap& map) {
+inline std::optional<double> hinge_by_slots(const HingePixels& row, float widest, float factor, float* gradient, SlotTable& table) {
     // More would need finer slots than float32 resolves.
     if (row.n < kSlotPixels || row.n > int64_t{1} << 22) return std::nullopt;
     const HingeSample sample = sample_losses(row);
     const HingeRange& range = sample.range;
     if (32 * range.wrong < sample.pixels || range.foreground_total * row.n < kSlotForeground * sample.pixels) return std::nullopt;
-    int64_t count = range.foreground_total * row.n < kMuchForeground * sample.pixels ? int64_t{1} << 20 : int64_t{1} << 18;
-    while (count < row.n) count *= 2;
     // A margin for what the sample does not show; of few losses it shows less, and few leave slots to spare.
     const float margin = (4 * range.wrong < sample.pixels ? 1.0f : 0.25f) * (range.highest() - sample.lowest());
     const float lowest = std::max(sample.lowest() - margin, 0.0f);
-    for (float highest = range.highest() + margin; highest - lowest > 0.0f && highest - lowest <= widest;) {
+    float highest = range.highest() + margin;
+    int64_t count = first_slots(range.wrong * row.n / sample.pixels, range.foreground_total * row.n / sample.pixels);
+    while (highest - lowest > 0.0f && highest - lowest <= widest) {
         const HingeSlots slots{highest, static_cast<float>(count) / (highest - lowest)};
-        map.clear(count);
-        const HingeRange all = count_losses(row, slots, map);
-        if (all.foreground_total < kSlotForeground) return std::nullopt;
-        if (all.highest() <= highest) {
-            if (!count_ahead(map, all.wrong)) return std::nullopt;
-            return weigh_losses(row, slots, map, all.foreground_total, factor, gradient);
+        table.clear(count);
+        const HingeRange all = count_losses(row, slots, table);
+        if (all.foreground_total < kSlotForeground) break;
+        if (!(all.highest() <= highest)) {  // NaN, too, which then ends the loop
+            highest = all.highest();
+            continue;
         }
-        highest = all.highest();
+        if (!fill_slopes(table, all.wrong, all.foreground_total, factor)) break;
+        const double needed = slots_needed(table, factor);
+        if (needed <= static_cast<double>(table.slots)) return look_up_slopes(row, slots, table, gradient);
+        if (needed > kMostSlots) break;
+        count = static_cast<int64_t>(needed) + 1;
     }
     return std::nullopt;
 }

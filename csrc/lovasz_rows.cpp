@@ -26,7 +26,7 @@ constexpr uint32_t kAbsent = 0;  // below the order bits of every float, -inf in
 struct RowScratch {
     Scratch<uint32_t> errors;
     KeySorter sorter;
-    SlotMap map;
+    SlotTable table;
 };
 
 struct RowRange {
@@ -153,7 +153,7 @@ double weigh_exactly(const Row& row, uint32_t lowest, KeySorter& sorter) {
 
 float extend_row(const float* x, const uint8_t* foreground, const uint8_t* mask, int64_t n, bool hinge, float factor, float* gradient, RowScratch& scratch) {
     if (hinge && factor != 0.0f) {
-        const auto value = hinge_by_slots({x, foreground, mask, n}, kSpread, factor, gradient, scratch.map);
+        const auto value = hinge_by_slots({x, foreground, mask, n}, kSpread, factor, gradient, scratch.table);
         if (value) return static_cast<float>(*value);
     }
     uint32_t* errors = scratch.errors.reserve(n);

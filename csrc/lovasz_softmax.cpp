@@ -105,25 +105,35 @@ void weigh_absent(const Problem& maps, float* buffer, float scale, int64_t c) {
 // few errors to bring into order, or many equal ones.
 template <class ForImages>
 bool weigh_by_slots(const Problem& maps, float* buffer, int64_t foreground_total, int32_t c, float threshold, float scale, ClassScratch& scratch, const ForImages& for_images) {
-    if (maps.images * maps.pixels < kSlotPixels || foreground_total < kSlotForeground) return false;
+    const int64_t pixels = maps.images * maps.pixels;
+    if (pixels < kSlotPixels || foreground_total < kSlotForeground) return false;
     const bool tiny = units_of(threshold) < kCells;
-    const ErrorSlots slots(tiny ? kCells / kUnits : threshold, maps.images * maps.pixels, foreground_total);
-    bool many = false;
-    for_images([&](const int32_t* label, int64_t offset) { many |= many_ranked(buffer + offset, label, maps.pixels, c, slots.lowest); });
-    if (!many) return false;
-    scratch.map.clear(int64_t{slots.last} + 1);
-    if (tiny) std::memset(scratch.cells, 0, sizeof scratch.cells);
-    int64_t ranked = 0;
-    for_images([&](const int32_t* label, int64_t offset) {
-        ranked += count_in_slots(buffer + offset, label, maps.pixels, c, slots, scratch.map, tiny ? scratch.cells : nullptr);
-    });
-    const auto ahead = count_ahead(scratch.map, ranked);
-    if (!ahead) return false;
-    if (tiny) fill_table(scratch, foreground_total, *ahead, scale);
-    for_images([&](const int32_t* label, int64_t offset) {
-        weigh_in_slots(buffer + offset, label, maps.pixels, c, slots, scratch.map, foreground_total, scale, tiny ? scratch.table : nullptr);
-    });
-    return true;
+    const float lowest = tiny ? kCells / kUnits : threshold;
+    ErrorSample sample;
+    for_images([&](const int32_t* label, int64_t offset) { sample_errors(buffer + offset, label, maps.pixels, c, lowest, sample); });
+    if (!sample.many()) return false;
+    // Half of them, rounded up to octaves: slots that are finer for smaller errors are filled more evenly.
+    double needed = 0.5 * static_cast<double>(first_slots(sample.ranked * pixels / sample.seen, foreground_total));
+    const double most = std::max<double>(kMostSlots, needed);
+    while (needed <= most) {
+        const ErrorSlots slots(lowest, needed);
+        scratch.slots.clear(int64_t{slots.last} + 1);
+        if (tiny) std::memset(scratch.cells, 0, sizeof scratch.cells);
+        int64_t ranked = 0;
+        for_images([&](const int32_t* label, int64_t offset) {
+            ranked += count_in_slots(buffer + offset, label, maps.pixels, c, slots, scratch.slots, tiny ? scratch.cells : nullptr);
+        });
+        const auto ahead = fill_slopes(scratch.slots, ranked, foreground_total, scale);
+        if (!ahead) return false;
+        needed = slots_needed(scratch.slots, scale);
+        if (needed > static_cast<double>(scratch.slots.slots) && slots.shift > 0) continue;  // of single values, there are no more
+        if (tiny) fill_table(scratch, foreground_total, *ahead, scale);
+        for_images([&](const int32_t* label, int64_t offset) {
+            look_up_in_slots(buffer + offset, label, maps.pixels, c, slots, scratch.slots, tiny ? scratch.table : nullptr);
+        });
+        return true;
+    }
+    return false;
 }
 
 void weigh_class(const Problem& maps, const PixelNorms& norms, const ClassTotals& totals, int64_t group, int64_t c, ClassScratch& scratch) {

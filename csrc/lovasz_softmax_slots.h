@@ -17,9 +17,8 @@ struct ErrorSlots {
     int32_t shift;
     uint32_t last;
 
-    ErrorSlots(float lowest, int64_t pixels, int64_t foreground_total) : lowest(lowest), shift(0) {
-        const int64_t least = int64_t{1} << (foreground_total < kMuchForeground ? 20 : 18);  // the map of 2^18 stays in a second-level cache
-        while (below_one(lowest) >> (shift + 1) >= std::max(least, pixels / 2)) ++shift;
+    ErrorSlots(float lowest, double at_least) : lowest(lowest), shift(0) {
+        while (below_one(lowest) >> (shift + 1) >= at_least) ++shift;
         last = below_one(lowest) >> shift;
     }
     EVALGRAD_INLINE uint32_t of(float error) const { return std::min(below_one(error) >> shift, last); }
@@ -33,78 +32,75 @@ private:
 struct ErrorBlock {
     float errors[kSlotBlock];
     int32_t foreground[kSlotBlock];
+    uint32_t entries[kSlotBlock];
     int32_t ranked;  // how many are
-    SlotBlock slots;
 
-    EVALGRAD_INLINE void read(const float* p, const int32_t* label, int32_t c, int64_t width, ErrorSlots scale, const SlotMap& map) {
-        for (int64_t j = 0; j < width; ++j) foreground[j] = label[j] == c;
-        for (int64_t j = 0; j < width; ++j) errors[j] = error_of(p[j], foreground[j]);
+    EVALGRAD_INLINE void read(const float* p, const int32_t* label, int32_t c, int32_t width, ErrorSlots scale, const SlotTable& table) {
+        for (int32_t j = 0; j < width; ++j) foreground[j] = label[j] == c;
+        for (int32_t j = 0; j < width; ++j) errors[j] = error_of(p[j], foreground[j]);
         int32_t count = 0;
-        for (int64_t j = 0; j < width; ++j) count += errors[j] >= scale.lowest;
+        for (int32_t j = 0; j < width; ++j) count += errors[j] >= scale.lowest;
         ranked = count;
-        const auto spare = static_cast<uint32_t>(map.cells);
-        for (int64_t j = 0; j < width; ++j) {
-            const float error = errors[j];
-            slots.put(j, scale.of(error), error >= scale.lowest, spare);
-        }
+        for (int32_t j = 0; j < width; ++j) entries[j] = slot_entry(table, scale.of(errors[j]), foreground[j], errors[j] >= scale.lowest, j);
     }
-    EVALGRAD_INLINE void find_cells(int64_t width, uint32_t* cells) const {
-        for (int64_t j = 0; j < width; ++j) cells[j] = cell_of(errors[j], static_cast<uint32_t>(foreground[j]));
+    EVALGRAD_INLINE void find_cells(int32_t width, uint32_t* cells) const {
+        for (int32_t j = 0; j < width; ++j) cells[j] = cell_of(errors[j], static_cast<uint32_t>(foreground[j]));
     }
 };
 
-// Whether an eighth of the errors or more would be ranked, from one block of 17 (odd: not the same columns of every image).
-EVALGRAD_SIMD static bool many_ranked(const float* p, const int32_t* label, int64_t pixels, int32_t c, float lowest) {
+// Which part of the errors would be ranked, from one block of 17 (odd: not the same columns of every image).
+struct ErrorSample {
     int64_t seen = 0, ranked = 0;
+
+    bool many() const { return 8 * ranked > seen; }
+};
+
+EVALGRAD_SIMD static void sample_errors(const float* p, const int32_t* label, int64_t pixels, int32_t c, float lowest, ErrorSample& sample) {
     for (int64_t start = 0; start + kSlotBlock <= pixels; start += 17 * kSlotBlock) {
         int32_t own = 0;
         for (int64_t i = start; i < start + kSlotBlock; ++i) own += error_of(p[i], label[i] == c) >= lowest;
-        seen += kSlotBlock, ranked += own;
+        sample.seen += kSlotBlock, sample.ranked += own;
     }
-    return 8 * ranked > seen;
 }
 
 // Counts errors in slots, and, if there are cells, the others in them. Returns how many are in slots.
-EVALGRAD_SIMD static int64_t count_in_slots(const float* p, const int32_t* label, int64_t pixels, int32_t c, const ErrorSlots& scale, SlotMap& map,
+EVALGRAD_SIMD static int64_t count_in_slots(const float* p, const int32_t* label, int64_t pixels, int32_t c, const ErrorSlots& scale, SlotTable& table,
                                             uint32_t (*cells)[2 * kStep]) {
     ErrorBlock block;
     uint32_t found[kSlotBlock];
+    uint8_t* __restrict counts = table.counts;
     int64_t ranked = 0;
     for (int64_t start = 0; start < pixels; start += kSlotBlock) {
-        const int64_t width = std::min(kSlotBlock, pixels - start);
-        block.read(p + start, label + start, c, width, scale, map);
+        const auto width = static_cast<int32_t>(std::min(kSlotBlock, pixels - start));
+        block.read(p + start, label + start, c, width, scale, table);
         ranked += block.ranked;
-        if (block.ranked != 0) count_slots(block.slots, block.foreground, width, map);
+        if (block.ranked != 0)
+            for (int32_t j = 0; j < width; ++j) ++counts[block.entries[j]];
         if (cells == nullptr || block.ranked == width) continue;
         block.find_cells(width, found);
-        for (int64_t j = 0; j < width; ++j) ++cells[j & 1][found[j]];
+        for (int32_t j = 0; j < width; ++j) ++cells[j & 1][found[j]];
     }
     return ranked;
 }
 
-// Slope x weight in place of the probabilities: from the slots, else from the table of the cells, 0 if there is none.
-EVALGRAD_SIMD static void weigh_in_slots(float* p, const int32_t* label, int64_t pixels, int32_t c, const ErrorSlots& scale, const SlotMap& map,
-                                         int64_t foreground_total, float slope, const float* table) {
+// Slope x weight in place of the probabilities, from the slots or, if there are cells, from theirs: one of the two is 0.
+EVALGRAD_SIMD static void look_up_in_slots(float* p, const int32_t* label, int64_t pixels, int32_t c, const ErrorSlots& scale, const SlotTable& table,
+                                           const float* cells) {
     ErrorBlock block;
     uint32_t found[kSlotBlock];
-    float weights[kSlotBlock];
+    const float* slopes = table.slopes;
     for (int64_t start = 0; start < pixels; start += kSlotBlock) {
-        const int64_t width = std::min(kSlotBlock, pixels - start);
+        const auto width = static_cast<int32_t>(std::min(kSlotBlock, pixels - start));
         float* out = p + start;
-        block.read(out, label + start, c, width, scale, map);
-        if (table == nullptr) {
+        block.read(out, label + start, c, width, scale, table);
+        if (block.ranked == 0) {
             std::fill_n(out, width, 0.0f);
         } else {
-            block.find_cells(width, found);
-            for (int64_t j = 0; j < width; ++j) out[j] = table[found[j]];
+            for (int32_t j = 0; j < width; ++j) out[j] = slopes[block.entries[j]];
         }
-        if (block.ranked == 0) continue;
-        weigh_slots(map, block.slots, block.foreground, foreground_total, slope, weights);
-        const float lowest = scale.lowest;
-        for (int64_t j = 0; j < width; ++j) {
-            const float weight = weights[j], rest = out[j];
-            out[j] = block.errors[j] >= lowest ? weight : rest;
-        }
+        if (cells == nullptr || block.ranked == width) continue;
+        block.find_cells(width, found);
+        for (int32_t j = 0; j < width; ++j) out[j] += cells[found[j]];
     }
 }
 

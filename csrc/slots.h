@@ -1,6 +1,7 @@
 // Ranking many pixels without a sort: they are counted in slots in decreasing order of error, about as many as there are pixels,
-// background and foreground apart; those of one slot count as tied. As many are ahead of a pixel as in all slots before its own. The
-// pixels are read in the order they have, and only slots are visited at random; a sort would scatter every pixel three times.
+// background and foreground apart; those of one slot count as tied. The counts, added up from slot to slot, become a table of slopes,
+// in which each pixel then finds its own. The pixels are read in the order they have, and only slots are visited at random; a sort
+// would scatter every pixel three times.
 #pragma once
 
 #include <algorithm>
@@ -12,162 +13,119 @@
 #include "memory.h"
 #include "simd.h"
 
-#ifdef __has_builtin
-#if __has_builtin(__builtin_shufflevector)  // gcc has it from version 12 on
-#define EVALGRAD_SHUFFLES
-#endif
-#endif
-
 namespace evalgrad {
 
 constexpr int64_t kSlotBlock = 256;  // pixels at a time
 
-// Fewer pixels are sorted in less time than a map takes to clear and add up. Of less foreground it would show that those of a slot are
-// tied: with P of it, a rank that is off by one moves a weight by about 1/P of itself. More, but little, needs more slots.
-constexpr int64_t kSlotPixels = int64_t{1} << 16, kSlotForeground = int64_t{1} << 12, kMuchForeground = int64_t{1} << 14;
+// Fewer pixels are sorted in less time than a table takes to clear and to fill; with less foreground, ties would show.
+constexpr int64_t kSlotPixels = int64_t{1} << 16, kSlotForeground = int64_t{1} << 12;
 
-// A worker's map, reused from row to row.
-struct SlotMap {
-    // A cell is 8 slots: a word with their counts of background, of 4 bits each from the lowest on, one of foreground, and, later,
-    // how many of each are ahead of the cell. Small, so that the cells of many pixels stay in a second-level cache.
-    static constexpr uint32_t kSlots = 8, kWords = 4;
+// A table of fewer slots takes no less time to visit; one of more leaves the caches, and a sort is better.
+constexpr int64_t kFewestSlots = int64_t{1} << 17, kMostSlots = int64_t{1} << 20;
 
-    int64_t cells;
-    uint32_t* words;  // of the cells, then of one for each pixel of a block: those not to be ranked, which must not wait for each other
+// How many slots to begin with for `ranked` pixels: with P foreground pixels, a rank that is off by one moves a weight by about 1/P of
+// itself, and the pixels of a slot are off by about their number. `slots_needed` tells how good that was.
+inline int64_t first_slots(int64_t ranked, int64_t foreground_total) {
+    const int64_t fine = (ranked << 15) / std::max<int64_t>(foreground_total, 1);
+    return std::max({kFewestSlots, std::min(fine, kMostSlots), ranked / 2});
+}
 
-    void clear(int64_t slots) {
-        cells = (slots + 16 * kSlots - 1) / (16 * kSlots) * 16;
-        const int64_t count = (cells + kSlotBlock) * kWords;
-        words = memory.reserve(count);
-        std::fill_n(words, count, 0u);
+// A worker's slots, reused from row to row. Pixels have entries: the number of their slot, `slots` more for foreground; those that are not
+// to be ranked one of kSlotBlock behind these, by their place in a block, so that their increments do not wait for each other.
+struct SlotTable {
+    int64_t slots;
+    uint8_t* counts;  // modulo 256: overflow shows in the sum
+    float* slopes;
+
+    void clear(int64_t at_least) {
+        slots = (at_least + 7) / 8 * 8;
+        const int64_t entries = 2 * slots + kSlotBlock;
+        counts = count_memory.reserve(entries);
+        slopes = slope_memory.reserve(entries);
+        std::fill_n(counts, entries, uint8_t{0});
     }
 
 private:
-    Scratch<uint32_t> memory;
+    Scratch<uint8_t> count_memory;
+    Scratch<float> slope_memory;
 };
 
-// Where the pixels of a block are counted: the first word of their cell, and by how many bits their slot is below the highest.
-struct SlotBlock {
-    uint32_t words[kSlotBlock] = {}, lifts[kSlotBlock] = {};
-
-    // `spare`: the number of cells.
-    EVALGRAD_INLINE void put(int64_t j, uint32_t slot, bool ranked, uint32_t spare) {
-        const uint32_t own = slot / SlotMap::kSlots, none = spare + static_cast<uint32_t>(j), cell = ranked ? own : none;
-        words[j] = cell * SlotMap::kWords;
-        lifts[j] = 28 - slot % SlotMap::kSlots * 4;
-    }
-};
-
-EVALGRAD_INLINE void count_slots(const SlotBlock& block, const int32_t* foreground, int64_t width, SlotMap& map) {
-    uint32_t places[kSlotBlock], ones[kSlotBlock], *words = map.words;
-    for (int64_t j = 0; j < width; ++j) {
-        places[j] = block.words[j] + static_cast<uint32_t>(foreground[j]);
-        ones[j] = 0x10000000u >> block.lifts[j];
-    }
-    for (int64_t j = 0; j < width; ++j) words[places[j]] += ones[j];
+// j: the place in the block.
+EVALGRAD_INLINE uint32_t slot_entry(const SlotTable& table, uint32_t slot, int32_t foreground, bool ranked, int32_t j) {
+    const auto slots = static_cast<uint32_t>(table.slots);
+    return ranked ? slot + (foreground != 0 ? slots : 0u) : 2 * slots + static_cast<uint32_t>(j);
 }
 
-// The sum of the eight counts of a word.
-EVALGRAD_INLINE uint32_t sum_counts(uint32_t word) {
-    constexpr uint32_t kEven = 0x0F0F0F0Fu;
-    return ((word & kEven) + (word >> 4 & kEven)) * 0x01010101u >> 24;
-}
-
-// Once all `ranked` pixels are counted: what is ahead of one behind them all. Nothing if a count has overflowed or the pixels are crowded,
-// as where most errors are equal: a sort is better then.
-EVALGRAD_SIMD static std::optional<Ahead> count_ahead(SlotMap& map, int64_t ranked) {
-    constexpr int64_t kMost = 32;  // of one kind in a cell, as a mean over pixels: some 4 in a slot
-    constexpr int64_t kPart = 64;  // words at a time: first the sums, which need no order, in vectors
-    uint32_t sums[kPart];
-    uint64_t ahead = 0;  // both kinds in one word: neither reaches the other's half
-    int64_t crowd = 0;
-    for (uint32_t* part = map.words; part < map.words + map.cells * SlotMap::kWords; part += kPart) {
-        uint32_t squares = 0;
-        for (int64_t i = 0; i < kPart; ++i) {
-            sums[i] = sum_counts(part[i]);
-            squares += sums[i] * sums[i];
-        }
-        crowd += squares;
-        for (int64_t i = 0; i < kPart; i += SlotMap::kWords) {
-            uint64_t own;
-            std::memcpy(&own, sums + i, sizeof own);
-            std::memcpy(part + i + 2, &ahead, sizeof ahead);
-            ahead += own;
-        }
-    }
-    uint32_t totals[2];
-    std::memcpy(totals, &ahead, sizeof ahead);
-    if (totals[0] + totals[1] != ranked || crowd > kMost * ranked) return std::nullopt;
-    return Ahead{totals[1], totals[0]};
-}
-
-// Slope x weight of the pixels of a whole block, those of ties in lovasz_weights.h: positive on the background, negative on the foreground;
-// of pixels that are not ranked, or behind the last, it means nothing. Of a word of counts, lifted so that a pixel's own slot is the
-// highest, the slots behind it are gone: the sum is then how many of the cell are ahead of the next slot.
-#ifdef EVALGRAD_SHUFFLES
-using FourWords = uint32_t __attribute__((vector_size(16)));
-using EightWords = uint32_t __attribute__((vector_size(32)));
 using EightCounts = int32_t __attribute__((vector_size(32)));
 using EightFloats = float __attribute__((vector_size(32)));
 
+static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the first of eight counts is the lowest byte of a word");
+EVALGRAD_INLINE uint64_t eight_bytes(const uint8_t* bytes) {
+    uint64_t eight;
+    std::memcpy(&eight, bytes, sizeof eight);
+    return eight;
+}
+
 // By reference: passed by value, vectors wider than the baseline's registers depend on the instruction set.
-EVALGRAD_INLINE void sum_eight(const EightWords& words, EightWords& sums) {
-    constexpr uint32_t kEven = 0x0F0F0F0Fu;
-    sums = ((words & kEven) + (words >> 4 & kEven)) * 0x01010101u >> 24;
-}
-EVALGRAD_INLINE void to_floats(const EightWords& words, EightFloats& floats) { floats = __builtin_convertvector(reinterpret_cast<const EightCounts&>(words), EightFloats); }
-
-EVALGRAD_INLINE void weigh_eight(const uint32_t* map, const uint32_t* words, const uint32_t* lifts, const int32_t* foreground, uint32_t total, float slope, float* out) {
-    // One load per cell instead of four, transposed to one vector per word of a cell. Rows of pixels 0 | 4 to 3 | 7, as most shuffles
-    // stay within a half.
-    EightWords rows[4];
-#pragma GCC unroll 4
-    for (int k = 0; k < 4; ++k) {
-        FourWords low, high;
-        std::memcpy(&low, map + words[k], sizeof low);
-        std::memcpy(&high, map + words[k + 4], sizeof high);
-        rows[k] = __builtin_shufflevector(low, high, 0, 1, 2, 3, 4, 5, 6, 7);
-    }
-    const EightWords own_01 = __builtin_shufflevector(rows[0], rows[1], 0, 8, 1, 9, 4, 12, 5, 13);
-    const EightWords own_23 = __builtin_shufflevector(rows[2], rows[3], 0, 8, 1, 9, 4, 12, 5, 13);
-    const EightWords ahead_01 = __builtin_shufflevector(rows[0], rows[1], 2, 10, 3, 11, 6, 14, 7, 15);
-    const EightWords ahead_23 = __builtin_shufflevector(rows[2], rows[3], 2, 10, 3, 11, 6, 14, 7, 15);
-    EightWords lift, back_sum, front_sum;
-    EightCounts own;
-    std::memcpy(&lift, lifts, sizeof lift);
-    std::memcpy(&own, foreground, sizeof own);
-    const EightWords back = __builtin_shufflevector(own_01, own_23, 0, 1, 8, 9, 4, 5, 12, 13) << lift;
-    const EightWords front = __builtin_shufflevector(own_01, own_23, 2, 3, 10, 11, 6, 7, 14, 15) << lift;
-    sum_eight(back, back_sum);
-    sum_eight(front, front_sum);
-    EightFloats size, rest, back_tied, front_tied;
-    to_floats(total + back_sum + __builtin_shufflevector(ahead_01, ahead_23, 0, 1, 8, 9, 4, 5, 12, 13), size);
-    to_floats(total - front_sum - __builtin_shufflevector(ahead_01, ahead_23, 2, 3, 10, 11, 6, 7, 14, 15), rest);
-    to_floats(back >> 28, back_tied);
-    to_floats(front >> 28, front_tied);
-    const EightFloats above = own != 0 ? 0.5f * back_tied - size : rest + 0.5f * front_tied;
-    const EightFloats weights = slope * above / ((size - back_tied) * size);
-    std::memcpy(out, &weights, sizeof weights);
+EVALGRAD_INLINE void to_floats(uint64_t bytes, int32_t sign, int32_t offset, EightFloats& floats) {
+    uint8_t eight[8];
+    int32_t numbers[8];
+    std::memcpy(eight, &bytes, sizeof eight);
+    for (int k = 0; k < 8; ++k) numbers[k] = eight[k];
+    EightCounts counts;
+    std::memcpy(&counts, numbers, sizeof counts);
+    floats = __builtin_convertvector(offset + sign * counts, EightFloats);
 }
 
-EVALGRAD_INLINE void weigh_slots(const SlotMap& map, const SlotBlock& block, const int32_t* foreground, int64_t foreground_total, float slope, float* out) {
-    const auto total = static_cast<uint32_t>(foreground_total);
-    for (int64_t j = 0; j < kSlotBlock; j += 8) weigh_eight(map.words, block.words + j, block.lifts + j, foreground + j, total, slope, out + j);
-}
-#else
-EVALGRAD_INLINE void weigh_slots(const SlotMap& map, const SlotBlock& block, const int32_t* foreground, int64_t foreground_total, float slope, float* out) {
-    uint32_t cells[kSlotBlock][SlotMap::kWords];
-    for (int64_t j = 0; j < kSlotBlock; ++j) std::memcpy(cells[j], map.words + block.words[j], sizeof cells[j]);
-    const auto total = static_cast<uint32_t>(foreground_total);
-    const auto number = [](uint32_t count) { return static_cast<float>(static_cast<int32_t>(count)); };
-    for (int64_t j = 0; j < kSlotBlock; ++j) {
-        const uint32_t back = cells[j][0] << block.lifts[j], front = cells[j][1] << block.lifts[j];
-        const float size = number(total + cells[j][2] + sum_counts(back)), rest = number(total - cells[j][3] - sum_counts(front));
-        const float back_tied = number(back >> 28), front_tied = number(front >> 28);
-        const float above = foreground[j] ? 0.5f * back_tied - size : rest + 0.5f * front_tied;
-        out[j] = slope * above / ((size - back_tied) * size);
+// Once all `ranked` pixels are counted: slope x weight of the pixels of each slot, those of ties in lovasz_weights.h, positive on the
+// background, negative on the foreground. Returns what is ahead of a pixel behind them all; nothing if a count has overflowed, as
+// where most errors are equal.
+EVALGRAD_SIMD static std::optional<Ahead> fill_slopes(SlotTable& table, int64_t ranked, int64_t foreground_total, float slope) {
+    constexpr uint64_t kEach = 0x0101010101010101u;  // times it, bytes become the sums of themselves and those before
+    const uint8_t *__restrict back_counts = table.counts, *__restrict front_counts = table.counts + table.slots;
+    float *__restrict back_slopes = table.slopes, *__restrict front_slopes = table.slopes + table.slots;
+    const auto total = static_cast<int32_t>(foreground_total);
+    int32_t size = total, rest = total;  // P + b and P - a, ahead of the next slot
+    for (int64_t slot = 0, end = table.slots; slot < end; slot += 8) {
+        const uint64_t back = eight_bytes(back_counts + slot), front = eight_bytes(front_counts + slot);
+        const uint64_t back_sums = back * kEach, front_sums = front * kEach;
+        EightFloats after, left, back_tied, front_tied;
+        to_floats(back_sums, 1, size, after);
+        to_floats(front_sums, -1, rest, left);
+        to_floats(back, 1, 0, back_tied);
+        to_floats(front, 1, 0, front_tied);
+        const EightFloats inverse = slope / ((after - back_tied) * after);
+        const EightFloats of_back = (left + 0.5f * front_tied) * inverse, of_front = (0.5f * back_tied - after) * inverse;
+        std::memcpy(back_slopes + slot, &of_back, sizeof of_back);
+        std::memcpy(front_slopes + slot, &of_front, sizeof of_front);
+        size += static_cast<int32_t>(back_sums >> 56), rest -= static_cast<int32_t>(front_sums >> 56);
     }
+    std::fill_n(table.slopes + 2 * table.slots, kSlotBlock, 0.0f);
+    const Ahead ahead{total - rest, size - total};
+    return ahead.foreground + ahead.background == ranked ? std::optional(ahead) : std::nullopt;
 }
-#endif
+
+// With how many slots the slopes would be within kClose of those of a sort, relative and as a norm; no more than there are if they are
+// that close already. From what is expected of one in 16 of the slots: of g items in any order the number ahead of another has the variance
+// (g^2 + 2g)/12, of one of themselves (g^2 - 1)/12. One more of the background moves a weight w = 1/(P+b) of the foreground by w^2 and one v
+// of the background by 2vw; one more of the foreground moves v by w^2.
+EVALGRAD_SIMD static double slots_needed(const SlotTable& table, float slope) {
+    constexpr double kClose = 3e-5;
+    EightFloats squares{}, differences{};
+    for (int64_t slot = 0; slot < table.slots; slot += 16 * 8) {
+        EightFloats g, f, v, w;
+        to_floats(eight_bytes(table.counts + slot), 1, 0, g);
+        to_floats(eight_bytes(table.counts + table.slots + slot), 1, 0, f);
+        std::memcpy(&v, table.slopes + slot, sizeof v);
+        std::memcpy(&w, table.slopes + table.slots + slot, sizeof w);
+        v /= slope, w /= slope;
+        squares += f * w * w + g * v * v;
+        differences += w * w * (f * g * (f + g + 4.0f) * w * w + 4.0f * g * (g * g - 1.0f) * v * v);
+    }
+    double square = 0, difference = 0;
+    for (int k = 0; k < 8; ++k) square += squares[k], difference += differences[k];
+    // The difference, a square, falls with the number of slots, and faster where they are full.
+    return static_cast<double>(table.slots) * difference / (12 * kClose * kClose * std::max(square, 1e-30));
+}
 
 }  // namespace evalgrad

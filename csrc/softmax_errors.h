@@ -31,7 +31,7 @@ EVALGRAD_INLINE uint32_t cell_of(float error, uint32_t foreground) {
 
 struct ClassScratch {
     KeySorter sorter;
-    SlotMap map;
+    SlotTable slots;
     uint32_t cells[2][2 * kStep];  // two sets of counters, so that neighbouring pixels need not wait for each other
     float table[2 * kStep];        // slope x weight of a cell
 };

@@ -121,3 +121,19 @@ def test_many_pixels_without_foreground():
     )
     assert value == pytest.approx(expected, rel=1e-7)
     assert gradient.equal(expected_gradient)
+
+
+def spread(kind, shape):
+    """Evenly, or in two heaps: many pixels are then near the largest loss, where a rank that is off by one shows most."""
+    return 2 * torch.rand(shape) - 1 if kind == "even" else (torch.rand(shape) < 0.5).float() - 0.5 + 0.1 * torch.randn(shape)
+
+
+@pytest.mark.parametrize("kind", ["even", "heaps"])
+@pytest.mark.parametrize("foreground", [0.02, 0.05, 0.1, 0.3])
+@pytest.mark.parametrize("loss", [eg.lovasz_hinge_loss, eg.lovasz_softmax_loss])
+def test_ties_do_not_show(kind, foreground, loss):
+    """The fewer the foreground, the more a tie shows: slots must be more, or pixels sorted after all."""
+    target = (torch.rand(1, 2**18) < foreground).long()
+    logits = spread(kind, (1, 2**18) if loss is eg.lovasz_hinge_loss else (1, 2, 2**18))
+    (_, gradient), (_, expected) = in_two_precisions(loss, logits, target)
+    assert (gradient - expected).norm() <= 3.5e-5 * expected.norm()
