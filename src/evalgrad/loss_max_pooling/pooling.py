@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from evalgrad import _checks
 from evalgrad._gradient import with_gradient
-from evalgrad._masking import reduce, working_dtype
+from evalgrad._masking import any_item, reduce, working_dtype
 from evalgrad.loss_max_pooling.rows import pool_rows
 
 Axes = int | Sequence[int] | None
@@ -53,7 +53,7 @@ def loss_max_pooling(
     rows, counts = _group(losses, per_image, dim), None if mask is None else _group(mask, per_image, dim)
     value, weights = pool_rows(rows.detach().to(working_dtype(losses)), counts, float(p), float(support))
     pooled = with_gradient(rows, value, weights)
-    counted = torch.full_like(value, rows.shape[1] > 0, dtype=torch.bool) if counts is None else counts.any(-1)
+    counted = torch.full_like(value, rows.shape[1] > 0, dtype=torch.bool) if counts is None else any_item(counts)
     return reduce(pooled, counted, reduction).reshape(_group_shape(losses, dim, reduction)).to(losses.dtype)
 
 

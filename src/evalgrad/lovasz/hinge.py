@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from evalgrad import _checks
 from evalgrad._gradient import with_gradient
-from evalgrad._masking import reduction_factor, working_dtype
+from evalgrad._masking import any_item, reduction_factor, working_dtype
 from evalgrad.lovasz.binary_labels import foreground_and_mask
 from evalgrad.lovasz.extension import by_rows, extend_rows
 from evalgrad.lovasz.hinge_bins import hinge_in_bins
@@ -145,9 +145,9 @@ def _group(x: Tensor, per_image: bool, per_class: bool) -> Tensor:
 def _factor(foreground: Tensor, mask: Tensor | None, empty: str, reduction: str) -> Tensor:
     """What each group is multiplied with before the sum; 0 for those that do not take part."""
     if empty == "skip":
-        return reduction_factor((foreground if mask is None else foreground & mask).any(-1), reduction)
+        return reduction_factor(any_item(foreground if mask is None else foreground & mask), reduction)
     if mask is not None:
-        return reduction_factor(mask.any(-1), reduction)
+        return reduction_factor(any_item(mask), reduction)
     groups = foreground.shape[:-1]  # all of them, unless there are no pixels at all: then the loss is 0 anyway
     share = 1 / max(groups.numel(), 1) if reduction == "mean" else 1.0
     return torch.full(groups, share, dtype=torch.float64, device=foreground.device)
