@@ -29,7 +29,7 @@ EVALGRAD_INLINE void find_entries(const HingeBlock& pixels, const HingeSlots& sl
     for (int32_t j = 0; j < width; ++j) {
         const float loss = pixels.losses[j];
         const auto slot = static_cast<uint32_t>(static_cast<int32_t>((slots.highest - loss) * slots.scale));
-        // One above the highest falls into the last slot: such a row is counted once more.
+        // The last also holds what is below the sample's lowest; what is above the highest, until such a row is counted once more.
         entries[j] = slot_entry(table, std::min(slot, last), pixels.foreground[j], loss > 0.0f, j);
     }
 }
@@ -107,7 +107,6 @@ inline std::optional<double> hinge_by_slots(const HingePixels& row, float widest
         const HingeSlots slots{highest, static_cast<float>(count) / (highest - lowest)};
         table.clear(count);
         const HingeRange all = count_losses(row, slots, table);
-        if (all.foreground_total < kSlotForeground) break;
         if (!(all.highest() <= highest)) {  // NaN, too, which then ends the loop
             highest = all.highest();
             continue;

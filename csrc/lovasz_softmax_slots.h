@@ -21,10 +21,10 @@ struct ErrorSlots {
         while (below_one(lowest) >> (shift + 1) >= at_least) ++shift;
         last = below_one(lowest) >> shift;
     }
-    EVALGRAD_INLINE uint32_t of(float error) const { return std::min(below_one(error) >> shift, last); }
+    EVALGRAD_INLINE uint32_t of(float error) const { return below_one(error) >> shift; }  // of one that is ranked
 
 private:
-    // By how many steps of float32 an error is below 1; many for that of an ignored pixel, which is negative.
+    // By how many steps of float32 an error is below 1.
     EVALGRAD_INLINE static uint32_t below_one(float error) { return 0x3F800000u - static_cast<uint32_t>(float_bits(error)); }
 };
 

@@ -43,6 +43,15 @@ def test_softmax_of_many_equal_pixels(levels, share):
     assert value == pytest.approx(expected, rel=5e-7)
 
 
+@pytest.mark.parametrize("logit", [-0.3, 0.0, 0.2])
+def test_softmax_with_one_heap_of_equal_pixels(logit):
+    """More than their slot can count, and nowhere else a sign of it."""
+    target, logits = torch.randint(2, (1, 2**16)), 0.3 * torch.randn(1, 2, 2**16)
+    target[0, :600], logits[0, 0, :600], logits[0, 1, :600] = 0, logit, 0.1
+    expected, value = (eg.lovasz_softmax_loss(x, target).item() for x in (logits.double(), logits))
+    assert value == pytest.approx(expected, rel=5e-7)
+
+
 @pytest.mark.parametrize("pixels", [2**17, 2**17 + 250, 2**18 + 1])
 @pytest.mark.parametrize("foreground", [4e-5, 0.2, 0.999])
 @pytest.mark.parametrize("ignored", [None, 2.0, torch.nan])
@@ -112,6 +121,17 @@ def test_large_losses_among_many_pixels(start, logit, foreground):
     assert value == pytest.approx(expected, rel=1e-6, nan_ok=True)
     if logit < torch.inf:
         assert (gradient - expected_gradient)[0, place].norm() <= 1e-6 * expected_gradient.norm()
+
+
+@pytest.mark.parametrize("loss", [0.2, 1e-3])
+def test_small_losses_among_many_pixels(loss):
+    """Smaller than a sample of the pixels lets expect, and last in the order."""
+    logits, target = 0.03 * torch.randn(1, 2**16), (torch.rand(1, 2**16) < 0.4).long()
+    place = slice(300, 310)
+    logits[0, place], target[0, place] = 1 - loss, 1
+    (value, gradient), (expected, expected_gradient) = in_two_precisions(eg.lovasz_hinge_loss, logits, target)
+    assert value == pytest.approx(expected, rel=1e-6)
+    torch.testing.assert_close(gradient[0, place], expected_gradient[0, place], rtol=1e-4, atol=0)
 
 
 def test_many_pixels_without_foreground():
