@@ -64,13 +64,12 @@ struct HingeSum {
     static constexpr int64_t kLanes = 16;
     double lanes[kLanes] = {};
 
-    // Overwrites the losses; they have room for kHingeBlock.
-    EVALGRAD_INLINE void add(float* losses, const float* slopes, int64_t width) {
-        for (int64_t j = 0; j < width; ++j) losses[j] *= std::fabs(slopes[j]);
-        std::fill(losses + width, losses + kHingeBlock, 0.0f);
+    EVALGRAD_INLINE void add(const float* __restrict losses, const float* __restrict slopes, int64_t width) {
         float sums[kLanes] = {};
-        for (int64_t j = 0; j < kHingeBlock; j += kLanes)
-            for (int64_t k = 0; k < kLanes; ++k) sums[k] += losses[j + k];
+        int64_t j = 0;
+        for (; j + kLanes <= width; j += kLanes)
+            for (int64_t k = 0; k < kLanes; ++k) sums[k] += losses[j + k] * std::fabs(slopes[j + k]);
+        for (int64_t k = 0; j + k < width; ++k) sums[k] += losses[j + k] * std::fabs(slopes[j + k]);
         for (int64_t k = 0; k < kLanes; ++k) lanes[k] += sums[k];
     }
     double total() const { return std::accumulate(lanes, lanes + kLanes, 0.0); }
