@@ -112,8 +112,9 @@ bool weigh_by_slots(const Problem& maps, float* buffer, int64_t foreground_total
     ErrorSample sample;
     for_images([&](const int32_t* label, int64_t offset) { sample_errors(buffer + offset, label, maps.pixels, c, lowest, sample); });
     if (!sample.many()) return false;
-    // Half of them, rounded up to octaves: slots that are finer for smaller errors are filled more evenly.
-    double needed = 0.5 * static_cast<double>(first_slots(sample.ranked * pixels / sample.seen, foreground_total));
+    // Fewer, rounded up, than for a hinge: slots that are finer for smaller errors are filled more evenly.
+    const int64_t first = first_slots(sample.ranked * pixels / sample.seen, foreground_total);
+    double needed = static_cast<double>(std::max(kFewestSlots / 2, first / 4));
     const double most = std::max<double>(kMostSlots, needed);
     while (needed <= most) {
         const ErrorSlots slots(lowest, needed);

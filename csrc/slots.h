@@ -24,10 +24,10 @@ constexpr int64_t kSlotPixels = int64_t{1} << 16, kSlotForeground = int64_t{1} <
 constexpr int64_t kFewestSlots = int64_t{1} << 17, kMostSlots = int64_t{1} << 20;
 
 // How many slots to begin with for `ranked` pixels: with P foreground pixels, a rank that is off by one moves a weight by about 1/P of
-// itself, and the pixels of a slot are off by about their number. `slots_needed` tells how good that was.
+// itself, and the ranks of a slot are off by about the root of the pixels in it. `slots_needed` tells how good that was.
 inline int64_t first_slots(int64_t ranked, int64_t foreground_total) {
-    const int64_t fine = (ranked << 15) / std::max<int64_t>(foreground_total, 1);
-    return std::max({kFewestSlots, std::min(fine, kMostSlots), ranked / 2});
+    const double share = 3e4 / static_cast<double>(std::max<int64_t>(foreground_total, 1)), fine = static_cast<double>(ranked) * share * share;
+    return std::max({kFewestSlots, static_cast<int64_t>(std::min<double>(fine, kMostSlots)), ranked / 2});
 }
 
 // A worker's slots, reused from row to row. Pixels have entries: the number of their slot, `slots` more for foreground; those that are not
