@@ -91,7 +91,7 @@ EVALGRAD_SIMD static HingeSample sample_losses(const HingePixels& row) {
 }
 
 // The value, and the gradient written; nothing where a sort is better: for pixels too few or too many, with little foreground, losses
-// mostly 0 or mostly equal, or further apart than `widest`.
+// mostly 0, equal or too close for the slots, or further apart than `widest`.
 inline std::optional<double> hinge_by_slots(const HingePixels& row, float widest, float factor, float* gradient, SlotTable& table) {
     // More would need finer slots than float32 resolves.
     if (row.n < kSlotPixels || row.n > int64_t{1} << 22) return std::nullopt;
@@ -115,7 +115,7 @@ inline std::optional<double> hinge_by_slots(const HingePixels& row, float widest
         const double needed = slots_needed(table, factor);
         if (needed <= static_cast<double>(table.slots)) return look_up_slopes(row, slots, table, gradient);
         if (needed > kMostSlots) break;
-        count = static_cast<int64_t>(needed) + 1;
+        count = static_cast<int64_t>(1.125 * needed);  // some to spare: once more is enough
     }
     return std::nullopt;
 }

@@ -102,7 +102,7 @@ void weigh_absent(const Problem& maps, float* buffer, float scale, int64_t c) {
 }
 
 // Weights in place of probabilities without a sort. False, and nothing written, where a sort is better: for few pixels, little foreground,
-// few errors to bring into order, or many equal ones.
+// few errors to bring into order, or many that are equal or too close for the slots.
 template <class ForImages>
 bool weigh_by_slots(const Problem& maps, float* buffer, int64_t foreground_total, int32_t c, float threshold, float scale, ClassScratch& scratch, const ForImages& for_images) {
     const int64_t pixels = maps.images * maps.pixels;

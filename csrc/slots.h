@@ -26,7 +26,7 @@ constexpr int64_t kFewestSlots = int64_t{1} << 17, kMostSlots = int64_t{1} << 20
 // How many slots to begin with for `ranked` pixels: with P foreground pixels, a rank that is off by one moves a weight by about 1/P of
 // itself, and the ranks of a slot are off by about the root of the pixels in it. `slots_needed` tells how good that was.
 inline int64_t first_slots(int64_t ranked, int64_t foreground_total) {
-    const double share = 3e4 / static_cast<double>(std::max<int64_t>(foreground_total, 1)), fine = static_cast<double>(ranked) * share * share;
+    const double ratio = 3e4 / static_cast<double>(std::max<int64_t>(foreground_total, 1)), fine = static_cast<double>(ranked) * ratio * ratio;
     return std::max({kFewestSlots, static_cast<int64_t>(std::min<double>(fine, kMostSlots)), ranked / 2});
 }
 
