@@ -69,7 +69,7 @@ def hinge_row(shape: tuple[int, ...], name: str) -> dict[str, object]:
         "ignore_index": step(lambda x: eg.lovasz_hinge_loss(x, void, ignore_index=VOID), logits),
         "bins=4096": step(lambda x: eg.lovasz_hinge_loss(x, target, bins=4096), logits),
     }
-    return {"loss": "lovasz_hinge", "shape": "x".join(map(str, shape)), "logits": name} | _ratios(functions, rounds=49)
+    return {"loss": "lovasz_hinge", "shape": "x".join(map(str, shape)), "logits": name} | _ratios(functions, rounds=149)
 
 
 def _ratios(functions: dict[str, Callable[[], object]], rounds: int = 7) -> dict[str, object]:

@@ -1,4 +1,4 @@
-// Ranking many pixels without a sort: they are counted in slots in decreasing order of error, about as many as there are pixels,
+// Ranking many pixels without a sort: they are counted in slots in decreasing order of error, about as many as there are pixels to rank,
 // background and foreground apart; those of one slot count as tied. The counts, added up from slot to slot, become a table of slopes,
 // in which each pixel then finds its own. The pixels are read in the order they have, and only slots are visited at random; a sort
 // would scatter every pixel three times.
