@@ -1,7 +1,8 @@
-"""Writes the costs into README.md and the pages of the losses, from what `make bench` left in results/: `make docs`.
+"""Writes the costs into README.md and the pages of the losses, from what `make bench` left in
+results/: `make docs`.
 
-A cost is the time of forward and backward over that of the yardstick on the same tensor, least to largest over the shapes and the
-states of training that the benchmark has.
+A cost is the time of forward and backward over that of the yardstick on the same tensor, least to
+largest over the shapes and the states of training that the benchmark has.
 """
 
 import json
@@ -42,13 +43,21 @@ PAGES = {
         Cost("`lovasz_softmax_loss` / cross-entropy", SOFTMAX, _read("exact x")),
         Cost("the same, an eighth of the pixels ignored", SOFTMAX, _read("ignore_index x")),
         Cost("the same, `bins=4096`", SOFTMAX, _read("bins=4096 x")),
-        Cost("Algorithm 1 in torch, trained", lambda row: SOFTMAX(row) and "algorithm 1 x" in row, _read("algorithm 1 x")),
+        Cost(
+            "Algorithm 1 in torch, trained",
+            lambda row: SOFTMAX(row) and "algorithm 1 x" in row,
+            _read("algorithm 1 x"),
+        ),
         Cost(
             "`lovasz_hinge_loss` / BCE, half-trained to well-trained",
             lambda row: HINGE(row) and row["logits"] != "untrained",
             _read("exact x"),
         ),
-        Cost("the same, untrained", lambda row: HINGE(row) and row["logits"] == "untrained", _read("exact x")),
+        Cost(
+            "the same, untrained",
+            lambda row: HINGE(row) and row["logits"] == "untrained",
+            _read("exact x"),
+        ),
         Cost(
             "the same, an eighth of the pixels ignored, untrained to well-trained",
             HINGE,
@@ -57,14 +66,28 @@ PAGES = {
         Cost("the same, `bins=4096`, untrained to well-trained", HINGE, _read("bins=4096 x")),
     ],
     "loss_max_pooling": [
-        Cost("pooling of 2^20 losses / Algorithm 1 with a sort, in torch", _is("what", "pooling"), _read("ratio")),
-        Cost("cross-entropy with pooling / cross-entropy", _is("what", "cross-entropy + pooling"), _read("ratio")),
+        Cost(
+            "pooling of 2^20 losses / Algorithm 1 with a sort, in torch",
+            _is("what", "pooling"),
+            _read("ratio"),
+        ),
+        Cost(
+            "cross-entropy with pooling / cross-entropy",
+            _is("what", "cross-entropy + pooling"),
+            _read("ratio"),
+        ),
     ],
-    "smooth_topk": [
-        Cost(f"k={k}, {shape} / cross-entropy", lambda row, k=k, shape=shape: _topk(row, k, shape), _read("kernel x"))  # type: ignore[misc]
-        for k, shape in ((5, "256x1000"), (5, "256x10000"), (5, "64x100000"), (20, "256x1000"))
-    ]
-    + [Cost("k=5, in torch without the kernel / cross-entropy", _is("k", 5), _read("torch x"))],
+    "smooth_topk": (
+        [
+            Cost(
+                f"k={k}, {shape} / cross-entropy",
+                lambda row, k=k, shape=shape: _topk(row, k, shape),
+                _read("kernel x"),
+            )  # type: ignore[misc]
+            for k, shape in ((5, "256x1000"), (5, "256x10000"), (5, "64x100000"), (20, "256x1000"))
+        ]
+        + [Cost("k=5, in torch without the kernel / cross-entropy", _is("k", 5), _read("torch x"))]
+    ),
     "direct_loss": [
         Cost(f"{name}, one list of 10,000 / sort and gather", LISTS, _per_sort(name))
         for name in ("AP+", "AP-", "AP hinge", "NDCG+", "Jaccard+")
@@ -95,14 +118,19 @@ def page_table(costs: list[Cost], rows: list[Row]) -> str:
     """One line per cost, one column per allocator and number of threads."""
     settings = sorted({(row["allocator"], row["threads"]) for row in rows})
     names = [
-        f"{threads} thread{'s' * (threads > 1)}, {'memory kept' if kept == 'keeping' else 'fresh memory'}"
+        f"{threads} thread{'s' * (threads > 1)},"
+        f" {'memory kept' if kept == 'keeping' else 'fresh memory'}"
         for kept, threads in settings
     ]
     lines = [f"| | {' | '.join(names)} |", "|---" * (len(names) + 1) + "|"]
     for cost in costs:
         cells = []
         for setting in settings:
-            found = [cost.ratio(row) for row in rows if (row["allocator"], row["threads"]) == setting and cost.chosen(row)]
+            found = [
+                cost.ratio(row)
+                for row in rows
+                if (row["allocator"], row["threads"]) == setting and cost.chosen(row)
+            ]
             cells.append(extent(found))
         lines.append(f"| {cost.label} | {' | '.join(cells)} |")
     return "\n".join([*lines, *growth(rows)])
@@ -110,7 +138,11 @@ def page_table(costs: list[Cost], rows: list[Row]) -> str:
 
 def growth(rows: list[Row]) -> list[str]:
     """How the time grows with the size, where the benchmark has looked."""
-    found = [row for row in rows if "slope" in row and (row["allocator"], row["threads"]) == ("default", 1)]
+    found = [
+        row
+        for row in rows
+        if "slope" in row and (row["allocator"], row["threads"]) == ("default", 1)
+    ]
     said = [f"{row.get('shape') or row['what']}: {row['slope']:.2f}" for row in found]
     return ["", f"Slope of log time over log size: {'; '.join(said)}."] if said else []
 
@@ -120,7 +152,12 @@ README = {
     "lovasz_softmax_loss(bins=4096)": ("lovasz", SOFTMAX, _read("bins=4096 x"), ""),
     "lovasz_hinge_loss`": ("lovasz", HINGE, _read("exact x"), " of BCE"),
     "lovasz_hinge_loss(bins=4096)": ("lovasz", HINGE, _read("bins=4096 x"), " of BCE"),
-    "loss_max_pooling": ("loss_max_pooling", _is("what", "cross-entropy + pooling"), _read("ratio"), ""),
+    "loss_max_pooling": (
+        "loss_max_pooling",
+        _is("what", "cross-entropy + pooling"),
+        _read("ratio"),
+        "",
+    ),
     "smooth_topk_loss": ("smooth_topk", _is("k", 5), _read("kernel x"), ""),
     "direct_average_precision_loss": ("direct_loss", LISTS, _per_sort("AP+"), " of a sort"),
 }
@@ -130,14 +167,24 @@ def readme_costs() -> dict[str, str]:
     """Loss, as its line in the table begins -> cost with fresh memory, on one thread and on all."""
     found = {}
     for name, (script, chosen, ratio, yardstick) in README.items():
-        rows = [row for row in rows_of(script) if row["allocator"] == "default" and chosen(row)] if measured(script) else []
+        rows = (
+            [row for row in rows_of(script) if row["allocator"] == "default" and chosen(row)]
+            if measured(script)
+            else []
+        )
         threads = sorted({row["threads"] for row in rows})
-        parts = [extent([ratio(row) for row in rows if row["threads"] == n]) + f" on {n} threads" * (n > 1) for n in threads]
+        parts = [
+            extent([ratio(row) for row in rows if row["threads"] == n])
+            + f" on {n} threads" * (n > 1)
+            for n in threads
+        ]
         if parts:
             found[name] = ", ".join(parts) + yardstick
     if measured("s_measures"):
         step: dict[str, float] = json.loads((RESULTS / "s_measures.json").read_text())["costs"][0]
-        found["FBeta"] = f"{extent([time / step['bce'] for name, time in step.items() if name != 'bce'])} of BCE"
+        found["FBeta"] = (
+            f"{extent([time / step['bce'] for name, time in step.items() if name != 'bce'])} of BCE"
+        )
     return found
 
 

@@ -1,4 +1,6 @@
-"""Cost of the direct losses, forward and backward, against a sort of the same scores: `python benchmarks/direct_loss.py`."""
+"""Cost of the direct losses, forward and backward, against a sort of the same scores: `python
+benchmarks/direct_loss.py`.
+"""
 
 import math
 
@@ -13,7 +15,9 @@ SIZES = (10_000, 30_000, 100_000, 300_000, 1_000_000)
 
 
 def lists(rows: int, n: int, shift: float = 0.5) -> tuple[Tensor, Tensor]:
-    """Scores of a network that ranks 20 % positives `shift` standard deviations above the negatives."""
+    """Scores of a network that ranks 20 % positives `shift` standard deviations above the
+    negatives.
+    """
     generator = torch.Generator().manual_seed(0)
     target = torch.rand(rows, n, generator=generator) < 0.2
     return torch.randn(rows, n, generator=generator) + shift * target, target
@@ -32,7 +36,8 @@ def paper_table(scores: Tensor, target: Tensor, epsilon: float, sign: int) -> np
     best, took_negative = np.zeros(N + 1), np.zeros((P, N + 1), dtype=bool)
     for i in range(1, P + 1):
         here = best - sign * epsilon * i / (P * (i + j)) - (j * phi[i - 1] - sums) / (P * N)
-        below = (j * phi[:i].sum() - i * sums) / (P * N)  # gain of the first j negatives, below i positives
+        # gain of the first j negatives, below i positives
+        below = (j * phi[:i].sum() - i * sums) / (P * N)
         best_so_far = np.maximum.accumulate(here - below)
         took_negative[i - 1] = here - below < best_so_far
         best = best_so_far + below
@@ -48,7 +53,11 @@ def against_sort(rows: int, n: int) -> dict[str, object]:
     """Milliseconds of the sort, multiples of it for the losses."""
     scores, target = lists(rows, n)
     untrained, _ = lists(rows, n, shift=0.0)
-    ap, ndcg, jaccard = eg.direct_average_precision_loss, eg.direct_ndcg_loss, eg.direct_jaccard_loss
+    ap, ndcg, jaccard = (
+        eg.direct_average_precision_loss,
+        eg.direct_ndcg_loss,
+        eg.direct_jaccard_loss,
+    )
     functions = {
         "sort": lambda: sort_and_gather(scores),
         "AP+": step(lambda x: ap(x, target), scores),
@@ -61,13 +70,17 @@ def against_sort(rows: int, n: int) -> dict[str, object]:
     }
     times = interleaved(functions)
     if rows == 1:
-        times |= interleaved({"paper's table": lambda: paper_table(scores[0], target[0], 0.1, -1)}, rounds=1)
+        times |= interleaved(
+            {"paper's table": lambda: paper_table(scores[0], target[0], 0.1, -1)}, rounds=1
+        )
     row: dict[str, object] = {"what": f"{rows} x {n}", "sort ms": 1e3 * times.pop("sort")}
     return row | {f"{name} ms": 1e3 * seconds for name, seconds in times.items()}
 
 
 def growth() -> dict[str, object]:
-    """Slope of log time over log n in the positive direction, from n = 10^4 to 10^6: n log n has 1.1 there."""
+    """Slope of log time over log n in the positive direction, from n = 10^4 to 10^6: n log n has
+    1.1 there.
+    """
     seconds = []
     for n in SIZES:
         scores, target = lists(1, n)
@@ -78,12 +91,18 @@ def growth() -> dict[str, object]:
 
 
 def large_chain() -> dict[str, object]:
-    """20,000 positives x 200,000 negatives in the negative direction, untrained and with every pair in the wrong order."""
+    """20,000 positives x 200,000 negatives in the negative direction, untrained and with every pair
+    in the wrong order.
+    """
     target = torch.arange(220_000)[None] < 20_000
     row: dict[str, object] = {"what": "AP- 20,000 x 200,000"}
     for name, shift in (("AUC 0.5", 0.0), ("AUC 0", -20.0)):
-        scores = torch.randn(1, 220_000, generator=torch.Generator().manual_seed(0)) + shift * target
-        run = step(lambda x: eg.direct_average_precision_loss(x, target, direction="negative"), scores)
+        scores = (
+            torch.randn(1, 220_000, generator=torch.Generator().manual_seed(0)) + shift * target
+        )
+        run = step(
+            lambda x: eg.direct_average_precision_loss(x, target, direction="negative"), scores
+        )
         row |= {f"{name} MB": peak_memory(run), f"{name} s": interleaved({"": run}, rounds=1)[""]}
     return row
 

@@ -1,7 +1,9 @@
-"""How wrong the gradient is without the global batch: what DDP does to a loss that is not a mean over samples.
+"""How wrong the gradient is without the global batch: what DDP does to a loss that is not a mean
+over samples.
 
-DDP averages the gradients of the ranks' own losses. One process can compute that average, so no ranks are needed here; that real
-ranks agree is tested in tests/test_global_batch.py. Prints the table and writes it between the marks in docs/distributed.md.
+DDP averages the gradients of the ranks' own losses. One process can compute that average, so no
+ranks are needed here; that real ranks agree is tested in tests/test_global_batch.py. Prints the
+table and writes it between the marks in docs/distributed.md.
 """
 
 import statistics
@@ -16,13 +18,21 @@ from evalgrad.lab.data.glyphs import pools
 from evalgrad.lab.data.scenes import CLASSES, scenes
 
 SEEDS, RANKS = range(10), (2, 4, 8)
-PAGE, MARKS = Path(__file__).parent.parent / "docs/distributed.md", ("<!-- errors: begin -->\n", "<!-- errors: end -->")
+PAGE, MARKS = (
+    Path(__file__).parent.parent / "docs/distributed.md",
+    (
+        "<!-- errors: begin -->\n",
+        "<!-- errors: end -->",
+    ),
+)
 Draw = Callable[[int], tuple[nn.Module, Tensor, Tensor]]
 Loss = Callable[[Tensor, Tensor], Tensor]
 
 
 def segmentation(seed: int) -> tuple[nn.Module, Tensor, Tensor]:
-    """16 digit scenes and a network with random weights, large ones: its errors are of all sizes."""
+    """16 digit scenes and a network with random weights, large ones: its errors are of all
+    sizes.
+    """
     part = scenes(pools(seed)[0], 16, torch.Generator().manual_seed(seed), canvas=32, tail=9.0)
     model = nn.Sequential(nn.Conv2d(1, 16, 5, padding=2), nn.ReLU(), nn.Conv2d(16, CLASSES, 1))
     nn.init.normal_(model[2].weight)
@@ -31,7 +41,11 @@ def segmentation(seed: int) -> tuple[nn.Module, Tensor, Tensor]:
 
 def ranking(seed: int) -> tuple[nn.Module, Tensor, Tensor]:
     """64 items, one in eight positive, and a linear scorer."""
-    return nn.Sequential(nn.Linear(10, 1), nn.Flatten(0)), torch.randn(64, 10), torch.randperm(64) % 8 == 0
+    return (
+        nn.Sequential(nn.Linear(10, 1), nn.Flatten(0)),
+        torch.randn(64, 10),
+        torch.randperm(64) % 8 == 0,
+    )
 
 
 def classification(seed: int) -> tuple[nn.Module, Tensor, Tensor]:
@@ -47,11 +61,17 @@ def f_beta(scores: Tensor, target: Tensor) -> Tensor:
 ROWS: dict[str, tuple[Draw, Loss]] = {
     "`lovasz_softmax_loss`": (segmentation, eg.lovasz_softmax_loss),
     "`lovasz_softmax_loss(bins=64)`": (segmentation, eg.LovaszSoftmaxLoss(bins=64)),
-    "`LossMaxPooling(per_image=False)`": (segmentation, eg.LossMaxPooling(nn.CrossEntropyLoss(reduction="none"), per_image=False)),
+    "`LossMaxPooling(per_image=False)`": (
+        segmentation,
+        eg.LossMaxPooling(nn.CrossEntropyLoss(reduction="none"), per_image=False),
+    ),
     "`direct_average_precision_loss`": (ranking, eg.DirectAveragePrecisionLoss(epsilon=1.0)),
     "`average_precision_hinge_loss`": (ranking, eg.average_precision_hinge_loss),
     "`FBeta`": (ranking, f_beta),
-    "`smooth_topk_loss(weight=...)`": (classification, eg.SmoothTopKLoss(weight=torch.arange(1.0, 11.0))),
+    "`smooth_topk_loss(weight=...)`": (
+        classification,
+        eg.SmoothTopKLoss(weight=torch.arange(1.0, 11.0)),
+    ),
     "`smooth_topk_loss`, a mean over samples": (classification, eg.smooth_topk_loss),
 }
 
@@ -72,7 +92,10 @@ def error(draw: Draw, loss: Loss, ranks: int, seed: int) -> float:
 
 
 def table() -> str:
-    lines = ["| loss | " + " | ".join(f"{ranks} ranks" for ranks in RANKS) + " |", "|---" * (len(RANKS) + 1) + "|"]
+    lines = [
+        "| loss | " + " | ".join(f"{ranks} ranks" for ranks in RANKS) + " |",
+        "|---" * (len(RANKS) + 1) + "|",
+    ]
     for name, (draw, loss) in ROWS.items():
         errors = [[100 * error(draw, loss, ranks, seed) for seed in SEEDS] for ranks in RANKS]
         cells = [f"{statistics.mean(e):.1f} % ± {statistics.stdev(e):.1f}" for e in errors]

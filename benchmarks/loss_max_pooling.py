@@ -1,6 +1,7 @@
 """Cost of loss max-pooling, forward and backward: `python benchmarks/loss_max_pooling.py`.
 
-By itself on 2^20 losses, against the paper's sort-based Algorithm 1 in torch; on top of cross-entropy, against cross-entropy alone.
+By itself on 2^20 losses, against the paper's sort-based Algorithm 1 in torch; on top of
+cross-entropy, against cross-entropy alone.
 """
 
 import torch
@@ -15,7 +16,9 @@ LIMITS = {"pooling": 0.06, "cross-entropy + pooling": 1.25}
 
 
 def losses(kind: str, n: int = 1 << 20) -> Tensor:
-    """One row of losses of an untrained network (all about alike, or exactly), a typical one, and one with few errors left."""
+    """One row of losses of an untrained network (all about alike, or exactly), a typical one, and
+    one with few errors left.
+    """
     generator = torch.Generator().manual_seed(0)
     if kind == "constant":
         return torch.full((1, n), 3.0)
@@ -66,8 +69,18 @@ def measure_cross_entropy(shape: tuple[int, ...]) -> dict[str, object]:
 
 
 def measure() -> list[dict[str, object]]:
-    rows = [measure_pooling(kind, p) for kind, p in (("exponential", 1.3), ("trained", 1.3), ("constant", 1.3), ("constant", 1.0))]
-    return rows + [measure_cross_entropy(shape) for shape in ((4, 21, 321, 321), (2, 19, 512, 1024))]
+    rows = [
+        measure_pooling(kind, p)
+        for kind, p in (
+            ("exponential", 1.3),
+            ("trained", 1.3),
+            ("constant", 1.3),
+            ("constant", 1.0),
+        )
+    ]
+    return rows + [
+        measure_cross_entropy(shape) for shape in ((4, 21, 321, 321), (2, 19, 512, 1024))
+    ]
 
 
 if __name__ == "__main__":

@@ -1,4 +1,6 @@
-"""Cost of the Lovász losses, forward and backward, against cross-entropy on the same tensor: `python benchmarks/lovasz.py`."""
+"""Cost of the Lovász losses, forward and backward, against cross-entropy on the same tensor:
+`python benchmarks/lovasz.py`.
+"""
 
 from collections.abc import Callable
 
@@ -17,7 +19,8 @@ try:
 except ImportError:
     pass
 else:
-    SOFTMAX_OTHERS["kornia"] = kornia_loss  # wrong for C > 2, see docs/lovasz.md; measured all the same
+    # wrong for C > 2, see docs/lovasz.md; measured all the same
+    SOFTMAX_OTHERS["kornia"] = kornia_loss
 
 CONFIDENCES = {"untrained": 0.0, "half-trained": 3.0, "trained": 8.0, "well-trained": 15.0}
 VOID = 255
@@ -57,43 +60,67 @@ def softmax_row(shape: tuple[int, ...], name: str) -> dict[str, object]:
         "ignore_index": step(lambda x: eg.lovasz_softmax_loss(x, void, ignore_index=VOID), logits),
         "bins=4096": step(lambda x: eg.lovasz_softmax_loss(x, target, bins=4096), logits),
     }
-    return {"loss": "lovasz_softmax", "shape": "x".join(map(str, shape)), "logits": name} | _ratios(functions)
+    return {"loss": "lovasz_softmax", "shape": "x".join(map(str, shape)), "logits": name} | _ratios(
+        functions
+    )
 
 
 def hinge_row(shape: tuple[int, ...], name: str) -> dict[str, object]:
     logits, target = binary_maps(shape, CONFIDENCES[name])
     void = partly_void(target)
     functions = {
-        "cross_entropy": step(lambda x: F.binary_cross_entropy_with_logits(x, target.to(x)), logits),
+        "cross_entropy": step(
+            lambda x: F.binary_cross_entropy_with_logits(x, target.to(x)), logits
+        ),
         "exact": step(lambda x: eg.lovasz_hinge_loss(x, target), logits),
         "ignore_index": step(lambda x: eg.lovasz_hinge_loss(x, void, ignore_index=VOID), logits),
         "bins=4096": step(lambda x: eg.lovasz_hinge_loss(x, target, bins=4096), logits),
     }
-    return {"loss": "lovasz_hinge", "shape": "x".join(map(str, shape)), "logits": name} | _ratios(functions, rounds=149)
+    return {"loss": "lovasz_hinge", "shape": "x".join(map(str, shape)), "logits": name} | _ratios(
+        functions, rounds=149
+    )
 
 
 def _ratios(functions: dict[str, Callable[[], object]], rounds: int = 7) -> dict[str, object]:
-    """Milliseconds of cross-entropy, multiples of it for the rest, and megabytes at the peak. A short one needs more rounds."""
+    """Milliseconds of cross-entropy, multiples of it for the rest, and megabytes at the peak. A
+    short one needs more rounds.
+    """
     times = interleaved(functions, rounds)
     yardstick = times.pop("cross_entropy")
     ratios = {f"{name} x": seconds / yardstick for name, seconds in times.items()}
-    return {"cross_entropy ms": 1e3 * yardstick} | ratios | {f"{name} MB": peak_memory(run) for name, run in functions.items()}
+    return (
+        {"cross_entropy ms": 1e3 * yardstick}
+        | ratios
+        | {f"{name} MB": peak_memory(run) for name, run in functions.items()}
+    )
 
 
 def add_others(rows: list[dict[str, object]]) -> None:
-    """The paper's code and a peer's on trained logits. Last: their many buffers change the heap for those that follow."""
+    """The paper's code and a peer's on trained logits. Last: their many buffers change the heap for
+    those that follow.
+    """
     for row in rows:
         if row["logits"] != "trained":
             continue
-        draw, others = (maps, SOFTMAX_OTHERS) if row["loss"] == "lovasz_softmax" else (binary_maps, HINGE_OTHERS)
+        draw, others = (
+            (maps, SOFTMAX_OTHERS)
+            if row["loss"] == "lovasz_softmax"
+            else (binary_maps, HINGE_OTHERS)
+        )
         logits, target = draw(tuple(map(int, str(row["shape"]).split("x"))), CONFIDENCES["trained"])
         for name, loss in others.items():
-            seconds = interleaved({name: step(lambda x, loss=loss, target=target: loss(x, target), logits)}, rounds=1)[name]
+            seconds = interleaved(
+                {name: step(lambda x, loss=loss, target=target: loss(x, target), logits)}, rounds=1
+            )[name]
             row[f"{name} x"] = 1e3 * seconds / row["cross_entropy ms"]
 
 
 def measure() -> list[dict[str, object]]:
-    rows = [softmax_row(shape, name) for shape in ((4, 21, 321, 321), (2, 19, 512, 1024)) for name in CONFIDENCES]
+    rows = [
+        softmax_row(shape, name)
+        for shape in ((4, 21, 321, 321), (2, 19, 512, 1024))
+        for name in CONFIDENCES
+    ]
     rows += [hinge_row((8, 512, 512), name) for name in CONFIDENCES]
     add_others(rows)
     return rows

@@ -1,4 +1,6 @@
-"""What the losses are compared with: the papers' algorithms written plainly in torch, as the authors' code does."""
+"""What the losses are compared with: the papers' algorithms written plainly in torch, as the
+authors' code does.
+"""
 
 import math
 
@@ -7,7 +9,9 @@ from torch import Tensor
 
 
 def lovasz_softmax_algorithm_1(logits: Tensor, target: Tensor) -> Tensor:
-    """The Lovász-Softmax paper's Algorithm 1: a loop over the present classes with a sort each, and a differenced Jaccard curve."""
+    """The Lovász-Softmax paper's Algorithm 1: a loop over the present classes with a sort each, and
+    a differenced Jaccard curve.
+    """
     p = logits.softmax(1).movedim(1, -1).flatten(0, -2)
     label = target.flatten()
     losses = []
@@ -35,9 +39,11 @@ def _jaccard_steps(foreground: Tensor) -> Tensor:
 
 
 def loss_max_pooling_algorithm_1(losses: Tensor, p: float, support: float) -> Tensor:
-    """The loss max-pooling paper's Algorithm 1 for one row, 1 < p < inf: a sort, cumulative sums, detached weights.
+    """The loss max-pooling paper's Algorithm 1 for one row, 1 < p < inf: a sort, cumulative sums,
+    detached weights.
 
-    With the repairs without which it would not compute the same: normalised by the ceil(m)-th largest loss, sums in float64.
+    With the repairs without which it would not compute the same: normalised by the ceil(m)-th
+    largest loss, sums in float64.
     """
     n = losses.numel()
     m, q = max(support * n, 1.0), p / (p - 1)

@@ -1,4 +1,5 @@
-"""S-measures: cost of a step against BCE, of a projection against a sort, and both solvers against linear programs.
+"""S-measures: cost of a step against BCE, of a projection against a sort, and both solvers against
+linear programs.
 
 `python benchmarks/s_measures.py` prints all, writes `results/s_measures.json` and the costs into
 docs/s_measures.md; `--cost` leaves the linear programs out.
@@ -24,8 +25,12 @@ HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE.parent / "tests"))  # the problems and their oracles
 
 
-def processor_time(jobs: dict[str, Callable[[], object]], rounds: int, repeat: int = 1) -> dict[str, float]:
-    """Median seconds of processor time per call, the jobs in turn; `repeat` calls make one sample."""
+def processor_time(
+    jobs: dict[str, Callable[[], object]], rounds: int, repeat: int = 1
+) -> dict[str, float]:
+    """Median seconds of processor time per call, the jobs in turn; `repeat` calls make one
+    sample.
+    """
     samples: dict[str, list[float]] = {name: [] for name in jobs}
     for _ in range(rounds + 2):
         for name, job in jobs.items():
@@ -37,7 +42,9 @@ def processor_time(jobs: dict[str, Callable[[], object]], rounds: int, repeat: i
 
 
 def step_cost(*, network: bool, batch: int = 4096, items: int = 65536) -> dict[str, float]:
-    """Microseconds of forward + backward on scores alone, or with a network of 32 features and 64 hidden units."""
+    """Microseconds of forward + backward on scores alone, or with a network of 32 features and 64
+    hidden units.
+    """
     torch.manual_seed(0)
     labels = torch.rand(items) < 0.1
     scores, features = torch.randn(batch, requires_grad=True), torch.randn(batch, 32)
@@ -77,7 +84,9 @@ def projection_cost(size: int = 10**6) -> dict[str, float]:
 
 
 def linear_programs(seeds: Sequence[int] = (1, 2, 3)) -> list[dict[str, object]]:
-    """Certified share of every optimum and the multipliers at the end, both solvers, full batches and eighths."""
+    """Certified share of every optimum and the multipliers at the end, both solvers, full batches
+    and eighths.
+    """
     from test_s_measures_linear import PROBLEMS, linear_problem, train
 
     rows = []
@@ -89,14 +98,19 @@ def linear_programs(seeds: Sequence[int] = (1, 2, 3)) -> list[dict[str, object]]
         for batches, steps in ((1, 1500), (8, 3000)):
             reg = measure(argument, labels=y, solver=solver)
             train(reg, x, y, steps=steps, batches=batches)
-            row |= {f"{key}, 1/{batches} batches": value for key, value in _solved(reg.diagnostics(), argument, best).items()}
+            row |= {
+                f"{key}, 1/{batches} batches": value
+                for key, value in _solved(reg.diagnostics(), argument, best).items()
+            }
         print(row, flush=True)
         rows.append(row)
     return rows
 
 
 def _solved(report: dict[str, Any], argument: Any, best: float) -> dict[str, float]:
-    """Certificate over optimum; for F-beta mu over -V*; for the Lagrangian the largest lambda over its ceiling."""
+    """Certificate over optimum; for F-beta mu over -V*; for the Lagrangian the largest lambda over
+    its ceiling.
+    """
     row = {"share": report["certificate"] / best}
     if "V" in report:
         row["mu / -V"] = report["mu"][0][0] / (1 - (1 + argument**2) / best)
@@ -106,20 +120,40 @@ def _solved(report: dict[str, Any], argument: Any, best: float) -> dict[str, flo
 
 
 def projection_figure(seeds: Sequence[int] = (1, 2, 3)) -> list[dict[str, object]]:
-    """Projections and certified F1 at every step and once per epoch of eight batches, as in the paper's figure 3."""
+    """Projections and certified F1 at every step and once per epoch of eight batches, as in the
+    paper's figure 3.
+    """
     from training_s_measures import linear_problem, projection_counts
 
-    return [{"seed": seed, **projection_counts(*linear_problem(seed), epochs=300, batches=8)} for seed in seeds]
+    return [
+        {"seed": seed, **projection_counts(*linear_problem(seed), epochs=300, batches=8)}
+        for seed in seeds
+    ]
 
 
-def cost_table(scores: dict[str, float], network: dict[str, float], projection: dict[str, float]) -> str:
-    lines = [f"| forward + backward, batch 4,096, µs of one thread | {' | '.join(scores)} |", "|---" * (len(scores) + 1) + "|"]
-    for name, times in (("scores alone", scores), ("with a network of 32 features, 64 hidden units", network)):
+def cost_table(
+    scores: dict[str, float], network: dict[str, float], projection: dict[str, float]
+) -> str:
+    lines = [
+        f"| forward + backward, batch 4,096, µs of one thread | {' | '.join(scores)} |",
+        "|---" * (len(scores) + 1) + "|",
+    ]
+    for name, times in (
+        ("scores alone", scores),
+        ("with a network of 32 features, 64 hidden units", network),
+    ):
         cells = [f"{time:.0f} ({time / times['bce']:.2f}x)" for time in times.values()]
         lines.append(f"| {name} | {' | '.join(cells)} |")
     took, sort = projection["projection"], projection["sort"]
     return "\n".join(
-        [*lines, "", f"A projection of 10^6 positives takes {took:.0f} ms of processor time, a sort of them {sort:.0f} ms."]
+        [
+            *lines,
+            "",
+            (
+                f"A projection of 10^6 positives takes {took:.0f} ms of processor time, a sort of"
+                f" them {sort:.0f} ms."
+            ),
+        ]
     )
 
 

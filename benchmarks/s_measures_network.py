@@ -1,10 +1,12 @@
-"""A small network on a rare class of scikit-learn's digits: our regularisers against cross-entropy, five seeds.
+"""A small network on a rare class of scikit-learn's digits: our regularisers against cross-entropy,
+five seeds.
 
-`python benchmarks/s_measures_network.py` trains all, prints a table, writes `results/s_measures_network.json` and puts the table
-into docs/s_measures.md. Every method has six trials per seed and measure, chosen by that measure on the validation set.
+`python benchmarks/s_measures_network.py` trains all, prints a table, writes
+`results/s_measures_network.json` and puts the table into docs/s_measures.md. Every method has six
+trials per seed and measure, chosen by that measure on the validation set.
 
-The positives are the eights, thinned to 30 %: 3 % of the data. P@R and R@P are over all thresholds, so that the choice of a
-threshold, the third baseline, changes F1 alone.
+The positives are the eights, thinned to 30 %: 3 % of the data. P@R and R@P are over all thresholds,
+so that the choice of a threshold, the third baseline, changes F1 alone.
 """
 
 import itertools
@@ -41,20 +43,26 @@ MEASURES: dict[str, Callable[[Tensor], nn.Module]] = {
 
 
 def data(seed: int) -> tuple[Split, Split, Split]:
-    """Training, validation and test set: a half and two quarters, each with its share of the positives."""
+    """Training, validation and test set: a half and two quarters, each with its share of the
+    positives.
+    """
     digits = load_digits()
     x, y = torch.tensor(digits.data / 16, dtype=torch.float32), torch.tensor(digits.target) == 8
     draw = torch.Generator().manual_seed(seed)
     parts: list[list[Tensor]] = [[], [], []]
     for members, share in ((y.nonzero()[:, 0], 0.3), ((~y).nonzero()[:, 0], 1.0)):
         kept = members[torch.randperm(len(members), generator=draw)][: int(share * len(members))]
-        for part, chosen in zip(parts, kept.tensor_split([len(kept) // 2, 3 * len(kept) // 4]), strict=True):
+        for part, chosen in zip(
+            parts, kept.tensor_split([len(kept) // 2, 3 * len(kept) // 4]), strict=True
+        ):
             part.append(chosen)
     train, validation, test = ((x[torch.cat(part)], y[torch.cat(part)]) for part in parts)
     return train, validation, test
 
 
-def train(split: Split, seed: int, lr: float, loss: Callable[[Tensor, Tensor, Tensor], Tensor]) -> nn.Module:
+def train(
+    split: Split, seed: int, lr: float, loss: Callable[[Tensor, Tensor, Tensor], Tensor]
+) -> nn.Module:
     """Adam on one hidden layer, the same start and the same batches for every method of a seed."""
     torch.manual_seed(seed)
     x, y = split
@@ -74,11 +82,15 @@ def cross_entropy(weight: float) -> Callable[[Tensor, Tensor, Tensor], Tensor]:
 
 
 def regularised(measure: nn.Module, alpha: float) -> Callable[[Tensor, Tensor, Tensor], Tensor]:
-    return lambda s, y, index: F.binary_cross_entropy_with_logits(s, y.float()) + alpha * measure(s, y, index=index)
+    return lambda s, y, index: (
+        F.binary_cross_entropy_with_logits(s, y.float()) + alpha * measure(s, y, index=index)
+    )
 
 
 def trials(split: Split, seed: int, method: str, measure: str) -> list[nn.Module]:
-    """Six networks: two learning rates, three strengths of what the method adds (cross-entropy: three starts)."""
+    """Six networks: two learning rates, three strengths of what the method adds (cross-entropy:
+    three starts).
+    """
     rarity = float((~split[1]).sum() / split[1].sum())
     models = []
     for lr, k in itertools.product(LEARNING_RATES, range(3)):
@@ -87,13 +99,24 @@ def trials(split: Split, seed: int, method: str, measure: str) -> list[nn.Module
         elif method == "weighted cross-entropy":
             models.append(train(split, seed, lr, cross_entropy(rarity ** (0.25, 0.5, 1.0)[k])))
         else:
-            models.append(train(split, seed, lr, regularised(MEASURES[measure](split[1]), (0.1, 0.5, 2.0)[k])))
+            models.append(
+                train(split, seed, lr, regularised(MEASURES[measure](split[1]), (0.1, 0.5, 2.0)[k]))
+            )
     return models
 
 
 @torch.no_grad()
-def scored(models: list[nn.Module], validation: Split, test: Split, metric: Metric, *, shifted: bool = False) -> float:
-    """The measure on the test set of the network that is best by it on the validation set, each at threshold 0 or at its best."""
+def scored(
+    models: list[nn.Module],
+    validation: Split,
+    test: Split,
+    metric: Metric,
+    *,
+    shifted: bool = False,
+) -> float:
+    """The measure on the test set of the network that is best by it on the validation set, each at
+    threshold 0 or at its best.
+    """
     candidates = []
     for model in models:
         s = model(validation[0])
@@ -113,22 +136,45 @@ def measure_all() -> list[dict[str, object]]:
             shared = None if method == "ours" else trials(training, seed, method, "")
             for name, metric in METRICS.items():
                 models = shared or trials(training, seed, method, name)
-                rows.append({"seed": seed, "method": method, "metric": name, "test": scored(models, validation, test, metric)})
+                rows.append(
+                    {
+                        "seed": seed,
+                        "method": method,
+                        "metric": name,
+                        "test": scored(models, validation, test, metric),
+                    }
+                )
                 if method == "cross-entropy" and name == "F1":
                     value = scored(models, validation, test, metric, shifted=True)
-                    rows.append({"seed": seed, "method": "cross-entropy, best threshold", "metric": name, "test": value})
+                    rows.append(
+                        {
+                            "seed": seed,
+                            "method": "cross-entropy, best threshold",
+                            "metric": name,
+                            "test": value,
+                        }
+                    )
         print(f"seed {seed} done", flush=True)
     return rows
 
 
 def table(rows: list[dict[str, object]]) -> str:
     """Mean and standard deviation over the seeds, methods down, measures across."""
-    lines = [f"| mean ± standard deviation, {len(SEEDS)} seeds | {' | '.join(METRICS)} |", "|---" * (len(METRICS) + 1) + "|"]
+    lines = [
+        f"| mean ± standard deviation, {len(SEEDS)} seeds | {' | '.join(METRICS)} |",
+        "|---" * (len(METRICS) + 1) + "|",
+    ]
     for method in dict.fromkeys(row["method"] for row in rows):
         cells = []
         for name in METRICS:
-            values = [float(str(r["test"])) for r in rows if r["method"] == method and r["metric"] == name]
-            cells.append(f"{statistics.mean(values):.3f} ± {statistics.stdev(values):.3f}" if values else "as cross-entropy")
+            values = [
+                float(str(r["test"])) for r in rows if r["method"] == method and r["metric"] == name
+            ]
+            cells.append(
+                f"{statistics.mean(values):.3f} ± {statistics.stdev(values):.3f}"
+                if values
+                else "as cross-entropy"
+            )
         lines.append(f"| {method} | {' | '.join(cells)} |")
     return "\n".join(lines)
 
@@ -138,5 +184,7 @@ if __name__ == "__main__":
     results = measure_all()
     print(table(results))
     RESULTS.mkdir(exist_ok=True)
-    (RESULTS / "s_measures_network.json").write_text(json.dumps({"machine": machine(), "rows": results}, indent=1) + "\n")
+    (RESULTS / "s_measures_network.json").write_text(
+        json.dumps({"machine": machine(), "rows": results}, indent=1) + "\n"
+    )
     write_between(DOCS, "network", table(results))

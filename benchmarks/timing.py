@@ -1,8 +1,10 @@
-"""How the benchmarks measure: everything of one comparison interleaved in one run, medians, peak memory, JSON with the machine.
+"""How the benchmarks measure: everything of one comparison interleaved in one run, medians, peak
+memory, JSON with the machine.
 
-Absolute times on a shared machine mean little; ratios within one interleaved run do. The first touch of large fresh buffers costs
-as much as arithmetic, so each benchmark runs with the allocator as it is and with one that keeps its memory, in new processes: what
-one run leaves on the heap would make the buffers of the next cheaper.
+Absolute times on a shared machine mean little; ratios within one interleaved run do. The first
+touch of large fresh buffers costs as much as arithmetic, so each benchmark runs with the allocator
+as it is and with one that keeps its memory, in new processes: what one run leaves on the heap would
+make the buffers of the next cheaper.
 """
 
 import ctypes
@@ -23,7 +25,11 @@ import evalgrad
 from evalgrad.lab.memory import PeakMemory
 
 RESULTS = Path(__file__).parent / "results"
-KEEPING = {"MALLOC_MMAP_THRESHOLD_": str(2**32 - 1), "MALLOC_TRIM_THRESHOLD_": str(2**33), "MALLOC_TOP_PAD_": str(2**28)}
+KEEPING = {
+    "MALLOC_MMAP_THRESHOLD_": str(2**32 - 1),
+    "MALLOC_TRIM_THRESHOLD_": str(2**33),
+    "MALLOC_TOP_PAD_": str(2**28),
+}
 
 
 def interleaved(functions: dict[str, Callable[[], object]], rounds: int = 7) -> dict[str, float]:
@@ -39,7 +45,8 @@ def interleaved(functions: dict[str, Callable[[], object]], rounds: int = 7) -> 
 
 def peak_memory(function: Callable[[], object]) -> float:
     """Megabytes of resident memory at the peak of a call, above what was resident before."""
-    ctypes.CDLL(None).malloc_trim(0)  # what the heap keeps from earlier calls would be used again, unseen
+    # what the heap keeps from earlier calls would be used again, unseen
+    ctypes.CDLL(None).malloc_trim(0)
     with PeakMemory() as memory:
         function()
     return memory.megabytes
@@ -56,7 +63,9 @@ def step(loss: Callable[[torch.Tensor], torch.Tensor], x: torch.Tensor) -> Calla
 
 def machine() -> dict[str, object]:
     model = [
-        line.partition(":")[2].strip() for line in Path("/proc/cpuinfo").read_text().splitlines() if line.startswith("model name")
+        line.partition(":")[2].strip()
+        for line in Path("/proc/cpuinfo").read_text().splitlines()
+        if line.startswith("model name")
     ]
     return {
         "cpu": model[0] if model else platform.processor(),
@@ -69,7 +78,9 @@ def machine() -> dict[str, object]:
 
 
 def main(script: str, measure: Callable[[], list[dict[str, object]]]) -> None:
-    """Measure under both allocators and both numbers of threads, print the rows, write `results/<script>.json`."""
+    """Measure under both allocators and both numbers of threads, print the rows, write
+    `results/<script>.json`.
+    """
     if "--threads" in sys.argv:
         torch.set_num_threads(int(sys.argv[-1]))
         print(json.dumps(measure()))
@@ -78,7 +89,13 @@ def main(script: str, measure: Callable[[], list[dict[str, object]]]) -> None:
     for allocator, environment in {"default": {}, "keeping": KEEPING}.items():
         for threads in (1, os.cpu_count() or 1):
             command = [sys.executable, sys.argv[0], "--threads", str(threads)]
-            child = subprocess.run(command, env={**os.environ, **environment}, stdout=subprocess.PIPE, text=True, check=True)
+            child = subprocess.run(
+                command,
+                env={**os.environ, **environment},
+                stdout=subprocess.PIPE,
+                text=True,
+                check=True,
+            )
             measured = json.loads(child.stdout.splitlines()[-1])
             rows += [{"allocator": allocator, "threads": threads, **row} for row in measured]
     _print_table(rows)
@@ -89,8 +106,12 @@ def main(script: str, measure: Callable[[], list[dict[str, object]]]) -> None:
 
 
 def write_between(page: Path, name: str, text: str) -> None:
-    """Put a text into a page of the docs, between the comments `<!-- name: written by ... -->` and `<!-- name: end -->`."""
-    between = re.compile(rf"(<!-- {name}: written by [^>]* -->\n).*?(<!-- {name}: end -->)", re.DOTALL)
+    """Put a text into a page of the docs, between the comments `<!-- name: written by ... -->` and
+    `<!-- name: end -->`.
+    """
+    between = re.compile(
+        rf"(<!-- {name}: written by [^>]* -->\n).*?(<!-- {name}: end -->)", re.DOTALL
+    )
     page.write_text(between.sub(lambda found: f"{found[1]}{text}\n{found[2]}", page.read_text()))
 
 

@@ -1,4 +1,6 @@
-"""One row per loss: how to draw inputs, its oracle, its metric, its promises. `test_laws.py` runs every law on every row."""
+"""One row per loss: how to draw inputs, its oracle, its metric, its promises. `test_laws.py` runs
+every law on every row.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -29,13 +31,20 @@ class Case:
     metric: Callable[[Tensor, Tensor], Tensor]  # 1 - metric of the predictions of x
     options: tuple[dict[str, Any], ...]  # each must change the value or the gradient
     perfect: Callable[[Tensor], Tensor]  # target -> x of a perfect, confident prediction
-    equals_metric: bool  # at confident predictions the loss equals 1 - metric; otherwise it is at least that
+    # at confident predictions the loss equals 1 - metric; otherwise it is at least that
+    equals_metric: bool
     fixed: dict[str, Any] = field(default_factory=dict)  # options that define the case
-    crowd: int = 5000  # copies of the items that a kernel spreads over threads and torch, whose OpenMP hangs if forked, not
-    piecewise_constant: bool = False  # the value has no derivative of its own: the gradient theorem replaces gradcheck
-    axes_are_items: bool = True  # further axes hold more items; False: the last axis holds the items, the others are lists
+    # copies of the items that a kernel spreads over threads and torch, whose OpenMP hangs if
+    # forked, not
+    crowd: int = 5000
+    # the value has no derivative of its own: the gradient theorem replaces gradcheck
+    piecewise_constant: bool = False
+    # further axes hold more items; False: the last axis holds the items, the others are lists
+    axes_are_items: bool = True
     plain: bool = False  # torch operations alone, no operator of ours
-    autograd: bool = False  # the gradient is torch's own: it has derivatives in turn, and its threads hang in a forked child
+    # the gradient is torch's own: it has derivatives in turn, and its threads hang in a forked
+    # child
+    autograd: bool = False
 
     def __call__(self, x: Tensor, target: Tensor, **options: Any) -> Tensor:
         return self.loss(x, target, **{**self.fixed, **options})
@@ -60,18 +69,26 @@ def _integers(high: int, shape: tuple[int, ...], generator: torch.Generator) -> 
 
 def _draw_classes(generator: torch.Generator) -> tuple[Tensor, Tensor]:
     n, c, s = (int(_integers(3, (), generator)) + 1 for _ in range(3))
-    return 2 * torch.randn(n, c + 1, s + 2, dtype=torch.float64, generator=generator), _integers(c + 1, (n, s + 2), generator)
+    return 2 * torch.randn(n, c + 1, s + 2, dtype=torch.float64, generator=generator), _integers(
+        c + 1, (n, s + 2), generator
+    )
 
 
 def _draw_samples(generator: torch.Generator) -> tuple[Tensor, Tensor]:
-    """Items are samples, classes on axis 1: 4 to 6 of them, so that k = 2 and k = 3 leave something to do."""
+    """Items are samples, classes on axis 1: 4 to 6 of them, so that k = 2 and k = 3 leave something
+    to do.
+    """
     n, c, s = (int(_integers(3, (), generator)) + 1 for _ in range(3))
-    return 2 * torch.randn(n, c + 3, s + 2, dtype=torch.float64, generator=generator), _integers(c + 3, (n, s + 2), generator)
+    return 2 * torch.randn(n, c + 3, s + 2, dtype=torch.float64, generator=generator), _integers(
+        c + 3, (n, s + 2), generator
+    )
 
 
 def _draw_binary(generator: torch.Generator) -> tuple[Tensor, Tensor]:
     n, s = int(_integers(3, (), generator)) + 1, int(_integers(6, (), generator)) + 1
-    return 1.5 * torch.randn(n, s, dtype=torch.float64, generator=generator), _integers(2, (n, s), generator)
+    return 1.5 * torch.randn(n, s, dtype=torch.float64, generator=generator), _integers(
+        2, (n, s), generator
+    )
 
 
 def _draw_multilabel(generator: torch.Generator) -> tuple[Tensor, Tensor]:
@@ -80,7 +97,10 @@ def _draw_multilabel(generator: torch.Generator) -> tuple[Tensor, Tensor]:
 
 
 def _one_hot(target: Tensor) -> Tensor:
-    return 60.0 * torch.nn.functional.one_hot(target, max(int(target.max()) + 1, 2)).movedim(-1, 1).double()
+    return (
+        60.0
+        * torch.nn.functional.one_hot(target, max(int(target.max()) + 1, 2)).movedim(-1, 1).double()
+    )
 
 
 def _sure(target: Tensor) -> Tensor:
@@ -89,7 +109,9 @@ def _sure(target: Tensor) -> Tensor:
 
 def _weighted(loss: Callable[..., Tensor]) -> Callable[..., Tensor]:
     """Weights for as many classes as were drawn."""
-    return lambda x, target, weight=None, **o: loss(x, target, weight=None if weight is None else weight[: x.shape[1]], **o)
+    return lambda x, target, weight=None, **o: loss(
+        x, target, weight=None if weight is None else weight[: x.shape[1]], **o
+    )
 
 
 def _miou_loss(x: Tensor, target: Tensor) -> Tensor:
@@ -97,7 +119,9 @@ def _miou_loss(x: Tensor, target: Tensor) -> Tensor:
 
 
 def _image_iou_loss(x: Tensor, target: Tensor) -> Tensor:
-    return 1 - metrics.jaccard_index((x > 0).long(), target, num_classes=2, over="image", classes=[1])
+    return 1 - metrics.jaccard_index(
+        (x > 0).long(), target, num_classes=2, over="image", classes=[1]
+    )
 
 
 def _multilabel_iou_loss(x: Tensor, target: Tensor) -> Tensor:
@@ -121,7 +145,9 @@ class Perceptron(torch.nn.Module):
         return torch.where(target == 1, -x, x).relu()
 
 
-def _pooled_perceptron(x: Tensor, target: Tensor, ignore_index: int | None = None, **options: Any) -> Tensor:
+def _pooled_perceptron(
+    x: Tensor, target: Tensor, ignore_index: int | None = None, **options: Any
+) -> Tensor:
     mask = None if ignore_index is None else target != ignore_index
     return eg.loss_max_pooling(Perceptron()(x, target), mask=mask, **options)
 
@@ -129,7 +155,9 @@ def _pooled_perceptron(x: Tensor, target: Tensor, ignore_index: int | None = Non
 def _by_mask(loss: Callable[..., Tensor]) -> Callable[..., Tensor]:
     """A loss that leaves items out by a mask, for laws that leave them out by a label."""
 
-    def masked(x: Tensor, target: Tensor, ignore_index: int | None = None, **options: Any) -> Tensor:
+    def masked(
+        x: Tensor, target: Tensor, ignore_index: int | None = None, **options: Any
+    ) -> Tensor:
         if ignore_index is None:
             return loss(x, target, **options)
         mask = target != ignore_index
@@ -147,11 +175,15 @@ def _draw_lists(generator: torch.Generator) -> tuple[Tensor, Tensor]:
 
 
 def _ranked_by(target: Tensor) -> Tensor:
-    """Scores far apart, positives above negatives: confident even for the perceptron, which knows no loss but the gaps."""
+    """Scores far apart, positives above negatives: confident even for the perceptron, which knows
+    no loss but the gaps.
+    """
     return 10_000 * target.double() + 100.0 * torch.arange(target.shape[-1])
 
 
-def _list_case(name: str, loss: Callable[..., Tensor], module: Any, value: Callable[..., float], **fields: Any) -> Case:
+def _list_case(
+    name: str, loss: Callable[..., Tensor], module: Any, value: Callable[..., float], **fields: Any
+) -> Case:
     """A loss over lists of scored items."""
     oracle = ranking_oracles.over_lists(value)
     return Case(name, _by_mask(loss), module, _draw_lists, oracle, axes_are_items=False, **fields)

@@ -6,12 +6,20 @@ from hypothesis import HealthCheck, settings
 
 from evalgrad import _native
 
-settings.register_profile("evalgrad", deadline=None, derandomize=True, max_examples=25, suppress_health_check=list(HealthCheck))
+settings.register_profile(
+    "evalgrad",
+    deadline=None,
+    derandomize=True,
+    max_examples=25,
+    suppress_health_check=list(HealthCheck),
+)
 settings.load_profile("evalgrad")
 
 
 def pytest_collectstart(collector):
-    """Tensors that a module draws when it is imported are the same whatever was collected before it."""
+    """Tensors that a module draws when it is imported are the same whatever was collected before
+    it.
+    """
     torch.manual_seed(0)
 
 
@@ -28,7 +36,9 @@ def pure(monkeypatch):
 
 @pytest.fixture(params=["kernel", "pure"])
 def engine(request):
-    """Run on both paths. Without state of its own, so that the examples of a Hypothesis test may share it."""
+    """Run on both paths. Without state of its own, so that the examples of a Hypothesis test may
+    share it.
+    """
     library = _native.library
     if request.param == "pure":
         _native.library = None

@@ -1,4 +1,6 @@
-"""One row per public function that is not a loss: how to call it on tensors. `test_function_engines.py` runs every engine on it."""
+"""One row per public function that is not a loss: how to call it on tensors.
+`test_function_engines.py` runs every engine on it.
+"""
 
 import copy
 from collections.abc import Callable
@@ -16,7 +18,9 @@ COST = 1 - torch.eye(CLASSES)
 
 @dataclass(frozen=True)
 class Function:
-    """A public function as one of floating-point numbers x and labels y, with the items on their last axis."""
+    """A public function as one of floating-point numbers x and labels y, with the items on their
+    last axis.
+    """
 
     name: str
     call: Callable[[Tensor, Tensor], Tensor]
@@ -60,7 +64,9 @@ def _jaccard(function: Callable[..., Tensor]) -> Callable[[Tensor, Tensor], Tens
 
 
 def _measure(measure: torch.nn.Module) -> Callable[[Tensor, Tensor], Tensor]:
-    """An S-measure in eval mode, a function. Training moves its state: test_s_measures_training.py."""
+    """An S-measure in eval mode, a function. Training moves its state:
+    test_s_measures_training.py.
+    """
     measure.eval()
     moved = copy.deepcopy(measure).to("meta")  # learned thresholds live on the device of the scores
     return lambda x, y: (moved if x.is_meta else measure)(x, y)
@@ -79,17 +85,28 @@ FUNCTIONS = (
     _smooth("project_onto_ceiling", _ceiling),
     _smooth("direct_loss", _cost_of_confusion, labels=CLASSES),
     Function("lovasz_prox", lambda x, y: eg.lovasz_prox(x, y > 0, lam=2.0), keeps_dtype=True),
-    Function("loss_max_pooling_weights", lambda x, y: eg.loss_max_pooling_weights(x.abs()), keeps_dtype=True),
+    Function(
+        "loss_max_pooling_weights",
+        lambda x, y: eg.loss_max_pooling_weights(x.abs()),
+        keeps_dtype=True,
+    ),
     Function("topk_predict", lambda x, y: eg.topk_predict(x.T, k=2)),
     Function("metrics.average_precision", metrics.average_precision),
     Function("metrics.ndcg", lambda x, y: metrics.ndcg(x, y, k=2)),
     Function("metrics.fbeta_score", metrics.fbeta_score),
-    Function("metrics.precision_at_recall", lambda x, y: metrics.precision_at_recall(x, y, recall=0.5)),
-    Function("metrics.recall_at_precision", lambda x, y: metrics.recall_at_precision(x, y, precision=0.5)),
+    Function(
+        "metrics.precision_at_recall", lambda x, y: metrics.precision_at_recall(x, y, recall=0.5)
+    ),
+    Function(
+        "metrics.recall_at_precision", lambda x, y: metrics.recall_at_precision(x, y, precision=0.5)
+    ),
     Function("metrics.roc_auc", metrics.roc_auc),
     Function("metrics.pr_auc", metrics.pr_auc),
     Function("metrics.topk_error", lambda x, y: metrics.topk_error(x, y, k=2), labels=CLASSES),
     Function("metrics.jaccard_index", _jaccard(metrics.jaccard_index), labels=CLASSES),
     Function("metrics.jaccard_counts", _jaccard(metrics.jaccard_counts), labels=CLASSES),
-    Function("metrics.jaccard_from_counts", lambda x, y: metrics.jaccard_from_counts(torch.stack([y, y + 1, y + 2], -1))),
+    Function(
+        "metrics.jaccard_from_counts",
+        lambda x, y: metrics.jaccard_from_counts(torch.stack([y, y + 1, y + 2], -1)),
+    ),
 )

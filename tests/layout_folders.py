@@ -23,7 +23,9 @@ def photograph(path: Path, seed: int, size: tuple[int, int] = SIZE) -> None:
 
 def classes(*values: int) -> np.ndarray:
     """Vertical stripes of the given classes."""
-    return np.repeat(np.array(values, dtype=np.uint8), -(-SIZE[1] // len(values)))[: SIZE[1]][None].repeat(SIZE[0], axis=0)
+    return np.repeat(np.array(values, dtype=np.uint8), -(-SIZE[1] // len(values)))[: SIZE[1]][
+        None
+    ].repeat(SIZE[0], axis=0)
 
 
 def write_cityscapes(root: Path) -> None:
@@ -31,11 +33,16 @@ def write_cityscapes(root: Path) -> None:
         for number in range(3):
             stem = f"aachen_{number:06}_000019"
             photograph(root / "leftImg8bit" / split / "aachen" / f"{stem}_leftImg8bit.png", number)
-            draw(root / "gtFine" / split / "aachen" / f"{stem}_gtFine_labelIds.png", classes(7, 0, 26, 33))
+            draw(
+                root / "gtFine" / split / "aachen" / f"{stem}_gtFine_labelIds.png",
+                classes(7, 0, 26, 33),
+            )
 
 
 def write_voc(root: Path) -> None:
-    """VOC with two images for training and two for validation; SBD with three, one of them in VOC's validation."""
+    """VOC with two images for training and two for validation; SBD with three, one of them in VOC's
+    validation.
+    """
     base, sbd = root / "VOCdevkit" / "VOC2012", root / "benchmark_RELEASE" / "dataset"
     names = {"train": ["2007_000001", "2007_000002"], "val": ["2007_000003", "2007_000004"]}
     for split, listed in names.items():
@@ -52,7 +59,10 @@ def write_voc(root: Path) -> None:
         (sbd / f"{split}.txt").write_text("\n".join(listed) + "\n")
         for name in listed:
             photograph(sbd / "img" / f"{name}.jpg", 9)
-            savemat(sbd / "cls" / f"{name}.mat", {"GTcls": {"Segmentation": classes(0, 20), "Boundaries": 0}})
+            savemat(
+                sbd / "cls" / f"{name}.mat",
+                {"GTcls": {"Segmentation": classes(0, 20), "Boundaries": 0}},
+            )
 
 
 OBJECT = (
@@ -62,11 +72,21 @@ OBJECT = (
 
 
 def write_voc_regions(root: Path) -> None:
-    """Two images in each split: an aeroplane at columns 5..24, rows 9..28, a dog and a difficult aeroplane; three regions."""
+    """Two images in each split: an aeroplane at columns 5..24, rows 9..28, a dog and a difficult
+    aeroplane; three regions.
+    """
     base = root / "VOCdevkit" / "VOC2012"
-    truth = [("aeroplane", 0, 5, 9, 24, 28), ("dog", 0, 30, 9, 49, 28), ("aeroplane", 1, 50, 30, 60, 40)]
-    regions = np.array([[9, 5, 28, 24], [9, 30, 28, 49], [14, 5, 28, 24]])  # top, left, bottom, right
-    for split, names in {"train": ["2008_000001", "2008_000002"], "val": ["2008_000003", "2008_000004"]}.items():
+    truth = [
+        ("aeroplane", 0, 5, 9, 24, 28),
+        ("dog", 0, 30, 9, 49, 28),
+        ("aeroplane", 1, 50, 30, 60, 40),
+    ]
+    # top, left, bottom, right
+    regions = np.array([[9, 5, 28, 24], [9, 30, 28, 49], [14, 5, 28, 24]])
+    for split, names in {
+        "train": ["2008_000001", "2008_000002"],
+        "val": ["2008_000003", "2008_000004"],
+    }.items():
         for folder in ("ImageSets/Main", "Annotations"):
             (base / folder).mkdir(parents=True, exist_ok=True)
         (base / "ImageSets" / "Main" / f"{split}.txt").write_text("\n".join(names) + "\n")
@@ -75,17 +95,26 @@ def write_voc_regions(root: Path) -> None:
             text = "".join(OBJECT.format(*one) for one in truth)
             (base / "Annotations" / f"{name}.xml").write_text(f"<annotation>{text}</annotation>")
         (root / "selective_search_data").mkdir(exist_ok=True)
-        boxes, images = np.empty((1, len(names)), dtype=object), np.empty((len(names), 1), dtype=object)
+        boxes, images = (
+            np.empty((1, len(names)), dtype=object),
+            np.empty((len(names), 1), dtype=object),
+        )
         for number, name in enumerate(reversed(names)):  # in an order of its own
             boxes[0, number], images[number, 0] = regions, name
-        savemat(root / "selective_search_data" / f"voc_2012_{split}.mat", {"boxes": boxes, "images": images})
+        savemat(
+            root / "selective_search_data" / f"voc_2012_{split}.mat",
+            {"boxes": boxes, "images": images},
+        )
 
 
 def write_coco_stuff(root: Path) -> None:
     for split in ("train", "val"):
         for number in (9, 25):
             photograph(root / f"{split}2017" / f"{number:012}.jpg", number)
-            draw(root / "stuffthingmaps_trainval2017" / f"{split}2017" / f"{number:012}.png", classes(0, 156, 181, 255))
+            draw(
+                root / "stuffthingmaps_trainval2017" / f"{split}2017" / f"{number:012}.png",
+                classes(0, 156, 181, 255),
+            )
 
 
 def write_cifar(root: Path, images: int = 5010) -> np.ndarray:
@@ -100,8 +129,12 @@ def write_cifar(root: Path, images: int = 5010) -> np.ndarray:
         records.tofile(root / "cifar-100-binary" / f"{name}.bin")
     for number in range(1, 6):
         part = slice((number - 1) * images // 5, number * images // 5)
-        np.concatenate([fine % 10, pixels], 1)[part].tofile(root / "cifar-10-batches-bin" / f"data_batch_{number}.bin")
-    np.concatenate([fine % 10, pixels], 1)[:20].tofile(root / "cifar-10-batches-bin" / "test_batch.bin")
+        np.concatenate([fine % 10, pixels], 1)[part].tofile(
+            root / "cifar-10-batches-bin" / f"data_batch_{number}.bin"
+        )
+    np.concatenate([fine % 10, pixels], 1)[:20].tofile(
+        root / "cifar-10-batches-bin" / "test_batch.bin"
+    )
     return pixels
 
 

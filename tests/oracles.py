@@ -1,4 +1,6 @@
-"""Slow oracles: loops and brute force written from the maths, importing nothing from evalgrad. Lists of floats in, floats out."""
+"""Slow oracles: loops and brute force written from the maths, importing nothing from evalgrad.
+Lists of floats in, floats out.
+"""
 
 import itertools
 import math
@@ -8,13 +10,17 @@ from scipy.optimize import minimize
 
 
 def jaccard_loss(wrong, foreground):
-    """Set function: items in `wrong` are mispredicted. 1 - IoU = |wrong| / |foreground union wrong|, 0/0 = 0."""
+    """Set function: items in `wrong` are mispredicted. 1 - IoU = |wrong| / |foreground union
+    wrong|, 0/0 = 0.
+    """
     union = sum(1 for w, f in zip(wrong, foreground) if w or f)
     return sum(wrong) / union if union else 0.0
 
 
 def extension(errors, foreground):
-    """Lovász extension from its definition: the integral of the set function over the level sets of the errors."""
+    """Lovász extension from its definition: the integral of the set function over the level sets of
+    the errors.
+    """
     order = sorted(range(len(errors)), key=lambda i: -errors[i])
     value, before, wrong = 0.0, 0.0, [False] * len(errors)
     for i in order:
@@ -35,10 +41,21 @@ def softmax(logits):
     return [e / sum(exps) for e in exps]
 
 
-def lovasz_softmax(x, target, *, classes="present", per_image=False, ignore_index=None, weight=None, reduction="mean", bins=None):
+def lovasz_softmax(
+    x,
+    target,
+    *,
+    classes="present",
+    per_image=False,
+    ignore_index=None,
+    weight=None,
+    reduction="mean",
+    bins=None,
+):
     """x: (N, C, S), target: (N, S) nested lists."""
     images = [
-        [(softmax([row[i] for row in logits]), y[i]) for i in range(len(y)) if y[i] != ignore_index] for logits, y in zip(x, target)
+        [(softmax([row[i] for row in logits]), y[i]) for i in range(len(y)) if y[i] != ignore_index]
+        for logits, y in zip(x, target)
     ]
     groups = images if per_image else [sum(images, [])]
     num_classes = len(x[0])
@@ -46,11 +63,19 @@ def lovasz_softmax(x, target, *, classes="present", per_image=False, ignore_inde
     for pixels in groups:
         row, weights = [], []
         for c in range(num_classes):
-            chosen = {"present": any(y == c for _, y in pixels), "all": True}[classes] if isinstance(classes, str) else c in classes
+            chosen = (
+                {"present": any(y == c for _, y in pixels), "all": True}[classes]
+                if isinstance(classes, str)
+                else c in classes
+            )
             w = (1.0 if weight is None else weight[c]) if chosen and pixels else 0.0
             errors = [1 - p[c] if y == c else p[c] for p, y in pixels]
             front = [y == c for _, y in pixels]
-            value = binned(errors, front, [min(int(e * bins), bins - 1) for e in errors]) if bins else extension(errors, front)
+            value = (
+                binned(errors, front, [min(int(e * bins), bins - 1) for e in errors])
+                if bins
+                else extension(errors, front)
+            )
             row.append(w * value)
             weights.append(w)
         table.append(row)
@@ -58,11 +83,15 @@ def lovasz_softmax(x, target, *, classes="present", per_image=False, ignore_inde
             means.append(sum(row) / sum(weights))
     if reduction == "none":
         return table
-    return sum(map(sum, table)) if reduction == "sum" else (sum(means) / len(means) if means else 0.0)
+    return (
+        sum(map(sum, table)) if reduction == "sum" else (sum(means) / len(means) if means else 0.0)
+    )
 
 
 def binned(errors, foreground, number):
-    """Errors of a bin are tied: the mean over "foreground first" and "background first" of the exact extension's weights."""
+    """Errors of a bin are tied: the mean over "foreground first" and "background first" of the
+    exact extension's weights.
+    """
     value = 0.0
     for front_first in (True, False):
         order = sorted(range(len(errors)), key=lambda i: (-number[i], foreground[i] != front_first))
@@ -79,11 +108,25 @@ def binned(errors, foreground, number):
 
 
 def lovasz_hinge(
-    x, target, *, per_image=True, ignore_index=None, empty="max", bins=None, reduction="mean", gradient="subgradient", lam=1.0
+    x,
+    target,
+    *,
+    per_image=True,
+    ignore_index=None,
+    empty="max",
+    bins=None,
+    reduction="mean",
+    gradient="subgradient",
+    lam=1.0,
 ):
     """x, target: (N, S) nested lists, target 0 or 1."""
     images = [
-        [(max(1 - f * (1 if y == 1 else -1), 0), y == 1) for f, y in zip(fs, ys) if y != ignore_index] for fs, ys in zip(x, target)
+        [
+            (max(1 - f * (1 if y == 1 else -1), 0), y == 1)
+            for f, y in zip(fs, ys)
+            if y != ignore_index
+        ]
+        for fs, ys in zip(x, target)
     ]
     values, counted = [], []
     for pixels in images if per_image else [sum(images, [])]:
@@ -96,7 +139,9 @@ def lovasz_hinge(
             values.append(extension(errors, front))
         else:  # no error at all: a bin of its own below all others
             width = (max(errors) or 1) / bins
-            values.append(binned(errors, front, [min(int(e / width), bins - 1) if e else -1 for e in errors]))
+            values.append(
+                binned(errors, front, [min(int(e / width), bins - 1) if e else -1 for e in errors])
+            )
         counted.append(counts)
     if reduction == "none":
         return values
@@ -106,7 +151,13 @@ def lovasz_hinge(
 def lovasz_hinge_multilabel(x, target, *, per_image=True, reduction="mean", **options):
     """x, target: (N, C, S) nested lists: every class by itself."""
     columns = [
-        lovasz_hinge([row[c] for row in x], [row[c] for row in target], per_image=per_image, reduction="none", **options)
+        lovasz_hinge(
+            [row[c] for row in x],
+            [row[c] for row in target],
+            per_image=per_image,
+            reduction="none",
+            **options,
+        )
         for c in range(len(x[0]))
     ]
     table = [list(row) for row in zip(*columns)]
@@ -119,8 +170,9 @@ def lovasz_hinge_multilabel(x, target, *, per_image=True, reduction="mean", **op
 def prox(x, foreground, lam, hinge=False):
     """Proximal point by a general convex solver.
 
-    The extension is the largest of the linear functions of all orders, so for a few items: minimise t + lam/2 |u - x|^2 subject to
-    t >= w.v for every order's weights w, and v >= u (v >= 0 too under the hinge).
+    The extension is the largest of the linear functions of all orders, so for a few items: minimise
+    t + lam/2 |u - x|^2 subject to t >= w.v for every order's weights w, and v >= u (v >= 0 too
+    under the hinge).
     """
     n = len(x)
     planes = set()
@@ -131,7 +183,10 @@ def prox(x, foreground, lam, hinge=False):
             after = jaccard_loss(wrong, foreground)
             weights[i], before = after - before, after
         planes.add(tuple(weights))
-    constraints = [{"type": "ineq", "fun": lambda z, w=w: z[-1] - sum(a * b for a, b in zip(w, z[n : 2 * n]))} for w in planes]
+    constraints = [
+        {"type": "ineq", "fun": lambda z, w=w: z[-1] - sum(a * b for a, b in zip(w, z[n : 2 * n]))}
+        for w in planes
+    ]
     if hinge:
         constraints += [{"type": "ineq", "fun": lambda z, i=i: z[n + i] - z[i]} for i in range(n)]
         constraints += [{"type": "ineq", "fun": lambda z, i=i: z[n + i]} for i in range(n)]
@@ -156,7 +211,9 @@ def pooling_constraints(n, p, support):
 
 
 def pooling_weights(losses, p, support):
-    """The maximiser of one row of finite losses: alpha by bisection of sum min(l/alpha, 1)^q = m, in 60 digits."""
+    """The maximiser of one row of finite losses: alpha by bisection of sum min(l/alpha, 1)^q = m,
+    in 60 digits.
+    """
     with mpmath.workdps(60):
         losses = [mpmath.mpf(float(loss)) for loss in losses]
         n = len(losses)
@@ -185,7 +242,9 @@ def _greedy_weights(losses, m):
 
 
 def _bisect_alpha(losses, m, q):
-    """Largest alpha with sum min(l/alpha, 1)^q >= m: the sum falls with alpha; bisection of log alpha."""
+    """Largest alpha with sum min(l/alpha, 1)^q >= m: the sum falls with alpha; bisection of log
+    alpha.
+    """
     positive = [mpmath.log(loss) for loss in losses if loss > 0]
     low, high = min(positive), max(positive) + mpmath.log(len(losses)) / q + 1
     for _ in range(100):
@@ -198,11 +257,17 @@ def _bisect_alpha(losses, m, q):
 
 
 def pool(losses, p, support):
-    return sum(w * loss for w, loss in zip(pooling_weights(losses, p, support), losses)) if losses else 0.0
+    return (
+        sum(w * loss for w, loss in zip(pooling_weights(losses, p, support), losses))
+        if losses
+        else 0.0
+    )
 
 
 def pool_by_solver(losses, p, support):
-    """The pooled value of a handful of positive losses from its definition, by a general convex solver."""
+    """The pooled value of a handful of positive losses from its definition, by a general convex
+    solver.
+    """
     n, scale = len(losses), max(losses)
     _, gamma, tau = (float(x) for x in pooling_constraints(n, p, support))
     found = minimize(
@@ -215,22 +280,53 @@ def pool_by_solver(losses, p, support):
     return -float(found.fun) * scale
 
 
-def pooled_perceptron(x, target, *, p=1.3, support=0.25, per_image=True, dim=None, ignore_index=None, reduction="mean"):
-    """x, target: (N, S) nested lists, target 0 or 1; the loss of an item is max(0, -score) of its true side."""
-    images = [[max(0.0, -f if y == 1 else f) for f, y in zip(fs, ys) if y != ignore_index] for fs, ys in zip(x, target)]
-    groups = [list(column) for column in zip(*images)] if dim == 0 else images if per_image else [sum(images, [])]
+def pooled_perceptron(
+    x, target, *, p=1.3, support=0.25, per_image=True, dim=None, ignore_index=None, reduction="mean"
+):
+    """x, target: (N, S) nested lists, target 0 or 1; the loss of an item is max(0, -score) of its
+    true side.
+    """
+    images = [
+        [max(0.0, -f if y == 1 else f) for f, y in zip(fs, ys) if y != ignore_index]
+        for fs, ys in zip(x, target)
+    ]
+    groups = (
+        [list(column) for column in zip(*images)]
+        if dim == 0
+        else images
+        if per_image
+        else [sum(images, [])]
+    )
     values = [pool(group, p, support) for group in groups]
     if reduction == "none":
         return values
-    return sum(values) if reduction == "sum" else sum(values) / max(sum(1 for group in groups if group), 1)
+    return (
+        sum(values)
+        if reduction == "sum"
+        else sum(values) / max(sum(1 for group in groups if group), 1)
+    )
 
 
 def bootstrapped_cross_entropy(
-    x, target, *, k=0.25, threshold=None, per_image=True, ignore_index=None, weight=None, reduction="mean"
+    x,
+    target,
+    *,
+    k=0.25,
+    threshold=None,
+    per_image=True,
+    ignore_index=None,
+    weight=None,
+    reduction="mean",
 ):
-    """x: (N, C, S), target: (N, S) nested lists: sort the pixels by cross-entropy, take the first."""
+    """x: (N, C, S), target: (N, S) nested lists: sort the pixels by cross-entropy, take the
+    first.
+    """
     images = [
-        [(-math.log(softmax([row[i] for row in logits])[y[i]]), y[i]) for i in range(len(y)) if y[i] != ignore_index]
+        [
+            (-math.log(softmax([row[i] for row in logits])[y[i]]), y[i])
+            for i in range(len(y))
+            if y[i] != ignore_index
+        ]
         for logits, y in zip(x, target)
     ]
     values = []
@@ -247,16 +343,30 @@ def bootstrapped_cross_entropy(
     return sum(counted) if reduction == "sum" else sum(counted) / max(len(counted), 1)
 
 
-def soft_jaccard(x, target, *, classes="present", per_image=False, ignore_index=None, weight=None, reduction="mean"):
+def soft_jaccard(
+    x,
+    target,
+    *,
+    classes="present",
+    per_image=False,
+    ignore_index=None,
+    weight=None,
+    reduction="mean",
+):
     """x: (N, C, S), target: (N, S) nested lists: 1 - sum p y / sum (p + y - p y) for each class."""
     images = [
-        [(softmax([row[i] for row in logits]), y[i]) for i in range(len(y)) if y[i] != ignore_index] for logits, y in zip(x, target)
+        [(softmax([row[i] for row in logits]), y[i]) for i in range(len(y)) if y[i] != ignore_index]
+        for logits, y in zip(x, target)
     ]
     table, means = [], []
     for pixels in images if per_image else [sum(images, [])]:
         row, weights = [], []
         for c in range(len(x[0])):
-            chosen = {"present": any(y == c for _, y in pixels), "all": True}[classes] if isinstance(classes, str) else c in classes
+            chosen = (
+                {"present": any(y == c for _, y in pixels), "all": True}[classes]
+                if isinstance(classes, str)
+                else c in classes
+            )
             hit = sum(p[c] * (y == c) for p, y in pixels)
             union = sum(p[c] + (y == c) - p[c] * (y == c) for p, y in pixels)
             weights.append((1.0 if weight is None else weight[c]) if chosen and pixels else 0.0)
@@ -266,4 +376,6 @@ def soft_jaccard(x, target, *, classes="present", per_image=False, ignore_index=
             means.append(sum(row) / sum(weights))
     if reduction == "none":
         return table
-    return sum(map(sum, table)) if reduction == "sum" else (sum(means) / len(means) if means else 0.0)
+    return (
+        sum(map(sum, table)) if reduction == "sum" else (sum(means) / len(means) if means else 0.0)
+    )

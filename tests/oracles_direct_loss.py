@@ -1,14 +1,18 @@
-"""Slow oracles of the direct losses: every ranking, every labelling, the paper's table. They import nothing from evalgrad.
+"""Slow oracles of the direct losses: every ranking, every labelling, the paper's table. They import
+nothing from evalgrad.
 
-A row is a list of scores and a list of bools, masked items already removed. Fractions keep every comparison exact where the metric
-is rational (AP, Jaccard); NDCG is compared in floating point with a tolerance.
+A row is a list of scores and a list of bools, masked items already removed. Fractions keep every
+comparison exact where the metric is rational (AP, Jaccard); NDCG is compared in floating point with
+a tolerance.
 """
 
 import itertools
 import math
 from fractions import Fraction
 
-TIE = 1e-13  # objectives closer than this times epsilon count as equal: 0.3 is not 3/10, and rounding must not choose
+# objectives closer than this times epsilon count as equal: 0.3 is not 3/10, and rounding must not
+# choose
+TIE = 1e-13
 
 
 def average_precision(labels):
@@ -32,7 +36,9 @@ def ranking_loss(labels, metric, k):
 
 
 def pair_score(scores, order, target):
-    """F(y) = (1/|P||N|) sum_ij y_ij (phi_i - psi_j) of a ranking, and dF/dscores, from the pairs themselves."""
+    """F(y) = (1/|P||N|) sum_ij y_ij (phi_i - psi_j) of a ranking, and dF/dscores, from the pairs
+    themselves.
+    """
     place = {item: position for position, item in enumerate(order)}
     positives, negatives = [i for i in order if target[i]], [j for j in order if not target[j]]
     total, derivative = Fraction(0), [Fraction(0)] * len(scores)
@@ -68,8 +74,9 @@ def interleave(positives, negatives, above):
 def best_ranking(scores, target, epsilon, sign, metric, k):
     """The best value of F + sign eps Delta over all interleavings, and its ranking.
 
-    Of several the one with the most negatives above, which is unique: maximisers form a lattice. Rankings that put a positive
-    below another of a lower score cannot be best: F loses, Delta does not see it.
+    Of several the one with the most negatives above, which is unique: maximisers form a lattice.
+    Rankings that put a positive below another of a lower score cannot be best: F loses, Delta does
+    not see it.
     """
     positives, negatives = sorted_lists(scores, target)
     candidates = []
@@ -94,7 +101,11 @@ def direct_gradient(scores, target, direct, epsilon, sign):
 
 
 def model_loss(scores, target, metric="ap", k=None):
-    return 0.0 if is_void(target) else float(ranking_loss([target[i] for i in model_ranking(scores, target)], metric, k))
+    return (
+        0.0
+        if is_void(target)
+        else float(ranking_loss([target[i] for i in model_ranking(scores, target)], metric, k))
+    )
 
 
 def direct_ranking(scores, target, epsilon, sign, metric="ap", k=None):
@@ -102,7 +113,9 @@ def direct_ranking(scores, target, epsilon, sign, metric="ap", k=None):
     if is_void(target):
         return 0.0, [0.0] * len(scores)
     _, direct = best_ranking(scores, target, epsilon, sign, metric, k)
-    return model_loss(scores, target, metric, k), direct_gradient(scores, target, direct, epsilon, sign)
+    return model_loss(scores, target, metric, k), direct_gradient(
+        scores, target, direct, epsilon, sign
+    )
 
 
 def ap_hinge(scores, target):
@@ -123,7 +136,9 @@ def ap_perceptron(scores, target):
 
 
 def paper_table(scores, target, epsilon, sign):
-    """The ranking of the paper's dynamic programme (Fig. 2), seeds h(i, 0) = -s eps i/|P|, h(0, j) = 0, in exact arithmetic."""
+    """The ranking of the paper's dynamic programme (Fig. 2), seeds h(i, 0) = -s eps i/|P|, h(0, j)
+    = 0, in exact arithmetic.
+    """
     positives, negatives = sorted_lists(scores, target)
     P, N = len(positives), len(negatives)
     phi, psi = [Fraction(scores[i]) for i in positives], [Fraction(scores[j]) for j in negatives]
@@ -133,13 +148,17 @@ def paper_table(scores, target, epsilon, sign):
         options = []
         if i > 0:  # the i-th positive takes place i + j
             below = (j * phi[i - 1] - sum(psi[:j])) / (P * N)
-            options.append((h[i - 1][j] - sign * Fraction(epsilon) * i / (P * (i + j)) - below, "positive"))
+            options.append(
+                (h[i - 1][j] - sign * Fraction(epsilon) * i / (P * (i + j)) - below, "positive")
+            )
         if j > 0:  # the j-th negative does
             above = (sum(phi[:i]) - i * psi[j - 1]) / (P * N)
             options.append((h[i][j - 1] + above, "negative"))
         if options:  # ties: the positive last, so that it has the most negatives above
             h[i][j] = max(option[0] for option in options)
-            step[i][j] = next(name for option, name in options if h[i][j] - option <= Fraction(TIE * epsilon / P))
+            step[i][j] = next(
+                name for option, name in options if h[i][j] - option <= Fraction(TIE * epsilon / P)
+            )
     order, i, j = [], P, N
     while i or j:
         positive = step[i][j] == "positive"
@@ -164,7 +183,10 @@ def direct_jaccard(scores, target, epsilon, sign):
         objectives[labelling] = score + sign * Fraction(epsilon) * jaccard_of(labelling, target)
     top = max(objectives.values())
     best = [labelling for labelling, reached in objectives.items() if reached == top]
-    gradients = [[float(sign * (int(a) - int(b)) / (n * Fraction(epsilon))) for a, b in zip(y, model)] for y in best]
+    gradients = [
+        [float(sign * (int(a) - int(b)) / (n * Fraction(epsilon))) for a, b in zip(y, model)]
+        for y in best
+    ]
     return float(jaccard_of(model, target)), gradients
 
 
@@ -174,14 +196,18 @@ def direct_zero_one(scores, target, epsilon, sign):
     for s, positive in zip(scores, target):
         y = 1 if positive else -1
         model = y if y * s > 0 else -y
-        direct = max((y, -y), key=lambda label: (label * s + sign * epsilon * (label != y), label == model))
+        direct = max(
+            (y, -y), key=lambda label: (label * s + sign * epsilon * (label != y), label == model)
+        )
         gradient.append(sign * (direct - model) / (n * epsilon))
         wrong += model != y
     return wrong / n, gradient
 
 
 def zero_one_bound(scores, target, margin):
-    """Mean of max over labels of F + margin Delta, minus F of the right label: hinge (margin 1) and perceptron (margin 0)."""
+    """Mean of max over labels of F + margin Delta, minus F of the right label: hinge (margin 1) and
+    perceptron (margin 0).
+    """
     ys = [1 if positive else -1 for positive in target]
     return sum(max(s * y, -s * y + margin) - s * y for s, y in zip(scores, ys)) / len(scores)
 
@@ -190,7 +216,13 @@ def over_lists(value):
     """The oracle of a batch (R, n) from the value of a row; no row is void."""
 
     def batch(x, target, *, reduction="mean", epsilon=None, direction=None, **options):
-        values = [value(row, [bool(y) for y in labels], **options) for row, labels in zip(x, target)]
-        return values if reduction == "none" else sum(values) / (len(values) if reduction == "mean" else 1)
+        values = [
+            value(row, [bool(y) for y in labels], **options) for row, labels in zip(x, target)
+        ]
+        return (
+            values
+            if reduction == "none"
+            else sum(values) / (len(values) if reduction == "mean" else 1)
+        )
 
     return batch

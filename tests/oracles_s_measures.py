@@ -1,4 +1,5 @@
-"""Independent oracles: linear programs by HiGHS, the projection by a QP solver, metrics by loops over thresholds.
+"""Independent oracles: linear programs by HiGHS, the projection by a QP solver, metrics by loops
+over thresholds.
 
 Written from MATHS.md section 5 and the definitions of the metrics; imports nothing of the package.
 """
@@ -9,7 +10,9 @@ from scipy.optimize import linprog, nnls
 
 
 def projection(tau: np.ndarray, epsilon: float, rho: float) -> tuple[np.ndarray, float]:
-    """min (e - epsilon)^2 + rho |t - tau|^2 s.t. t_i <= e, e >= 0: a cone, so its QP dual is non-negative least squares."""
+    """min (e - epsilon)^2 + rho |t - tau|^2 s.t. t_i <= e, e >= 0: a cone, so its QP dual is
+    non-negative least squares.
+    """
     n, root = len(tau), np.sqrt(rho)
     cone = np.zeros((n + 1, n + 1))  # rows g with g . (e, root t) <= 0
     cone[0, 0] = -1
@@ -71,21 +74,36 @@ def anchored_program(
         right.append([limit])
         cost += [share * price[0][0], share * price[1][0], [0.0]]
         bounds += [(None, 1)] * n + [(0, None)] * k + [(None, None) if free else (0, 0)]
-    result = linprog(np.concatenate(cost), sp.vstack(blocks), np.concatenate(right), bounds=bounds, method="highs")
+    result = linprog(
+        np.concatenate(cost),
+        sp.vstack(blocks),
+        np.concatenate(right),
+        bounds=bounds,
+        method="highs",
+    )
     return result.fun if result.status == 0 else None
 
 
 def curve(scores: np.ndarray, y: np.ndarray) -> list[tuple[int, int]]:
     """(tp, fp) of every threshold, items at the threshold included."""
-    return [(int((y & (scores >= t)).sum()), int((~y & (scores >= t)).sum())) for t in np.unique(scores)[::-1]]
+    return [
+        (int((y & (scores >= t)).sum()), int((~y & (scores >= t)).sum()))
+        for t in np.unique(scores)[::-1]
+    ]
 
 
 def precision_at_recall(scores: np.ndarray, y: np.ndarray, recall: float) -> float:
-    return max((tp / (tp + fp) for tp, fp in curve(scores, y) if tp >= recall * y.sum() - 1e-9), default=0.0)
+    return max(
+        (tp / (tp + fp) for tp, fp in curve(scores, y) if tp >= recall * y.sum() - 1e-9),
+        default=0.0,
+    )
 
 
 def recall_at_precision(scores: np.ndarray, y: np.ndarray, precision: float) -> float:
-    return max((tp / y.sum() for tp, fp in curve(scores, y) if tp >= precision * (tp + fp) - 1e-9), default=0.0)
+    return max(
+        (tp / y.sum() for tp, fp in curve(scores, y) if tp >= precision * (tp + fp) - 1e-9),
+        default=0.0,
+    )
 
 
 def roc_auc(scores: np.ndarray, y: np.ndarray) -> float:
@@ -99,5 +117,9 @@ def pr_auc(scores: np.ndarray, y: np.ndarray) -> float:
 
 
 def fbeta(scores: np.ndarray, y: np.ndarray, beta: float) -> float:
-    tp, fn, fp = int((y & (scores > 0)).sum()), int((y & (scores <= 0)).sum()), int((~y & (scores >= 0)).sum())
+    tp, fn, fp = (
+        int((y & (scores > 0)).sum()),
+        int((y & (scores <= 0)).sum()),
+        int((~y & (scores >= 0)).sum()),
+    )
     return (1 + beta**2) * tp / ((1 + beta**2) * tp + beta**2 * fn + fp)

@@ -1,4 +1,6 @@
-"""Slow oracles of smooth top-k in 60-digit arithmetic: subsets for a few classes, products of polynomials for many."""
+"""Slow oracles of smooth top-k in 60-digit arithmetic: subsets for a few classes, products of
+polynomials for many.
+"""
 
 import math
 from itertools import combinations
@@ -34,7 +36,9 @@ def symmetric_polynomials(x: list, k: int) -> list:
 
 
 def marginals_by_products(x: list, degrees: list[int]) -> list:
-    """(sigma_k, d log sigma_k / d x_i) for each k of ``degrees``: prefix times suffix, nothing is subtracted."""
+    """(sigma_k, d log sigma_k / d x_i) for each k of ``degrees``: prefix times suffix, nothing is
+    subtracted.
+    """
     top, n, e = max(degrees), len(x), [exp(item) for item in x]
     prefix = [[mpf(1)]]
     for i in range(n):
@@ -47,18 +51,30 @@ def marginals_by_products(x: list, degrees: list[int]) -> list:
             without[k][i] = sum((prefix[i][a] * suffix[k - 1 - a] for a in pairs), mpf(0))
         suffix = _times(suffix, e[i], top)
     sigma = suffix + [mpf(0)] * (top + 1 - len(suffix))
-    return [(sigma[k], [e[i] * without[k][i] / sigma[k] if sigma[k] else mpf(0) for i in range(n)]) for k in degrees]
+    return [
+        (sigma[k], [e[i] * without[k][i] / sigma[k] if sigma[k] else mpf(0) for i in range(n)])
+        for k in degrees
+    ]
 
 
-def smooth_topk_row(scores: list[float], y: int, k: int, temperature: float, margin: float, brute: bool = False) -> tuple:
-    """Value and gradient of one row, L = tau softplus(z) with z as MATHS.md section 4 has it (finite scores)."""
+def smooth_topk_row(
+    scores: list[float], y: int, k: int, temperature: float, margin: float, brute: bool = False
+) -> tuple:
+    """Value and gradient of one row, L = tau softplus(z) with z as MATHS.md section 4 has it
+    (finite scores).
+    """
     tau = mpf(temperature)
     x = [mpf(score) / (k * tau) for i, score in enumerate(scores) if i != y]
     if brute:
-        (upper, p_upper), (lower, p_lower) = marginals_by_subsets(x, k), marginals_by_subsets(x, k - 1)
+        (upper, p_upper), (lower, p_lower) = (
+            marginals_by_subsets(x, k),
+            marginals_by_subsets(x, k - 1),
+        )
     else:
         (upper, p_upper), (lower, p_lower) = (
-            marginals_by_products(x, [k, k - 1]) if k > 1 else (marginals_by_products(x, [1])[0], (mpf(1), [mpf(0)] * len(x)))
+            marginals_by_products(x, [k, k - 1])
+            if k > 1
+            else (marginals_by_products(x, [1])[0], (mpf(1), [mpf(0)] * len(x)))
         )
     z = mpf(margin) / tau + log(upper) - log(lower) - mpf(scores[y]) / (k * tau)
     value = tau * (z + log1p(exp(-z)) if z > 0 else log1p(exp(z)))
@@ -89,18 +105,30 @@ def _reduced(row, x, target, ignore_index, weight, reduction):
     return value if reduction == "sum" else value / total if total else 0.0
 
 
-def smooth_topk(x, target, *, k, temperature=1.0, margin=1.0, ignore_index=None, weight=None, reduction="mean"):
+def smooth_topk(
+    x, target, *, k, temperature=1.0, margin=1.0, ignore_index=None, weight=None, reduction="mean"
+):
     return _reduced(
-        lambda s, y: smooth_topk_row(s, y, k, temperature, margin, brute=True)[0], x, target, ignore_index, weight, reduction
+        lambda s, y: smooth_topk_row(s, y, k, temperature, margin, brute=True)[0],
+        x,
+        target,
+        ignore_index,
+        weight,
+        reduction,
     )
 
 
 def topk_hinge(x, target, *, k, margin=1.0, ignore_index=None, weight=None, reduction="mean"):
-    return _reduced(lambda s, y: topk_hinge_row(s, y, k, margin), x, target, ignore_index, weight, reduction)
+    return _reduced(
+        lambda s, y: topk_hinge_row(s, y, k, margin), x, target, ignore_index, weight, reduction
+    )
 
 
 def log_elementary_symmetric(x: list[float], k: int) -> list[float]:
-    return [float(log(s)) if s else -float(inf) for s in symmetric_polynomials([mpf(item) for item in x], k)]
+    return [
+        float(log(s)) if s else -float(inf)
+        for s in symmetric_polynomials([mpf(item) for item in x], k)
+    ]
 
 
 def topk_probabilities(scores: list[float], k: int, temperature: float) -> list[float]:

@@ -1,4 +1,6 @@
-"""Ranks for the tests: processes with a gloo group that run one function each and send back what it returns."""
+"""Ranks for the tests: processes with a gloo group that run one function each and send back what it
+returns.
+"""
 
 import faulthandler
 import multiprocessing
@@ -11,19 +13,26 @@ from pathlib import Path
 import torch
 import torch.distributed as dist
 
-# A server that has imported everything once and forks the ranks: starting python and torch costs seconds, a fork does not. It has
-# used no threads, so that nothing hangs in its children.
+# A server that has imported everything once and forks the ranks: starting python and torch costs
+# seconds, a fork does not. It has used no threads, so that nothing hangs in its children.
 CONTEXT = multiprocessing.get_context("forkserver")
-CONTEXT.set_forkserver_preload(["ranks", "evalgrad", "torch.distributed.fsdp", "torch.distributed.device_mesh"])
-PATIENCE, TIMEOUT = 120.0, 300.0  # seconds: ranks wait for each other, the test for the ranks; only a hang comes near them
+CONTEXT.set_forkserver_preload(
+    ["ranks", "evalgrad", "torch.distributed.fsdp", "torch.distributed.device_mesh"]
+)
+# seconds: ranks wait for each other, the test for the ranks; only a hang comes near them
+PATIENCE, TIMEOUT = 120.0, 300.0
 
 
 def run(world, function, *args):
-    """What ``function(rank, world, *args)`` returned on each rank; a string with the traceback where it raised, None if killed."""
+    """What ``function(rank, world, *args)`` returned on each rank; a string with the traceback
+    where it raised, None if killed.
+    """
     with tempfile.TemporaryDirectory() as folder:
         pairs = [CONTEXT.Pipe(duplex=False) for _ in range(world)]
         processes = [
-            CONTEXT.Process(target=_rank, args=(rank, world, f"{folder}/store", pairs[rank][1], function, args))
+            CONTEXT.Process(
+                target=_rank, args=(rank, world, f"{folder}/store", pairs[rank][1], function, args)
+            )
             for rank in range(world)
         ]
         for process in processes:
@@ -52,7 +61,11 @@ def _rank(rank, world, store, sender, function, args):
     torch.set_num_threads(1)
     torch.manual_seed(0)
     dist.init_process_group(
-        "gloo", init_method=Path(store).as_uri(), rank=rank, world_size=world, timeout=timedelta(seconds=PATIENCE)
+        "gloo",
+        init_method=Path(store).as_uri(),
+        rank=rank,
+        world_size=world,
+        timeout=timedelta(seconds=PATIENCE),
     )
     try:
         result = function(rank, world, *args)

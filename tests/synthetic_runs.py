@@ -1,10 +1,13 @@
-"""Run records of the size a real comparison has, drawn from seeds: eight tasks, four to seven losses, up to three budgets."""
+"""Run records of the size a real comparison has, drawn from seeds: eight tasks, four to seven
+losses, up to three budgets.
+"""
 
 import numpy as np
 
 BUDGETS = ["500 iterations", "1200 iterations", "equal time"]
 CLASSES = ["background", *map(str, range(10))]
-# task, metric, its other metrics, designed, budgets, losses as (name, role, level of the test metric)
+# task, metric, its other metrics, designed, budgets, losses as (name, role, level of the test
+# metric)
 TASKS = [
     (
         "digit-scenes",
@@ -149,19 +152,36 @@ def _record(task, loss, budget, seed, reversed_roles):
     return {
         "task": name,
         "title": f"{name.replace('-', ' ').capitalize()}: {metric} on embedded data",
-        "description": f"A small network is judged by {metric}; every loss had the same search on validation.",
+        "description": (
+            f"A small network is judged by {metric}; every loss had the same search on validation."
+        ),
         "designed": designed,
         "loss": loss_name,
         "role": {"baseline": "ours", "ours": "baseline"}[role] if reversed_roles else role,
         "budget": budget,
         "seed": seed,
-        "hyper": {"learning_rate": 0.012, "weight_decay": 0.0001, "class_weight": loss_name.startswith("weighted")},
+        "hyper": {
+            "learning_rate": 0.012,
+            "weight_decay": 0.0001,
+            "class_weight": loss_name.startswith("weighted"),
+        },
         "metric": metric,
-        "test": {metric: value, **{other: float(np.clip(value + noise.normal(0, 0.05), 0, 1)) for other in others}},
+        "test": {
+            metric: value,
+            **{other: float(np.clip(value + noise.normal(0, 0.05), 0, 1)) for other in others},
+        },
         "validation": {metric: level},
         "curve": _curve(noise, iterations, step, value),
-        "per_class": {"labels": CLASSES, "values": _per_class(noise, value)} if name in SEGMENTATION else None,
-        "examples": [_example(noise, index, 1 - value) for index in range(3)] if name in SEGMENTATION and seed == 0 else None,
+        "per_class": (
+            {"labels": CLASSES, "values": _per_class(noise, value)}
+            if name in SEGMENTATION
+            else None
+        ),
+        "examples": (
+            [_example(noise, index, 1 - value) for index in range(3)]
+            if name in SEGMENTATION and seed == 0
+            else None
+        ),
         "iterations": iterations,
         "seconds": iterations * step / 1000,
         "milliseconds_per_step": step,
@@ -175,13 +195,20 @@ def _curve(noise, iterations, step, value):
     metric = np.clip(value * (1 - np.exp(-4 * share)) + noise.normal(0, 0.01, 20), 0, 1)
     loss = 2.5 * np.exp(-2.5 * share) + 0.2 + noise.normal(0, 0.03, 20)
     return [
-        {"iteration": round(part * iterations), "seconds": part * iterations * step / 1000, "loss": float(a), "metric": float(b)}
+        {
+            "iteration": round(part * iterations),
+            "seconds": part * iterations * step / 1000,
+            "loss": float(a),
+            "metric": float(b),
+        }
         for part, a, b in zip(share, loss, metric)
     ]
 
 
 def _per_class(noise, value):
-    return np.clip(np.linspace(1.5, 0.5, len(CLASSES)) * value + noise.normal(0, 0.03, len(CLASSES)), 0, 1).tolist()
+    return np.clip(
+        np.linspace(1.5, 0.5, len(CLASSES)) * value + noise.normal(0, 0.03, len(CLASSES)), 0, 1
+    ).tolist()
 
 
 def _example(noise, index, mistakes):
@@ -193,5 +220,7 @@ def _example(noise, index, mistakes):
         target[(distance > 3) & (distance < 7)] = label + index
     blobs = noise.random((8, 8)).repeat(4, 0).repeat(4, 1) < mistakes / 2
     prediction = np.where(blobs & (target > 0), noise.integers(0, 11), target)
-    image = np.clip((target > 0) * 0.8 + np.random.default_rng(index).normal(0.1, 0.1, (32, 32)), 0, 1).round(3)
+    image = np.clip(
+        (target > 0) * 0.8 + np.random.default_rng(index).normal(0.1, 0.1, (32, 32)), 0, 1
+    ).round(3)
     return {"image": image.tolist(), "target": target.tolist(), "prediction": prediction.tolist()}

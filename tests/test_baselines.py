@@ -11,7 +11,9 @@ def test_keeping_everything_is_cross_entropy():
     logits, target = torch.randn(2, 5, 6, 7), torch.randint(5, (2, 6, 7))
     target[0, 0] = 255
     weight = torch.rand(5) + 0.1
-    actual = eg.bootstrapped_cross_entropy(logits, target, k=1.0, per_image=False, ignore_index=255, weight=weight)
+    actual = eg.bootstrapped_cross_entropy(
+        logits, target, k=1.0, per_image=False, ignore_index=255, weight=weight
+    )
     assert torch.allclose(actual, F.cross_entropy(logits, target, weight, ignore_index=255))
 
 
@@ -26,7 +28,8 @@ def test_the_k_hardest_is_pooling_at_p_1():
 
 def test_ignored_pixels_are_never_among_the_k():
     logits, target = torch.zeros(1, 2, 6), torch.tensor([[0, 255, 255, 0, 255, 255]])
-    value = eg.bootstrapped_cross_entropy(logits, target, k=4, ignore_index=255)  # 2 valid pixels of loss log 2
+    # 2 valid pixels of loss log 2
+    value = eg.bootstrapped_cross_entropy(logits, target, k=4, ignore_index=255)
     assert value.item() == pytest.approx(torch.tensor(2.0).log().item())
 
 
@@ -55,7 +58,10 @@ def test_frequency_weights_from_their_definition():
     frequencies = []
     for c in range(4):
         having = [image for image in images if (image == c).any()]
-        frequencies.append(sum((image == c).sum().item() for image in having) / sum(image.numel() for image in having))
+        frequencies.append(
+            sum((image == c).sum().item() for image in having)
+            / sum(image.numel() for image in having)
+        )
     ordered = sorted(frequencies)
     median = (ordered[1] + ordered[2]) / 2
     actual = eg.median_frequency_weights(iter(batches), num_classes=5, ignore_index=255)
@@ -70,5 +76,9 @@ def test_frequency_weights_from_their_definition():
 
 def test_frequency_weights_take_bytes_and_bools():
     labels = torch.tensor([[0, 1, 1, 255]], dtype=torch.uint8)
-    assert eg.inverse_frequency_weights(labels, num_classes=2, ignore_index=255).tolist() == pytest.approx([1.5, 0.75])
-    assert eg.median_frequency_weights(labels[:, :3] == 1, num_classes=2).tolist() == pytest.approx([1.5, 0.75])
+    assert eg.inverse_frequency_weights(
+        labels, num_classes=2, ignore_index=255
+    ).tolist() == pytest.approx([1.5, 0.75])
+    assert eg.median_frequency_weights(labels[:, :3] == 1, num_classes=2).tolist() == pytest.approx(
+        [1.5, 0.75]
+    )

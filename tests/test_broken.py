@@ -1,6 +1,7 @@
 """Wrong versions that the laws must reject: a law that rejects none of them proves nothing.
 
-Each wrong loss takes the place of the right one in its row of the table; the law it breaks must then fail.
+Each wrong loss takes the place of the right one in its row of the table; the law it breaks must
+then fail.
 """
 
 from dataclasses import replace
@@ -30,10 +31,16 @@ def rejected(case, law, seeds=range(20), **kwargs):
 
 
 def class_loop(weigh, *, mask_by_product=False):
-    """Lovász-Softmax as a class loop over a wrong function `weigh(errors, foreground, labels)` of one class."""
+    """Lovász-Softmax as a class loop over a wrong function `weigh(errors, foreground, labels)` of
+    one class.
+    """
 
     def loss(x, target, ignore_index=None, **_):
-        valid = torch.ones_like(target, dtype=torch.bool) if ignore_index is None else target != ignore_index
+        valid = (
+            torch.ones_like(target, dtype=torch.bool)
+            if ignore_index is None
+            else target != ignore_index
+        )
         p = x.softmax(1).movedim(1, -1)
         y = target.where(valid, 0)
         losses = []
@@ -101,8 +108,15 @@ def test_differenced_gradients_are_rejected():
 
 def test_masking_by_multiplication_is_rejected():
     case = replace(SOFTMAX, loss=class_loop(differenced, mask_by_product=True))
-    assert fails(test_laws.test_ignored_items_are_as_if_absent, case, garbage=float("nan"), dtype=torch.float64)
-    assert fails(test_laws.test_ignored_items_are_as_if_absent, case, garbage=1e4, dtype=torch.float64)
+    assert fails(
+        test_laws.test_ignored_items_are_as_if_absent,
+        case,
+        garbage=float("nan"),
+        dtype=torch.float64,
+    )
+    assert fails(
+        test_laws.test_ignored_items_are_as_if_absent, case, garbage=1e4, dtype=torch.float64
+    )
 
 
 def test_half_precision_inside_is_rejected():

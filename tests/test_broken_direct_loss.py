@@ -1,4 +1,6 @@
-"""Wrong versions of the direct losses, each of them tempting, that the laws must reject. A law that rejects none proves nothing."""
+"""Wrong versions of the direct losses, each of them tempting, that the laws must reject. A law that
+rejects none proves nothing.
+"""
 
 import oracles_direct_loss as oracles
 import pytest
@@ -21,9 +23,15 @@ def ranking_loss(place_positives, optimistic_ties=False, keep_masked=False):
             positives, negatives = oracles.sorted_lists(s, y)
             above = place_positives(s, positives, negatives, epsilon, SIGNS[direction])
             direct = oracles.interleave(positives, negatives, above)
-            gradient[where] = torch.tensor(oracles.direct_gradient(s, y, direct, epsilon, SIGNS[direction]), dtype=scores.dtype)
-            labels = [y[i] for i in oracles.model_ranking(s, [not b for b in y] if optimistic_ties else y)]
-            value = torch.tensor(float(oracles.ranking_loss(labels, "ap", None)), dtype=scores.dtype)
+            gradient[where] = torch.tensor(
+                oracles.direct_gradient(s, y, direct, epsilon, SIGNS[direction]), dtype=scores.dtype
+            )
+            labels = [
+                y[i] for i in oracles.model_ranking(s, [not b for b in y] if optimistic_ties else y)
+            ]
+            value = torch.tensor(
+                float(oracles.ranking_loss(labels, "ap", None)), dtype=scores.dtype
+            )
         return with_gradient(scores, value, gradient)
 
     return loss
@@ -39,8 +47,8 @@ def best_places(scores, positives, negatives, epsilon, sign):
 def separate_places(scores, positives, negatives, epsilon, sign):
     """Every negative chooses its own best place, which is right in the positive direction only.
 
-    In the negative one the separate optima need not rise from negative to negative; sorting them, the obvious repair, does not
-    make them optimal.
+    In the negative one the separate optima need not rise from negative to negative; sorting them,
+    the obvious repair, does not make them optimal.
     """
     P, N = len(positives), len(negatives)
     places = []

@@ -16,7 +16,9 @@ ROW = next(case for case in CASES if case.name == "loss_max_pooling")
 
 
 def textbook(losses, p=1.3, support=0.25, *, round_m=float, unit="rho"):
-    """The sorted algorithm of one row by autograd: right in exact arithmetic; its variants below are not."""
+    """The sorted algorithm of one row by autograd: right in exact arithmetic; its variants below
+    are not.
+    """
     n = losses.numel()
     m, q = max(round_m(support * n), 1.0), p / (p - 1)
     tau = n ** (-1 / q) * m ** (-1 / p)
@@ -35,9 +37,15 @@ def in_row(**variant):
     """The table's row with the textbook version of the given variant in place of ours."""
 
     def loss(x, target, ignore_index=None, p=1.3, support=0.25, **_):
-        valid = torch.ones_like(target, dtype=torch.bool) if ignore_index is None else target != ignore_index
+        valid = (
+            torch.ones_like(target, dtype=torch.bool)
+            if ignore_index is None
+            else target != ignore_index
+        )
         losses = Perceptron()(x, target)
-        return torch.stack([textbook(row[keep], p, support, **variant) for row, keep in zip(losses, valid)]).mean()
+        return torch.stack(
+            [textbook(row[keep], p, support, **variant) for row, keep in zip(losses, valid)]
+        ).mean()
 
     return replace(ROW, loss=loss, options=({"p": 1.3},))
 
@@ -49,14 +57,21 @@ def test_the_textbook_itself_is_right():
 def test_zeroing_ignored_pixels_is_rejected():
     def zeroed(x, target, ignore_index=None, **options):
         losses = Perceptron()(x, target)
-        return eg.loss_max_pooling(losses if ignore_index is None else torch.where(target != ignore_index, losses, 0), **options)
+        return eg.loss_max_pooling(
+            losses if ignore_index is None else torch.where(target != ignore_index, losses, 0),
+            **options,
+        )
 
     case = replace(ROW, loss=zeroed)
-    assert fails(test_laws.test_ignored_items_are_as_if_absent, case, garbage=0.0, dtype=torch.float64)
+    assert fails(
+        test_laws.test_ignored_items_are_as_if_absent, case, garbage=0.0, dtype=torch.float64
+    )
 
 
 def test_division_by_the_maximum_is_rejected():
-    """q = 101: in float32 all powers but a few underflow, and what should be saturated gets next to nothing."""
+    """q = 101: in float32 all powers but a few underflow, and what should be saturated gets next to
+    nothing.
+    """
 
     def weigh(losses, p, support):
         losses = losses.clone().requires_grad_()
@@ -73,7 +88,9 @@ def test_m_clamped_wrongly_is_rejected(wrong):
 
 
 def test_weights_that_are_not_detached_are_rejected():
-    """Through the weights autograd comes out the same where all is smooth, but NaN at a loss of 0, and it goes on to derive."""
+    """Through the weights autograd comes out the same where all is smooth, but NaN at a loss of 0,
+    and it goes on to derive.
+    """
 
     def loss(x, p):
         return torch.stack([textbook(row, p) for row in x]).sum()

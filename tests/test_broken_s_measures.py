@@ -1,4 +1,6 @@
-"""The projections printed in the paper, Algorithms 2 and 4, which the oracle of the projection must reject."""
+"""The projections printed in the paper, Algorithms 2 and 4, which the oracle of the projection must
+reject.
+"""
 
 import numpy as np
 import pytest
@@ -6,7 +8,9 @@ from test_s_measures_projection import error, random_points
 
 
 def printed_algorithm_2(tau: np.ndarray, epsilon: float) -> tuple[np.ndarray, float]:
-    """Algorithm 2 as printed: k* largest with tau_{k*+1} <= mean of the first k*, divided by k* though k* + 1 are summed."""
+    """Algorithm 2 as printed: k* largest with tau_{k*+1} <= mean of the first k*, divided by k*
+    though k* + 1 are summed.
+    """
     order = np.argsort(-tau, kind="stable")
     point = np.concatenate([[max(epsilon, 0.0)], tau[order]])
     n = len(tau)
@@ -18,7 +22,9 @@ def printed_algorithm_2(tau: np.ndarray, epsilon: float) -> tuple[np.ndarray, fl
 
 
 def printed_algorithm_4(tau: np.ndarray, epsilon: float) -> tuple[np.ndarray, float]:
-    """Algorithm 4 as printed: clamps first, averages gamma_t instead of gamma_{t+1}, writes tau[2 : k* - 1]."""
+    """Algorithm 4 as printed: clamps first, averages gamma_t instead of gamma_{t+1}, writes tau[2 :
+    k* - 1].
+    """
     order = np.argsort(-tau, kind="stable")
     gamma = np.concatenate([[epsilon], tau[order]])  # gamma[t - 1] is the paper's gamma_t
     level, stop = max(gamma[0], 0.0), len(tau) + 1
@@ -35,7 +41,13 @@ def printed_algorithm_4(tau: np.ndarray, epsilon: float) -> tuple[np.ndarray, fl
     return out, level
 
 
-@pytest.mark.parametrize(("printed", "share"), [(printed_algorithm_2, 0.9), (printed_algorithm_4, 0.5)])
+@pytest.mark.parametrize(
+    ("printed", "share"), [(printed_algorithm_2, 0.9), (printed_algorithm_4, 0.5)]
+)
 def test_printed_algorithms_are_rejected(printed, share):
-    wrong = [error(printed, tau, epsilon, 1.0) > 1e-6 for tau, epsilon, _ in random_points(400) if len(tau) > 1]
+    wrong = [
+        error(printed, tau, epsilon, 1.0) > 1e-6
+        for tau, epsilon, _ in random_points(400)
+        if len(tau) > 1
+    ]
     assert np.mean(wrong) > share

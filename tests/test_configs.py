@@ -1,4 +1,6 @@
-"""The papers' full settings: every config is read, built and takes one step on a tiny folder in the official layout."""
+"""The papers' full settings: every config is read, built and takes one step on a tiny folder in the
+official layout.
+"""
 
 import json
 
@@ -10,7 +12,14 @@ import torch
 from evalgrad import cli
 from evalgrad.lab import configs, full_setting
 from evalgrad.lab.errors import UserError
-from evalgrad.lab.full_setting.data import Prepared, central, loader, prepared, quarter_positive, resized
+from evalgrad.lab.full_setting.data import (
+    Prepared,
+    central,
+    loader,
+    prepared,
+    quarter_positive,
+    resized,
+)
 from evalgrad.lab.full_setting.module import FullSetting, schedule_of
 from evalgrad.lab.layouts.cifar import cifar100
 from evalgrad.lab.models.alexnet import alexnet
@@ -28,8 +37,14 @@ WRITERS = {
 
 
 def smaller(config):
-    """The config with a network that a test can afford; the large ones differ only in the number of blocks."""
-    small = {"deeplab": {"blocks": (1, 1, 1, 1)}, "densenet": {"depth": 7, "growth": 4}, "segnet": {"widths": [4, 8]}}
+    """The config with a network that a test can afford; the large ones differ only in the number of
+    blocks.
+    """
+    small = {
+        "deeplab": {"blocks": (1, 1, 1, 1)},
+        "densenet": {"depth": 7, "growth": 4},
+        "segnet": {"widths": [4, 8]},
+    }
     small["alexnet"] = {"hidden": 8}
     config.model.update(small.get(config.model["name"], {}))
     return config
@@ -49,16 +64,26 @@ def test_every_config_takes_a_step(name, tmp_path):
 
 def test_the_command_tries_a_config(tmp_path, capsys):
     folders.write_cityscapes(tmp_path)
-    arguments = ["reproduce", "--config", "cityscapes_enet_lovasz", "--data", str(tmp_path), "--dry-run"]
+    arguments = [
+        "reproduce",
+        "--config",
+        "cityscapes_enet_lovasz",
+        "--data",
+        str(tmp_path),
+        "--dry-run",
+    ]
     assert cli.main(arguments) == 0
     assert "0.4 million parameters, one step done" in " ".join(capsys.readouterr().out.split())
 
 
 def test_networks_have_the_published_number_of_parameters():
-    small, large = (sum(p.numel() for p in model.parameters()) for model in (resnet18(1000), DeepLab(21)))
+    small, large = (
+        sum(p.numel() for p in model.parameters()) for model in (resnet18(1000), DeepLab(21))
+    )
     assert small == 11_689_512
     assert sum(p.numel() for p in alexnet(1000).parameters()) == 60_965_224
-    assert large == pytest.approx(42.5e6 + 4 * (2048 * 9 + 1) * 21, rel=1e-3)  # ResNet-101 without its classifier
+    # ResNet-101 without its classifier
+    assert large == pytest.approx(42.5e6 + 4 * (2048 * 9 + 1) * 21, rel=1e-3)
 
 
 def test_deeplab_keeps_an_eighth_of_the_size_and_returns_to_the_image():
@@ -109,7 +134,8 @@ def test_validation_by_ap_ranks_all_batches_together():
     module.validation_step((torch.tensor([3.0, 1.0]), torch.tensor([1, 0])), 0)
     module.validation_step((torch.tensor([4.0, 2.0]), torch.tensor([0, 1])), 1)
     module.on_validation_epoch_end()
-    assert logged["metric"] == pytest.approx((1 / 2 + 2 / 3) / 2)  # positives at the places 2 and 3 of four
+    # positives at the places 2 and 3 of four
+    assert logged["metric"] == pytest.approx((1 / 2 + 2 / 3) / 2)
     assert module.kept == []
 
 
@@ -141,7 +167,9 @@ def test_cifar_noise_stays_in_the_coarse_class_and_repeats(tmp_path):
     assert torch.equal(clean // 5, noisy // 5)  # the folder's coarse classes are fives of fine ones
     changed = (clean != noisy).double().mean().item()
     assert changed == pytest.approx(0.5 * 4 / 5, abs=0.05)
-    assert torch.equal(cifar100(tmp_path, "test", noise=1.0).target, cifar100(tmp_path, "test").target)
+    assert torch.equal(
+        cifar100(tmp_path, "test", noise=1.0).target, cifar100(tmp_path, "test").target
+    )
 
 
 def test_training_ends_with_checkpoints_and_starts_from_weights(tmp_path):
@@ -152,7 +180,9 @@ def test_training_ends_with_checkpoints_and_starts_from_weights(tmp_path):
     config.model.update(outputs=10)
     weights = tmp_path / "weights.pt"
     torch.save(resnet18(10).state_dict(), weights)
-    metric = full_setting.train(config, tmp_path / "data", tmp_path / "out", weights=weights, workers=0)
+    metric = full_setting.train(
+        config, tmp_path / "data", tmp_path / "out", weights=weights, workers=0
+    )
     assert 0 <= metric <= 1
     assert {path.name for path in (tmp_path / "out").glob("*.ckpt")} == {"best.ckpt", "last.ckpt"}
 
@@ -180,21 +210,47 @@ def wrong_sampler(tmp_path):
 def bad_weights(tmp_path):
     folders.write_cityscapes(tmp_path)
     (tmp_path / "w.pt").write_bytes(b"nothing")
-    return full_setting.dry_run(configs.read("cityscapes_enet_lovasz"), tmp_path, weights=tmp_path / "w.pt")
+    return full_setting.dry_run(
+        configs.read("cityscapes_enet_lovasz"), tmp_path, weights=tmp_path / "w.pt"
+    )
 
 
 @pytest.mark.parametrize(
     ("broken", "message"),
     [
-        (lambda path: configs.read("nothing"), r"--config: nothing is neither a file nor one of cifar100_densenet_smooth_topk, "),
+        (
+            lambda path: configs.read("nothing"),
+            r"--config: nothing is neither a file nor one of cifar100_densenet_smooth_topk, ",
+        ),
         (not_json, r"own.json is not JSON: .*Repair the file."),
-        (lambda path: changed(path, extra=1), r"own.json must have the keys data, loss, .*; got .*'extra'"),
-        (lambda path: changed(path, model={"name": "vgg"}), r"config: the model must be one of .*enet, .*; got vgg."),
-        (lambda path: changed(path, model={"name": "enet", "depth": 3}), r"config: the model enet does not take \{'depth': 3\}"),
-        (lambda path: changed(path, data={"layout": "kitti"}), r"config: the layout must be one of cityscapes, .*; got kitti."),
-        (lambda path: schedule_of({"name": "zigzag"}), r"config: the schedule must be drops or one of .*; got zigzag."),
-        (lambda path: quarter_positive(torch.zeros(5)), r"config: the training regions must be of both kinds; got 0 of 5 with"),
-        (wrong_sampler, r"config: the sampler quarter_positive needs the layout voc_regions; got cityscapes."),
+        (
+            lambda path: changed(path, extra=1),
+            r"own.json must have the keys data, loss, .*; got .*'extra'",
+        ),
+        (
+            lambda path: changed(path, model={"name": "vgg"}),
+            r"config: the model must be one of .*enet, .*; got vgg.",
+        ),
+        (
+            lambda path: changed(path, model={"name": "enet", "depth": 3}),
+            r"config: the model enet does not take \{'depth': 3\}",
+        ),
+        (
+            lambda path: changed(path, data={"layout": "kitti"}),
+            r"config: the layout must be one of cityscapes, .*; got kitti.",
+        ),
+        (
+            lambda path: schedule_of({"name": "zigzag"}),
+            r"config: the schedule must be drops or one of .*; got zigzag.",
+        ),
+        (
+            lambda path: quarter_positive(torch.zeros(5)),
+            r"config: the training regions must be of both kinds; got 0 of 5 with",
+        ),
+        (
+            wrong_sampler,
+            r"config: the sampler quarter_positive needs the layout voc_regions; got cityscapes.",
+        ),
         (bad_weights, r"--weights: .*w.pt cannot be read as weights. Save them as torch.save"),
     ],
 )
@@ -205,7 +261,10 @@ def test_messages(tmp_path, broken, message):
 
 def test_a_config_needs_data(capsys):
     assert cli.main(["reproduce", "--config", "voc_deeplab_lovasz"]) == 2
-    assert "--config voc_deeplab_lovasz needs --data, the folder of voc in its official layout." in capsys.readouterr().err
+    assert (
+        "--config voc_deeplab_lovasz needs --data, the folder of voc in its official layout."
+        in capsys.readouterr().err
+    )
 
 
 def test_numbers_of_the_configs_are_the_papers():

@@ -1,4 +1,6 @@
-"""Past scores beside the present ones: what is returned, what is kept, on every rank and after a restart."""
+"""Past scores beside the present ones: what is returned, what is kept, on every rank and after a
+restart.
+"""
 
 import copy
 
@@ -31,7 +33,9 @@ def test_the_last_scores_stand_behind_the_present_ones(capacity, lists):
         for row in range(len(all_scores) if lists else 1):
             chosen = (row,) if lists else ()
             kept = mask[chosen][4:]
-            found = zip(all_scores[chosen][4:][kept].tolist(), all_target[chosen][4:][kept].tolist())
+            found = zip(
+                all_scores[chosen][4:][kept].tolist(), all_target[chosen][4:][kept].tolist()
+            )
             expected = [(s[chosen], t[chosen]) for s, t in past]
             items = [pair for s, t in expected for pair in zip(s.tolist(), t.tolist())][-capacity:]
             assert sorted(found) == sorted(items)
@@ -86,14 +90,24 @@ def test_it_compiles_without_a_break():
 
 
 def _over_ranks(rank, world):
-    """Three steps with uneven shards, against one process with the union: states and the last gradient."""
-    memory, alone, loss = CrossBatchMemory(6).double(), CrossBatchMemory(6).double(), eg.AveragePrecisionHingeLoss()
+    """Three steps with uneven shards, against one process with the union: states and the last
+    gradient.
+    """
+    memory, alone, loss = (
+        CrossBatchMemory(6).double(),
+        CrossBatchMemory(6).double(),
+        eg.AveragePrecisionHingeLoss(),
+    )
     for scores, target in batches(3, size=5):
         own = slice(0, 4) if rank == 0 else slice(4, 5)
         part, whole = scores.double()[own].requires_grad_(), scores.double().requires_grad_()
         loss(*memory(part, target[own])).backward()
         # One process must not gather: its own memory is asked outside of the group.
-        union = torch.cat([whole, alone.scores]), torch.cat([target, alone.target]), torch.cat([target >= 0, alone.mask])
+        union = (
+            torch.cat([whole, alone.scores]),
+            torch.cat([target, alone.target]),
+            torch.cat([target >= 0, alone.mask]),
+        )
         loss(*union).backward()
         alone._remember(whole, target, target >= 0)
         assert torch.allclose(part.grad, world * whole.grad[own], atol=1e-12)
@@ -113,7 +127,10 @@ def test_every_rank_remembers_the_same():
         (lambda: CrossBatchMemory(0), "CrossBatchMemory: `capacity` must be at least 1; got 0"),
         (
             lambda: CrossBatchMemory(4)(torch.ones(2, 3), torch.ones(2, 3).long()),
-            r"CrossBatchMemory: `scores` must be of shape \('n',\); got a float32 tensor of shape \(2, 3\)",
+            (
+                r"CrossBatchMemory: `scores` must be of shape \('n',\); got a float32 tensor of"
+                r" shape \(2, 3\)"
+            ),
         ),
     ],
 )

@@ -1,4 +1,6 @@
-"""Direct losses against brute force, in value and gradient; `test_laws.py` has what all losses promise."""
+"""Direct losses against brute force, in value and gradient; `test_laws.py` has what all losses
+promise.
+"""
 
 import math
 import random
@@ -14,7 +16,12 @@ from evalgrad import _native
 
 INF, NAN = math.inf, math.nan
 SIGNS = {"positive": 1, "negative": -1}
-DIRECT_LOSSES = (eg.direct_average_precision_loss, eg.direct_ndcg_loss, eg.direct_jaccard_loss, eg.direct_zero_one_loss)
+DIRECT_LOSSES = (
+    eg.direct_average_precision_loss,
+    eg.direct_ndcg_loss,
+    eg.direct_jaccard_loss,
+    eg.direct_zero_one_loss,
+)
 BASELINES = (
     eg.average_precision_hinge_loss,
     eg.average_precision_perceptron_loss,
@@ -33,9 +40,12 @@ def draw_row(rng, longest, dtype=torch.float32):
     n = rng.randint(1, longest)
     scores = torch.tensor([rng.gauss(0, 1) for _ in range(n)])
     kind = rng.choice(["plain", "tied", "grid", "small", "offset"])
-    scores = {"tied": scores.round(), "grid": (8 * scores).round() / 8, "small": 1e-3 * scores, "offset": scores + 1000}.get(
-        kind, scores
-    )
+    scores = {
+        "tied": scores.round(),
+        "grid": (8 * scores).round() / 8,
+        "small": 1e-3 * scores,
+        "offset": scores + 1000,
+    }.get(kind, scores)
     target = torch.tensor([rng.random() < 0.5 for _ in range(n)])
     return scores.to(dtype), target, rng.choice([0.003, 0.01, 0.1, 0.37, 1.0, 3.3, 20.0])
 
@@ -44,8 +54,13 @@ def with_strangers(rng, scores, target):
     """The same row with items among it that a mask leaves out."""
     width = len(scores) + rng.randint(0, 4)
     where = sorted(rng.sample(range(width), len(scores)))
-    padded = torch.tensor([rng.choice([NAN, INF, -INF, 7.0]) for _ in range(width)], dtype=scores.dtype)
-    labels, mask = torch.tensor([rng.random() < 0.5 for _ in range(width)]), torch.zeros(width, dtype=torch.bool)
+    padded = torch.tensor(
+        [rng.choice([NAN, INF, -INF, 7.0]) for _ in range(width)], dtype=scores.dtype
+    )
+    labels, mask = (
+        torch.tensor([rng.random() < 0.5 for _ in range(width)]),
+        torch.zeros(width, dtype=torch.bool),
+    )
     padded[where], labels[where], mask[where] = scores, target, True
     return padded, labels, mask, where
 
@@ -65,14 +80,22 @@ def assert_equals(found, expected, tolerance=1e-5):
     torch.testing.assert_close(found[1].double() / scale, gradient / scale, rtol=0, atol=tolerance)
 
 
-def assert_meets_every_interleaving(loss, seed, direction, metric="ap", dtype=torch.float32, **options):
-    """Law: value and gradient are those of the best of all rankings; what a mask leaves out changes nothing."""
+def assert_meets_every_interleaving(
+    loss, seed, direction, metric="ap", dtype=torch.float32, **options
+):
+    """Law: value and gradient are those of the best of all rankings; what a mask leaves out changes
+    nothing.
+    """
     rng = random.Random(seed)
     scores, target, epsilon = draw_row(rng, 8, dtype)
     padded, labels, mask, where = with_strangers(rng, scores, target)
-    value, gradient = value_and_gradient(loss, padded, labels, mask=mask, epsilon=epsilon, direction=direction, **options)
+    value, gradient = value_and_gradient(
+        loss, padded, labels, mask=mask, epsilon=epsilon, direction=direction, **options
+    )
     assert not gradient[~mask].any()
-    expected = oracles.direct_ranking(scores.tolist(), target.tolist(), epsilon, SIGNS[direction], metric, options.get("k"))
+    expected = oracles.direct_ranking(
+        scores.tolist(), target.tolist(), epsilon, SIGNS[direction], metric, options.get("k")
+    )
     assert_equals((value, gradient[where]), expected, 1e-5 if dtype == torch.float32 else 1e-12)
 
 
@@ -94,9 +117,14 @@ def test_ten_items(engine, direction, positives):
     rng, target = random.Random(positives), torch.arange(10) < positives
     for epsilon in (0.1, 1.0):
         scores = torch.tensor([rng.gauss(0, 1) for _ in range(10)])
-        expected = oracles.direct_ranking(scores.tolist(), target.tolist(), epsilon, SIGNS[direction])
+        expected = oracles.direct_ranking(
+            scores.tolist(), target.tolist(), epsilon, SIGNS[direction]
+        )
         options = {"epsilon": epsilon, "direction": direction}
-        assert_equals(value_and_gradient(eg.direct_average_precision_loss, scores, target, **options), expected)
+        assert_equals(
+            value_and_gradient(eg.direct_average_precision_loss, scores, target, **options),
+            expected,
+        )
 
 
 @given(seed=seeds, direction=directions)
@@ -106,8 +134,12 @@ def test_meets_the_table_of_the_paper(engine, seed, direction):
     if oracles.is_void(target.tolist()):
         return
     direct = oracles.paper_table(scores.tolist(), target.tolist(), epsilon, SIGNS[direction])
-    gradient = oracles.direct_gradient(scores.tolist(), target.tolist(), direct, epsilon, SIGNS[direction])
-    found = value_and_gradient(eg.direct_average_precision_loss, scores, target, epsilon=epsilon, direction=direction)
+    gradient = oracles.direct_gradient(
+        scores.tolist(), target.tolist(), direct, epsilon, SIGNS[direction]
+    )
+    found = value_and_gradient(
+        eg.direct_average_precision_loss, scores, target, epsilon=epsilon, direction=direction
+    )
     assert_equals(found, (oracles.model_loss(scores.tolist(), target.tolist()), gradient))
 
 
@@ -138,7 +170,9 @@ def test_jaccard_kernel_equals_pure_torch_on_long_lists(monkeypatch, direction, 
         found = value_and_gradient(eg.direct_jaccard_loss, scores, target, **options)
         with monkeypatch.context() as context:
             context.setattr(_native, "library", None)
-            assert_equals(found, value_and_gradient(eg.direct_jaccard_loss, scores, target, **options), 2e-6)
+            assert_equals(
+                found, value_and_gradient(eg.direct_jaccard_loss, scores, target, **options), 2e-6
+            )
 
 
 @given(seed=seeds)
@@ -171,10 +205,17 @@ def test_jaccard_meets_every_labelling(engine, seed, direction):
     rng = random.Random(seed)
     scores, target, epsilon = draw_row(rng, 8, torch.float64)
     padded, labels, mask, where = with_strangers(rng, scores, target)
-    value, gradient = value_and_gradient(eg.direct_jaccard_loss, padded, labels, mask=mask, epsilon=epsilon, direction=direction)
-    expected, gradients = oracles.direct_jaccard(scores.tolist(), target.tolist(), epsilon, SIGNS[direction])
+    value, gradient = value_and_gradient(
+        eg.direct_jaccard_loss, padded, labels, mask=mask, epsilon=epsilon, direction=direction
+    )
+    expected, gradients = oracles.direct_jaccard(
+        scores.tolist(), target.tolist(), epsilon, SIGNS[direction]
+    )
     torch.testing.assert_close(value.item(), expected)
-    distances = [(gradient[where] - torch.tensor(g, dtype=torch.float64)).abs().max().item() * epsilon for g in gradients]
+    distances = [
+        (gradient[where] - torch.tensor(g, dtype=torch.float64)).abs().max().item() * epsilon
+        for g in gradients
+    ]
     assert min(distances) < 1e-12, "the gradient must be that of one of the best labellings"
 
 
@@ -183,16 +224,23 @@ def test_zero_one_meets_the_best_labels(seed, direction):
     rng = random.Random(seed)
     scores, target, epsilon = draw_row(rng, 12, torch.float64)
     padded, labels, mask, where = with_strangers(rng, scores, target)
-    value, gradient = value_and_gradient(eg.direct_zero_one_loss, padded, labels, mask=mask, epsilon=epsilon, direction=direction)
+    value, gradient = value_and_gradient(
+        eg.direct_zero_one_loss, padded, labels, mask=mask, epsilon=epsilon, direction=direction
+    )
     assert_equals(
-        (value, gradient[where]), oracles.direct_zero_one(scores.tolist(), target.tolist(), epsilon, SIGNS[direction]), 1e-12
+        (value, gradient[where]),
+        oracles.direct_zero_one(scores.tolist(), target.tolist(), epsilon, SIGNS[direction]),
+        1e-12,
     )
 
 
 @every_direction
 def test_the_general_loss_with_brute_force_is_the_direct_average_precision(direction):
     """The user's road leads to the same place: rankings of six items, tried one by one."""
-    scores, target = (0.1 * torch.randn(6).double()).requires_grad_(), torch.tensor([True, False, True, False, False, True])
+    scores, target = (
+        (0.1 * torch.randn(6).double()).requires_grad_(),
+        torch.tensor([True, False, True, False, False, True]),
+    )
 
     def score(order):
         place = torch.empty(6).scatter(0, torch.tensor(order), torch.arange(6.0))
@@ -201,14 +249,20 @@ def test_the_general_loss_with_brute_force_is_the_direct_average_precision(direc
 
     loss = eg.direct_loss(
         score,
-        task_loss=lambda order: torch.tensor(float(oracles.ranking_loss(target[order].tolist(), "ap", None))).double(),
+        task_loss=lambda order: torch.tensor(
+            float(oracles.ranking_loss(target[order].tolist(), "ap", None))
+        ).double(),
         predict=lambda: oracles.model_ranking(scores.tolist(), target.tolist()),
-        augment=lambda weight: oracles.best_ranking(scores.tolist(), target.tolist(), abs(weight), SIGNS[direction], "ap", None)[1],
+        augment=lambda weight: oracles.best_ranking(
+            scores.tolist(), target.tolist(), abs(weight), SIGNS[direction], "ap", None
+        )[1],
         epsilon=0.7,
         direction=direction,
     )
     (gradient,) = torch.autograd.grad(loss, scores)
-    expected = value_and_gradient(eg.direct_average_precision_loss, scores, target, epsilon=0.7, direction=direction)
+    expected = value_and_gradient(
+        eg.direct_average_precision_loss, scores, target, epsilon=0.7, direction=direction
+    )
     assert_equals((loss.detach(), gradient), expected, 1e-7)
     assert gradient.any()
 
@@ -230,9 +284,13 @@ def test_the_general_loss_on_other_engines():
     value, gradient = value_and_gradient(loss, logits)
     assert gradient.any()
     assert torch.equal(torch.func.grad(loss)(logits), gradient)
-    torch.testing.assert_close(torch.vmap(torch.func.grad(loss))(torch.stack([-logits, logits]))[1], gradient)
+    torch.testing.assert_close(
+        torch.vmap(torch.func.grad(loss))(torch.stack([-logits, logits]))[1], gradient
+    )
     compiled = torch.compile(loss, fullgraph=True, backend="aot_eager")
-    assert all(torch.equal(a, b) for a, b in zip(value_and_gradient(compiled, logits), (value, gradient)))
+    assert all(
+        torch.equal(a, b) for a, b in zip(value_and_gradient(compiled, logits), (value, gradient))
+    )
     torch._dynamo.reset()
 
 

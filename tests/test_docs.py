@@ -16,10 +16,16 @@ from evalgrad.lab import tasks
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted(ROOT.glob("docs/**/*.md"))]
-BLOCKS = [(page, i, code) for page in PAGES for i, code in enumerate(re.findall(r"```python\n(.*?)```", page.read_text(), re.S))]
+BLOCKS = [
+    (page, i, code)
+    for page in PAGES
+    for i, code in enumerate(re.findall(r"```python\n(.*?)```", page.read_text(), re.S))
+]
 
 
-@pytest.mark.parametrize(("page", "number", "code"), BLOCKS, ids=[f"{page.name}-{i}" for page, i, _ in BLOCKS])
+@pytest.mark.parametrize(
+    ("page", "number", "code"), BLOCKS, ids=[f"{page.name}-{i}" for page, i, _ in BLOCKS]
+)
 def test_code_in_pages_runs(page, number, code):
     exec(compile(code, f"{page.name} block {number}", "exec"), {"__name__": "__main__"})
 
@@ -33,13 +39,17 @@ def test_links_lead_somewhere(page):
 def test_commands_of_the_training_page_run(tmp_path, monkeypatch):
     """Every line of its shell examples, in order, with fewer images and epochs."""
     monkeypatch.chdir(tmp_path)
-    lines = "".join(re.findall(r"```sh\n(.*?)```", (ROOT / "docs/train.md").read_text(), re.S)).splitlines()
+    lines = "".join(
+        re.findall(r"```sh\n(.*?)```", (ROOT / "docs/train.md").read_text(), re.S)
+    ).splitlines()
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     for line in lines:
         command, *arguments = shlex.split(line)
         if command == "python":
-            subprocess.run([sys.executable, ROOT / arguments[0], *arguments[1:], "--count", "20"], check=True)
+            subprocess.run(
+                [sys.executable, ROOT / arguments[0], *arguments[1:], "--count", "20"], check=True
+            )
         else:
             assert cli.main([argument if argument != "20" else "1" for argument in arguments]) == 0
     torch.set_num_threads(threads)
@@ -47,7 +57,9 @@ def test_commands_of_the_training_page_run(tmp_path, monkeypatch):
     assert (tmp_path / "scores" / "predictions.csv").exists()
 
 
-@pytest.mark.parametrize("name", ["plain_loop", "lightning_module", "hugging_face_trainer", "micro_batches"])
+@pytest.mark.parametrize(
+    "name", ["plain_loop", "lightning_module", "hugging_face_trainer", "micro_batches"]
+)
 def test_training_example_runs(name):
     command = [sys.executable, str(ROOT / f"docs/examples/{name}.py")]
     result = subprocess.run(command, capture_output=True, text=True, check=True, timeout=300)

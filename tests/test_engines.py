@@ -1,4 +1,6 @@
-"""Every loss of the table on every engine: compile, export, torch.func, vmap, forward mode, autocast, meta and fake tensors."""
+"""Every loss of the table on every engine: compile, export, torch.func, vmap, forward mode,
+autocast, meta and fake tensors.
+"""
 
 import multiprocessing
 from dataclasses import replace
@@ -40,14 +42,22 @@ def grad_of(loss, x):
 def test_compiles_without_a_break(case, drawn, dynamic):
     """A dynamic graph serves any number of items without another compilation."""
     torch._dynamo.reset()
-    compiled = torch.compile(lambda z, y: case(z, y), fullgraph=True, dynamic=dynamic, backend="aot_eager")
+    compiled = torch.compile(
+        lambda z, y: case(z, y), fullgraph=True, dynamic=dynamic, backend="aot_eager"
+    )
     # No duck shapes: that two axes happen to be equally long at first must not bind them.
-    with torch._dynamo.config.patch(error_on_recompile=True), torch.fx.experimental._config.patch(use_duck_shape=False):
+    with (
+        torch._dynamo.config.patch(error_on_recompile=True),
+        torch.fx.experimental._config.patch(use_duck_shape=False),
+    ):
         for copies in (1, 2, 3) if dynamic else (1,):
-            x = torch.cat([drawn[0] * (1 + i / 10) for i in range(copies)], -1)  # no ties: compiled or not, any may win
+            # no ties: compiled or not, any may win
+            x = torch.cat([drawn[0] * (1 + i / 10) for i in range(copies)], -1)
             target = torch.cat([drawn[1]] * copies, -1)
             expected = grad_of(lambda z, y=target: case(z, y), x)
-            for actual, wanted in zip(grad_of(lambda z, y=target: compiled(z, y), x), expected, strict=True):
+            for actual, wanted in zip(
+                grad_of(lambda z, y=target: compiled(z, y), x), expected, strict=True
+            ):
                 torch.testing.assert_close(actual, wanted)
 
 
@@ -66,7 +76,9 @@ def test_exports(case, drawn):
 @every_case
 def test_func_grad(case, drawn):
     x, target = drawn
-    torch.testing.assert_close(torch.func.grad(lambda z: case(z, target))(x), grad_of(lambda z: case(z, target), x)[1])
+    torch.testing.assert_close(
+        torch.func.grad(lambda z: case(z, target))(x), grad_of(lambda z: case(z, target), x)[1]
+    )
 
 
 @every_case
@@ -77,7 +89,9 @@ def test_vmap_of_value_and_gradient(case, drawn, batched_target):
     targets = torch.stack([target, target.flip(-1), target]) if batched_target else target
     dims = (0, 0 if batched_target else None)
     pairs = list(zip(xs, targets if batched_target else [target] * 3, strict=True))
-    torch.testing.assert_close(torch.vmap(case, dims)(xs, targets), torch.stack([case(*pair) for pair in pairs]))
+    torch.testing.assert_close(
+        torch.vmap(case, dims)(xs, targets), torch.stack([case(*pair) for pair in pairs])
+    )
     gradients = torch.stack([grad_of(lambda z, t=t: case(z, t), z)[1] for z, t in pairs])
     torch.testing.assert_close(torch.vmap(torch.func.grad(case), dims)(xs, targets), gradients)
 
@@ -90,7 +104,9 @@ def test_forward_mode(case, drawn):
     _, gradient = grad_of(lambda z: case(z, target), x)
     with forward_ad.dual_level():
         value = case(forward_ad.make_dual(x, tangent), target)
-        torch.testing.assert_close(forward_ad.unpack_dual(value).tangent, (tangent * gradient).sum())
+        torch.testing.assert_close(
+            forward_ad.unpack_dual(value).tangent, (tangent * gradient).sum()
+        )
 
 
 @every_case
@@ -139,19 +155,27 @@ def test_operators_pass_opcheck(case, drawn):
 def _child(queue, case_index):
     case = CASES[case_index]
     x, target = case.draw(torch.Generator().manual_seed(11))
-    queue.put(case(x.float().repeat_interleave(case.crowd, -1), target.repeat_interleave(case.crowd, -1)).item())
+    queue.put(
+        case(
+            x.float().repeat_interleave(case.crowd, -1), target.repeat_interleave(case.crowd, -1)
+        ).item()
+    )
 
 
 @pytest.mark.parametrize("index", range(len(CASES)), ids=[case.name for case in CASES])
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 def test_works_in_a_forked_child(index):
-    """DataLoader workers are forked; a kernel with OpenMP would hang there after its first use in the parent."""
+    """DataLoader workers are forked; a kernel with OpenMP would hang there after its first use in
+    the parent.
+    """
     case = CASES[index]
     if case.autograd:
         pytest.skip("torch's own operators use OpenMP")
     x, target = case.draw(torch.Generator().manual_seed(11))
     torch.set_num_threads(2)
-    expected = case(x.float().repeat_interleave(case.crowd, -1), target.repeat_interleave(case.crowd, -1)).item()
+    expected = case(
+        x.float().repeat_interleave(case.crowd, -1), target.repeat_interleave(case.crowd, -1)
+    ).item()
     context = multiprocessing.get_context("fork")
     queue = context.Queue()
     process = context.Process(target=_child, args=(queue, index))

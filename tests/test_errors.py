@@ -24,54 +24,122 @@ def index(prediction=TARGET, target=TARGET, num_classes=21, **options):
 
 
 BAD = (
-    (lambda: softmax(LOGITS.long()), TypeError, "`logits` must be a floating-point tensor; got a int64 tensor of shape"),
+    (
+        lambda: softmax(LOGITS.long()),
+        TypeError,
+        "`logits` must be a floating-point tensor; got a int64 tensor of shape",
+    ),
     (lambda: softmax(LOGITS[0, 0]), ValueError, "`logits` must be a tensor with at least 2 axes"),
     (lambda: softmax(LOGITS[:, :0]), ValueError, r"`logits` must be \(N, C, \*\) with C >= 1"),
-    (lambda: softmax(target=TARGET.float()), TypeError, "`target` must be an integer or bool tensor .* soft targets"),
+    (
+        lambda: softmax(target=TARGET.float()),
+        TypeError,
+        "`target` must be an integer or bool tensor .* soft targets",
+    ),
     (
         lambda: softmax(target=TARGET[:, :3]),
         ValueError,
         r"`target` must be of shape \(2, 4\); got a int64 tensor of shape \(2, 3\)",
     ),
-    (lambda: softmax(target=TARGET.to("meta")), ValueError, "`target` must be on cpu; got a tensor on meta"),
-    (lambda: softmax(target=TARGET + 21), ValueError, r"labels in \[0, 20\]; got the label 21. .* ignore_index=21"),
+    (
+        lambda: softmax(target=TARGET.to("meta")),
+        ValueError,
+        "`target` must be on cpu; got a tensor on meta",
+    ),
+    (
+        lambda: softmax(target=TARGET + 21),
+        ValueError,
+        r"labels in \[0, 20\]; got the label 21. .* ignore_index=21",
+    ),
     (lambda: softmax(target=TARGET - 1), ValueError, "got the label -1"),
-    (lambda: softmax(classes="presnet"), ValueError, "`classes` must be one of 'present', 'all'; got 'presnet'"),
+    (
+        lambda: softmax(classes="presnet"),
+        ValueError,
+        "`classes` must be one of 'present', 'all'; got 'presnet'",
+    ),
     (lambda: softmax(classes=[21]), ValueError, r"`classes` must be in \[0, 20\]; got 21"),
     (lambda: softmax(classes=[1.5]), TypeError, "`classes` must be an integer; got 1.5"),
     (lambda: softmax(per_image=1), TypeError, "`per_image` must be True or False; got 1"),
-    (lambda: softmax(ignore_index="255"), TypeError, "`ignore_index` must be an integer; got '255'"),
+    (
+        lambda: softmax(ignore_index="255"),
+        TypeError,
+        "`ignore_index` must be an integer; got '255'",
+    ),
     (lambda: softmax(weight=torch.ones(20)), ValueError, r"`weight` must be of shape \(21,\)"),
     (lambda: softmax(weight=-torch.ones(21)), ValueError, "`weight` must be finite and at least 0"),
-    (lambda: softmax(weight=torch.ones(21, dtype=torch.long)), TypeError, "`weight` must be a floating-point tensor"),
+    (
+        lambda: softmax(weight=torch.ones(21, dtype=torch.long)),
+        TypeError,
+        "`weight` must be a floating-point tensor",
+    ),
     (lambda: softmax(bins=0), ValueError, r"`bins` must be in \[1, 1048576\]; got 0"),
     (lambda: softmax(bins=8.0), TypeError, "`bins` must be an integer; got 8.0"),
-    (lambda: softmax(reduction="avg"), ValueError, "`reduction` must be one of 'mean', 'sum', 'none'; got 'avg'"),
+    (
+        lambda: softmax(reduction="avg"),
+        ValueError,
+        "`reduction` must be one of 'mean', 'sum', 'none'; got 'avg'",
+    ),
     (lambda: eg.LovaszSoftmaxLoss(reduction="avg"), ValueError, "`reduction` must be one of"),
     (lambda: hinge(target=BITS + 2), ValueError, r"labels in \[0, 1\]; got the label 2"),
     (lambda: hinge(target=BITS[0]), ValueError, "`target` must be of shape"),
-    (lambda: hinge(ERRORS, FRONT, per_class=True), ValueError, "`logits` must be a tensor with at least 2 axes"),
+    (
+        lambda: hinge(ERRORS, FRONT, per_class=True),
+        ValueError,
+        "`logits` must be a tensor with at least 2 axes",
+    ),
     (lambda: hinge(per_class="yes"), TypeError, "`per_class` must be True or False"),
     (lambda: hinge(empty="drop"), ValueError, "`empty` must be one of 'max', 'skip'"),
-    (lambda: hinge(gradient="proximal"), ValueError, "`gradient` must be one of 'subgradient', 'prox'"),
+    (
+        lambda: hinge(gradient="proximal"),
+        ValueError,
+        "`gradient` must be one of 'subgradient', 'prox'",
+    ),
     (lambda: hinge(bins=0), ValueError, r"`bins` must be in \[1, 1048576\]; got 0"),
-    (lambda: hinge(bins=8, gradient="prox"), ValueError, '`bins` must be None with gradient="prox"; got 8'),
+    (
+        lambda: hinge(bins=8, gradient="prox"),
+        ValueError,
+        '`bins` must be None with gradient="prox"; got 8',
+    ),
     (lambda: hinge(lam=0), ValueError, "`lam` must be finite and above 0; got 0"),
     (lambda: hinge(lam=float("nan")), ValueError, "`lam` must be finite and above 0; got nan"),
     (lambda: hinge(lam="1"), TypeError, "`lam` must be a number; got '1'"),
     (lambda: eg.LovaszHingeLoss(lam=-1.0), ValueError, "`lam` must be finite and above 0"),
-    (lambda: eg.jaccard_lovasz_extension(ERRORS, FRONT.long()), TypeError, "`foreground` must be a bool tensor"),
-    (lambda: eg.jaccard_lovasz_extension(ERRORS, FRONT[:3]), ValueError, r"`foreground` must be of shape \(4,\)"),
-    (lambda: eg.jaccard_lovasz_extension(ERRORS, FRONT, mask=FRONT.to("meta")), ValueError, "`mask` must be on cpu"),
-    (lambda: eg.lovasz_prox(ERRORS, FRONT, lam=0.0), ValueError, "lovasz_prox: `lam` must be finite and above 0"),
+    (
+        lambda: eg.jaccard_lovasz_extension(ERRORS, FRONT.long()),
+        TypeError,
+        "`foreground` must be a bool tensor",
+    ),
+    (
+        lambda: eg.jaccard_lovasz_extension(ERRORS, FRONT[:3]),
+        ValueError,
+        r"`foreground` must be of shape \(4,\)",
+    ),
+    (
+        lambda: eg.jaccard_lovasz_extension(ERRORS, FRONT, mask=FRONT.to("meta")),
+        ValueError,
+        "`mask` must be on cpu",
+    ),
+    (
+        lambda: eg.lovasz_prox(ERRORS, FRONT, lam=0.0),
+        ValueError,
+        "lovasz_prox: `lam` must be finite and above 0",
+    ),
     (lambda: index(over="epoch"), ValueError, "`over` must be one of 'dataset', 'batch', 'image'"),
     (lambda: index(over="batch"), TypeError, "`batch_size` must be an integer; got None"),
     (lambda: index(num_classes=0), ValueError, "`num_classes` must be at least 1"),
-    (lambda: index(prediction=TARGET.float()), TypeError, "`prediction` must be an integer or bool tensor"),
+    (
+        lambda: index(prediction=TARGET.float()),
+        TypeError,
+        "`prediction` must be an integer or bool tensor",
+    ),
     (lambda: index(absent="zero"), ValueError, "`absent` must be one of 'one', 'skip'"),
     (lambda: index(classes="some"), ValueError, "`classes` must be one of 'present', 'all'"),
     (lambda: index(target=TARGET + 21), ValueError, r"labels in \[0, 20\]"),
-    (lambda: index(prediction=TARGET + 21), ValueError, r"`prediction` must be labels in \[0, 20\]"),
+    (
+        lambda: index(prediction=TARGET + 21),
+        ValueError,
+        r"`prediction` must be labels in \[0, 20\]",
+    ),
 )
 
 
@@ -82,6 +150,12 @@ def test_bad_input_gets_a_sentence(call, error, message):
 
 
 def test_no_check_forces_a_sync():
-    """Under vmap the labels cannot be looked at: what would raise in eager mode goes through, without touching foreign memory."""
-    torch.vmap(lambda x, y: eg.lovasz_softmax_loss(x, y))(LOGITS.expand(3, 2, 21, 4), (TARGET + 21).expand(3, 2, 4))
-    torch.vmap(lambda x, y: eg.lovasz_hinge_loss(x, y))(SCORES.expand(3, 2, 4), (BITS + 2).expand(3, 2, 4))
+    """Under vmap the labels cannot be looked at: what would raise in eager mode goes through,
+    without touching foreign memory.
+    """
+    torch.vmap(lambda x, y: eg.lovasz_softmax_loss(x, y))(
+        LOGITS.expand(3, 2, 21, 4), (TARGET + 21).expand(3, 2, 4)
+    )
+    torch.vmap(lambda x, y: eg.lovasz_hinge_loss(x, y))(
+        SCORES.expand(3, 2, 4), (BITS + 2).expand(3, 2, 4)
+    )

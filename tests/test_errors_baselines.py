@@ -21,25 +21,65 @@ def median(targets=TARGET, num_classes=3, **options):
 
 
 BAD = (
-    (lambda: bootstrapped(k=0), ValueError, "`k` must be finite and above 0; got 0. Pass a number of pixels"),
+    (
+        lambda: bootstrapped(k=0),
+        ValueError,
+        "`k` must be finite and above 0; got 0. Pass a number of pixels",
+    ),
     (lambda: bootstrapped(k=1.5), ValueError, "`k` must be an integer or at most 1.0; got 1.5"),
     (lambda: bootstrapped(k=True), TypeError, "`k` must be a number; got True"),
-    (lambda: bootstrapped(threshold=1.0), ValueError, "`threshold` must be below 1; got 1.0. It is a probability"),
+    (
+        lambda: bootstrapped(threshold=1.0),
+        ValueError,
+        "`threshold` must be below 1; got 1.0. It is a probability",
+    ),
     (lambda: bootstrapped(threshold=-0.5), ValueError, "`threshold` must be finite and above 0"),
     (lambda: bootstrapped(target=TARGET + 3), ValueError, r"labels in \[0, 2\]; got the label 3"),
     (lambda: bootstrapped(weight=torch.ones(2)), ValueError, r"`weight` must be of shape \(3,\)"),
     (lambda: bootstrapped(reduction=None), ValueError, "`reduction` must be one of"),
-    (lambda: eg.BootstrappedCrossEntropy(per_image=0), TypeError, "`per_image` must be True or False; got 0"),
-    (lambda: jaccard(classes="most"), ValueError, "soft_jaccard_loss: `classes` must be one of 'present', 'all'; got 'most'"),
+    (
+        lambda: eg.BootstrappedCrossEntropy(per_image=0),
+        TypeError,
+        "`per_image` must be True or False; got 0",
+    ),
+    (
+        lambda: jaccard(classes="most"),
+        ValueError,
+        "soft_jaccard_loss: `classes` must be one of 'present', 'all'; got 'most'",
+    ),
     (lambda: jaccard(classes=[3]), ValueError, r"`classes` must be in \[0, 2\]; got 3"),
     (lambda: jaccard(LOGITS[:, :0]), ValueError, r"`logits` must be \(N, C, \*\) with C >= 1"),
-    (lambda: jaccard(target=TARGET.float()), TypeError, "`target` must be an integer or bool tensor"),
-    (lambda: eg.SoftJaccardLoss(ignore_index=1.0), TypeError, "`ignore_index` must be an integer; got 1.0"),
+    (
+        lambda: jaccard(target=TARGET.float()),
+        TypeError,
+        "`target` must be an integer or bool tensor",
+    ),
+    (
+        lambda: eg.SoftJaccardLoss(ignore_index=1.0),
+        TypeError,
+        "`ignore_index` must be an integer; got 1.0",
+    ),
     (lambda: median(num_classes=0), ValueError, "`num_classes` must be at least 1; got 0"),
-    (lambda: median(TARGET.float()), TypeError, "`targets` must be an integer or bool tensor of labels"),
-    (lambda: median(TARGET + 5), ValueError, r"`targets` must be labels in \[0, 2\]; got the label 5"),
-    (lambda: median([]), ValueError, "`targets` must be labels of at least one pixel that counts; got none"),
-    (lambda: eg.inverse_frequency_weights(TARGET, num_classes=1, ignore_index=0), ValueError, "Check `ignore_index`"),
+    (
+        lambda: median(TARGET.float()),
+        TypeError,
+        "`targets` must be an integer or bool tensor of labels",
+    ),
+    (
+        lambda: median(TARGET + 5),
+        ValueError,
+        r"`targets` must be labels in \[0, 2\]; got the label 5",
+    ),
+    (
+        lambda: median([]),
+        ValueError,
+        "`targets` must be labels of at least one pixel that counts; got none",
+    ),
+    (
+        lambda: eg.inverse_frequency_weights(TARGET, num_classes=1, ignore_index=0),
+        ValueError,
+        "Check `ignore_index`",
+    ),
 )
 
 

@@ -1,4 +1,6 @@
-"""One test per message of the direct losses and the ranking metrics: what was wrong, what came, the repair."""
+"""One test per message of the direct losses and the ranking metrics: what was wrong, what came, the
+repair.
+"""
 
 import pytest
 import torch
@@ -6,16 +8,27 @@ import torch
 import evalgrad as eg
 from evalgrad import metrics
 
-SCORES = torch.tensor([[0.3, 1.2, -0.4, -1.1, 0.6], [0.8, -0.2, 1.0, 1.5, -0.9]])  # neither list in an extreme order
+# neither list in an extreme order
+SCORES = torch.tensor([[0.3, 1.2, -0.4, -1.1, 0.6], [0.8, -0.2, 1.0, 1.5, -0.9]])
 TARGET = torch.tensor([[1, 0, 0, 1, 0], [0, 0, 1, 0, 1]])
-DIRECT = (eg.direct_average_precision_loss, eg.direct_ndcg_loss, eg.direct_jaccard_loss, eg.direct_zero_one_loss)
+DIRECT = (
+    eg.direct_average_precision_loss,
+    eg.direct_ndcg_loss,
+    eg.direct_jaccard_loss,
+    eg.direct_zero_one_loss,
+)
 BASELINES = (
     eg.average_precision_hinge_loss,
     eg.average_precision_perceptron_loss,
     eg.zero_one_hinge_loss,
     eg.zero_one_perceptron_loss,
 )
-MODULES = (eg.DirectAveragePrecisionLoss, eg.DirectNDCGLoss, eg.DirectJaccardLoss, eg.DirectZeroOneLoss)
+MODULES = (
+    eg.DirectAveragePrecisionLoss,
+    eg.DirectNDCGLoss,
+    eg.DirectJaccardLoss,
+    eg.DirectZeroOneLoss,
+)
 BASELINE_MODULES = (
     eg.AveragePrecisionHingeLoss,
     eg.AveragePrecisionPerceptronLoss,
@@ -24,27 +37,38 @@ BASELINE_MODULES = (
 )
 
 over_lists = pytest.mark.parametrize(
-    "function", [*DIRECT, *BASELINES, metrics.average_precision, metrics.ndcg, eg.suggest_epsilon], ids=lambda f: f.__name__
+    "function",
+    [*DIRECT, *BASELINES, metrics.average_precision, metrics.ndcg, eg.suggest_epsilon],
+    ids=lambda f: f.__name__,
 )
 direct = pytest.mark.parametrize("function", DIRECT, ids=lambda f: f.__name__)
 
 
 @over_lists
 def test_scores_must_be_floating(function):
-    with pytest.raises(TypeError, match=rf"{function.__name__}: `scores` must be a floating-point tensor; got a int64 tensor"):
+    with pytest.raises(
+        TypeError,
+        match=rf"{function.__name__}: `scores` must be a floating-point tensor; got a int64 tensor",
+    ):
         function(TARGET, TARGET)
 
 
 @over_lists
 def test_scores_must_have_an_axis(function):
-    with pytest.raises(ValueError, match=rf"{function.__name__}: `scores` must be a tensor with at least 1 axes"):
+    with pytest.raises(
+        ValueError, match=rf"{function.__name__}: `scores` must be a tensor with at least 1 axes"
+    ):
         function(torch.tensor(1.0), torch.tensor(1))
 
 
 @over_lists
 def test_soft_targets_are_refused(function):
     with pytest.raises(
-        TypeError, match=rf"{function.__name__}: `target` must be an integer or bool tensor of labels; got a float32"
+        TypeError,
+        match=(
+            rf"{function.__name__}: `target` must be an integer or bool tensor of labels; got a"
+            r" float32"
+        ),
     ):
         function(SCORES, TARGET.float())
 
@@ -52,14 +76,21 @@ def test_soft_targets_are_refused(function):
 @over_lists
 def test_shape_of_target(function):
     with pytest.raises(
-        ValueError, match=rf"{function.__name__}: `target` must be of shape \(2, 5\); got a int64 tensor of shape \(5,\)"
+        ValueError,
+        match=(
+            rf"{function.__name__}: `target` must be of shape \(2, 5\); got a int64 tensor of shape"
+            r" \(5,\)"
+        ),
     ):
         function(SCORES, TARGET[0])
 
 
 @over_lists
 def test_graded_targets_are_refused(function):
-    match = rf"{function.__name__}: `target` must be 0 or 1, or bool; got the label 3\. Graded relevance is not supported: .*`mask`"
+    match = (
+        rf"{function.__name__}: `target` must be 0 or 1, or bool; got the label 3\. Graded"
+        r" relevance is not supported: .*`mask`"
+    )
     with pytest.raises(ValueError, match=match):
         function(SCORES, 3 * TARGET)
     with pytest.raises(ValueError, match="got the label -1"):
@@ -75,7 +106,9 @@ def test_labels_that_the_mask_leaves_out_may_be_anything(function):
 
 @over_lists
 def test_kind_of_mask(function):
-    with pytest.raises(TypeError, match=rf"{function.__name__}: `mask` must be a bool tensor; got a int64 tensor"):
+    with pytest.raises(
+        TypeError, match=rf"{function.__name__}: `mask` must be a bool tensor; got a int64 tensor"
+    ):
         function(SCORES, TARGET, mask=TARGET)
 
 
@@ -88,31 +121,47 @@ def test_shape_of_mask(function):
 @direct
 @pytest.mark.parametrize("epsilon", [0.0, -1.0, float("nan"), float("inf")])
 def test_epsilon_must_be_positive(function, epsilon):
-    with pytest.raises(ValueError, match=rf"{function.__name__}: `epsilon` must be finite and above 0; got .*`suggest_epsilon`"):
+    with pytest.raises(
+        ValueError,
+        match=(
+            rf"{function.__name__}: `epsilon` must be finite and above 0; got .*`suggest_epsilon`"
+        ),
+    ):
         function(SCORES, TARGET, epsilon=epsilon)
 
 
 @direct
 def test_epsilon_must_be_a_number(function):
-    with pytest.raises(TypeError, match=rf"{function.__name__}: `epsilon` must be a number; got '0.1'"):
+    with pytest.raises(
+        TypeError, match=rf"{function.__name__}: `epsilon` must be a number; got '0.1'"
+    ):
         function(SCORES, TARGET, epsilon="0.1")
 
 
 @direct
 def test_direction(function):
-    with pytest.raises(ValueError, match=rf"{function.__name__}: `direction` must be one of 'positive', 'negative'; got 'up'"):
+    with pytest.raises(
+        ValueError,
+        match=rf"{function.__name__}: `direction` must be one of 'positive', 'negative'; got 'up'",
+    ):
         function(SCORES, TARGET, direction="up")
 
 
 @pytest.mark.parametrize("function", [*DIRECT, *BASELINES], ids=lambda f: f.__name__)
 def test_reduction(function):
-    with pytest.raises(ValueError, match=rf"{function.__name__}: `reduction` must be one of 'mean', 'sum', 'none'; got 'max'"):
+    with pytest.raises(
+        ValueError,
+        match=rf"{function.__name__}: `reduction` must be one of 'mean', 'sum', 'none'; got 'max'",
+    ):
         function(SCORES, TARGET, reduction="max")
 
 
 @pytest.mark.parametrize("function", [metrics.average_precision, metrics.ndcg])
 def test_reduction_of_metrics(function):
-    with pytest.raises(ValueError, match=rf"{function.__name__}: `reduction` must be one of 'mean', 'none'; got 'sum'"):
+    with pytest.raises(
+        ValueError,
+        match=rf"{function.__name__}: `reduction` must be one of 'mean', 'none'; got 'sum'",
+    ):
         function(SCORES, TARGET, reduction="sum")
 
 
@@ -139,16 +188,32 @@ def test_baseline_modules_check_when_they_are_built(module):
 
 @pytest.mark.parametrize("argument", ["score", "task_loss", "predict", "augment"])
 def test_the_general_loss_takes_functions(argument):
-    functions = dict.fromkeys(["score", "task_loss", "predict", "augment"], lambda *_: torch.zeros(2))
-    with pytest.raises(TypeError, match=rf"direct_loss: `{argument}` must be a function; got a float32 tensor of shape \(2, 5\)"):
+    functions = dict.fromkeys(
+        ["score", "task_loss", "predict", "augment"], lambda *_: torch.zeros(2)
+    )
+    with pytest.raises(
+        TypeError,
+        match=(
+            rf"direct_loss: `{argument}` must be a function; got a float32 tensor of shape \(2, 5\)"
+        ),
+    ):
         eg.direct_loss(**{**functions, argument: SCORES}, epsilon=0.1)
 
 
 def test_the_general_loss_wants_one_task_loss_per_score():
     zeros = torch.zeros(2)
-    with pytest.raises(ValueError, match=r"direct_loss: `task_loss` must be of shape \(2,\); got a float32 tensor of shape \(\)"):
-        eg.direct_loss(lambda y: zeros, lambda y: zeros.mean(), lambda: 0, lambda weight: 0, epsilon=0.1)
-    with pytest.raises(ValueError, match=r"direct_loss: `task_loss` must be of shape \(2,\); got 0\.5"):
+    with pytest.raises(
+        ValueError,
+        match=(
+            r"direct_loss: `task_loss` must be of shape \(2,\); got a float32 tensor of shape \(\)"
+        ),
+    ):
+        eg.direct_loss(
+            lambda y: zeros, lambda y: zeros.mean(), lambda: 0, lambda weight: 0, epsilon=0.1
+        )
+    with pytest.raises(
+        ValueError, match=r"direct_loss: `task_loss` must be of shape \(2,\); got 0\.5"
+    ):
         eg.direct_loss(lambda y: zeros, lambda y: 0.5, lambda: 0, lambda weight: 0, epsilon=0.1)
 
 
@@ -162,7 +227,11 @@ def test_the_general_loss_checks_its_options():
 
 def test_suggest_epsilon_wants_something_to_move():
     with pytest.raises(
-        ValueError, match="suggest_epsilon: `scores` must be lists that leave something to move; got scores spread over 0"
+        ValueError,
+        match=(
+            "suggest_epsilon: `scores` must be lists that leave something to move; got scores"
+            " spread over 0"
+        ),
     ):
         eg.suggest_epsilon(torch.zeros(2, 5), TARGET)
     with pytest.raises(ValueError, match="a task loss that can change by 0"):
@@ -172,9 +241,14 @@ def test_suggest_epsilon_wants_something_to_move():
 
 
 def test_suggest_epsilon_checks_its_options():
-    with pytest.raises(ValueError, match="suggest_epsilon: `metric` must be one of 'average_precision', 'ndcg'; got 'auc'"):
+    with pytest.raises(
+        ValueError,
+        match="suggest_epsilon: `metric` must be one of 'average_precision', 'ndcg'; got 'auc'",
+    ):
         eg.suggest_epsilon(SCORES, TARGET, metric="auc")
     with pytest.raises(ValueError, match="suggest_epsilon: `share` must be below 1; got 1"):
         eg.suggest_epsilon(SCORES, TARGET, share=1)
-    with pytest.raises(ValueError, match="suggest_epsilon: `share` must be finite and above 0; got 0"):
+    with pytest.raises(
+        ValueError, match="suggest_epsilon: `share` must be finite and above 0; got 0"
+    ):
         eg.suggest_epsilon(SCORES, TARGET, share=0)

@@ -16,30 +16,64 @@ def pool(losses=LOSSES, **options):
 BAD = (
     (lambda: pool(LOSSES.long()), TypeError, "`losses` must be a floating-point tensor"),
     (lambda: pool(LOSSES.sum()), ValueError, "`losses` must be a tensor with at least 1 axes"),
-    (lambda: pool(-LOSSES), ValueError, "loss_max_pooling: `losses` must be at least 0; got a loss of -1. The maximiser"),
+    (
+        lambda: pool(-LOSSES),
+        ValueError,
+        "loss_max_pooling: `losses` must be at least 0; got a loss of -1. The maximiser",
+    ),
     (lambda: pool(mask=LOSSES), TypeError, "`mask` must be a bool tensor"),
     (lambda: pool(mask=LOSSES[0] > 0), ValueError, r"`mask` must be of shape \(2, 3, 4\)"),
-    (lambda: pool(p=0.9), ValueError, "`p` must be finite and at least 1; got 0.9. 1.3 is the paper's choice"),
+    (
+        lambda: pool(p=0.9),
+        ValueError,
+        "`p` must be finite and at least 1; got 0.9. 1.3 is the paper's choice",
+    ),
     (lambda: pool(p="2"), TypeError, "`p` must be a number; got '2'"),
     (lambda: pool(p=float("nan")), ValueError, "`p` must be finite and at least 1; got nan"),
     (lambda: pool(support=0), ValueError, "`support` must be finite and above 0; got 0"),
-    (lambda: pool(support=1.5), ValueError, "`support` must be at most 1; got 1.5. It is the fraction"),
+    (
+        lambda: pool(support=1.5),
+        ValueError,
+        "`support` must be at most 1; got 1.5. It is the fraction",
+    ),
     (lambda: pool(per_image=None), TypeError, "`per_image` must be True or False; got None"),
-    (lambda: pool(dim=3), ValueError, r"`dim` must be one or more different axes in \[-3, 2\]; got 3"),
-    (lambda: pool(dim=(1, -2)), ValueError, r"`dim` must be one or more different axes .*; got \(1, -2\)"),
+    (
+        lambda: pool(dim=3),
+        ValueError,
+        r"`dim` must be one or more different axes in \[-3, 2\]; got 3",
+    ),
+    (
+        lambda: pool(dim=(1, -2)),
+        ValueError,
+        r"`dim` must be one or more different axes .*; got \(1, -2\)",
+    ),
     (lambda: pool(dim=()), ValueError, r"`dim` must be one or more different axes"),
     (lambda: pool(dim=1.0), TypeError, "`dim` must be an axis, several axes or None; got 1.0"),
     (lambda: pool(dim=("a",)), TypeError, "`dim` must be an integer; got 'a'"),
-    (lambda: pool(reduction="avg"), ValueError, "`reduction` must be one of 'mean', 'sum', 'none'; got 'avg'"),
-    (lambda: eg.loss_max_pooling_weights(-LOSSES), ValueError, "loss_max_pooling_weights: `losses` must be at least 0"),
+    (
+        lambda: pool(reduction="avg"),
+        ValueError,
+        "`reduction` must be one of 'mean', 'sum', 'none'; got 'avg'",
+    ),
+    (
+        lambda: eg.loss_max_pooling_weights(-LOSSES),
+        ValueError,
+        "loss_max_pooling_weights: `losses` must be at least 0",
+    ),
     (
         lambda: eg.LossMaxPooling(nn.CrossEntropyLoss()),
         ValueError,
         "`criterion` must be element-wise.*got one with reduction='mean'",
     ),
-    (lambda: eg.LossMaxPooling("ce"), TypeError, "`criterion` must be a module or a function; got 'ce'"),
     (
-        lambda: eg.LossMaxPooling(nn.functional.cross_entropy)(torch.ones(2, 3), torch.tensor([0, 1])),
+        lambda: eg.LossMaxPooling("ce"),
+        TypeError,
+        "`criterion` must be a module or a function; got 'ce'",
+    ),
+    (
+        lambda: eg.LossMaxPooling(nn.functional.cross_entropy)(
+            torch.ones(2, 3), torch.tensor([0, 1])
+        ),
         ValueError,
         'reduction="none"',
     ),

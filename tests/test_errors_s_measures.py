@@ -1,4 +1,6 @@
-"""One test per message of the S-measures and their metrics: what was wrong, what came, the repair."""
+"""One test per message of the S-measures and their metrics: what was wrong, what came, the
+repair.
+"""
 
 import pytest
 import torch
@@ -23,17 +25,41 @@ GOOD = (torch.zeros(N), Y)
 @pytest.mark.parametrize(
     ("call", "kind", "match"),
     [
-        (lambda: metrics.roc_auc(torch.zeros(3), torch.zeros(3)), TypeError, "`target` must be an integer or bool tensor"),
-        (lambda: metrics.roc_auc(torch.zeros(3), torch.zeros(2).long()), ValueError, r"`target` must be of shape \(3,\)"),
-        (lambda: metrics.roc_auc(torch.zeros(3), torch.tensor([0, 1, 2])), ValueError, "`target` must be 0 or 1"),
-        (lambda: metrics.roc_auc(torch.zeros(3), torch.ones(3).bool(), mask=torch.ones(3)), TypeError, "`mask` must be a bool"),
+        (
+            lambda: metrics.roc_auc(torch.zeros(3), torch.zeros(3)),
+            TypeError,
+            "`target` must be an integer or bool tensor",
+        ),
+        (
+            lambda: metrics.roc_auc(torch.zeros(3), torch.zeros(2).long()),
+            ValueError,
+            r"`target` must be of shape \(3,\)",
+        ),
+        (
+            lambda: metrics.roc_auc(torch.zeros(3), torch.tensor([0, 1, 2])),
+            ValueError,
+            "`target` must be 0 or 1",
+        ),
+        (
+            lambda: metrics.roc_auc(torch.zeros(3), torch.ones(3).bool(), mask=torch.ones(3)),
+            TypeError,
+            "`mask` must be a bool",
+        ),
         (
             lambda: metrics.precision_at_recall(torch.zeros(3), torch.ones(3).bool(), recall=90),
             ValueError,
             r"`recall` must be in \(0, 1\]",
         ),
-        (lambda: metrics.pr_auc(torch.zeros(3), torch.ones(3).bool(), reduction="sum"), ValueError, "`reduction` must be one of"),
-        (lambda: metrics.fbeta_score(torch.zeros(3), torch.ones(3).bool(), beta=0), ValueError, "`beta`"),
+        (
+            lambda: metrics.pr_auc(torch.zeros(3), torch.ones(3).bool(), reduction="sum"),
+            ValueError,
+            "`reduction` must be one of",
+        ),
+        (
+            lambda: metrics.fbeta_score(torch.zeros(3), torch.ones(3).bool(), beta=0),
+            ValueError,
+            "`beta`",
+        ),
     ],
 )
 def test_messages_of_metrics(call, kind, match):
@@ -46,12 +72,20 @@ def test_messages_of_metrics(call, kind, match):
     [
         (lambda: FBeta(0.0), ValueError, "`beta` must be finite and above 0"),
         (lambda: FBeta(labels=torch.zeros(5, dtype=torch.long)), ValueError, "without positives"),
-        (lambda: FBeta(labels=torch.ones(5, dtype=torch.long)), ValueError, "without positives or negatives"),
+        (
+            lambda: FBeta(labels=torch.ones(5, dtype=torch.long)),
+            ValueError,
+            "without positives or negatives",
+        ),
         (lambda: FBeta(labels=torch.zeros(5)), TypeError, "`labels` must be bool or integer"),
         (lambda: FBeta(solver="newton"), ValueError, "`solver` must be one of"),
         (lambda: FBeta(surrogate="ramp"), ValueError, "`surrogate` must be one of"),
         (lambda: FBeta(solver="lagrangian"), ValueError, "`labels` must be given"),
-        (lambda: FBeta(labels=Y, solver="lagrangian", at_least=0.5), ValueError, "`at_least` must be used"),
+        (
+            lambda: FBeta(labels=Y, solver="lagrangian", at_least=0.5),
+            ValueError,
+            "`at_least` must be used",
+        ),
         (lambda: FBeta(speed=1), TypeError, "`speed` is not an option"),
         (lambda: FBeta(dual_lr=0), ValueError, "`dual_lr` must be finite and above 0"),
         (lambda: FBeta(momentum=1), ValueError, "`momentum` must be in"),
@@ -59,8 +93,16 @@ def test_messages_of_metrics(call, kind, match):
         (lambda: PrecisionAtRecall(80), ValueError, "`recall` must be in"),
         (lambda: RecallAtPrecision(0.5, at_least=1.5), ValueError, "`at_least` must be in"),
         (lambda: ROCAUC([0.5, 0.2]), ValueError, "`anchors` must be"),
-        (lambda: FBeta(labels=Y)(GOOD[0].long(), Y), TypeError, "`scores` must be a floating-point tensor"),
-        (lambda: FBeta(labels=Y)(GOOD[0], Y.float()), TypeError, "`target` must be an integer or bool tensor"),
+        (
+            lambda: FBeta(labels=Y)(GOOD[0].long(), Y),
+            TypeError,
+            "`scores` must be a floating-point tensor",
+        ),
+        (
+            lambda: FBeta(labels=Y)(GOOD[0], Y.float()),
+            TypeError,
+            "`target` must be an integer or bool tensor",
+        ),
         (lambda: FBeta(labels=Y)(torch.zeros(N, 1), Y), ValueError, "`scores` must have shape"),
         (lambda: FBeta(labels=Y)(GOOD[0], Y.long() + 1), ValueError, "`target` must be in 0..1"),
         (lambda: FBeta()(*GOOD, index=INDEX), ValueError, "needs `labels`"),

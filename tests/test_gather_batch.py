@@ -1,4 +1,6 @@
-"""The union of the ranks' batches: any dtype, any sizes, gradients, and what happens when a rank is gone."""
+"""The union of the ranks' batches: any dtype, any sizes, gradients, and what happens when a rank is
+gone.
+"""
 
 import os
 import signal
@@ -12,7 +14,16 @@ import torch.distributed as dist
 from evalgrad.distributed import gather_batch
 
 SHARDS = {2: ((3, 3), (4, 1), (0, 5), (0, 0)), 4: ((2, 2, 2, 2), (3, 0, 1, 4), (0, 0, 0, 1))}
-DTYPES = (torch.bool, torch.uint8, torch.int16, torch.int64, torch.float16, torch.bfloat16, torch.float32, torch.complex64)
+DTYPES = (
+    torch.bool,
+    torch.uint8,
+    torch.int16,
+    torch.int64,
+    torch.float16,
+    torch.bfloat16,
+    torch.float32,
+    torch.complex64,
+)
 
 
 def _part(x, rank, sizes, dim=0):
@@ -27,7 +38,9 @@ def _unions(rank, world):
             whole = (3 * torch.randn(sum(sizes), 2, 3)).to(dtype)
             same[sizes, dtype] = torch.equal(gather_batch(_part(whole, rank, sizes)), whole)
         lists = torch.randn(2, sum(sizes))
-        same[sizes, "last axis"] = torch.equal(gather_batch(_part(lists, rank, sizes, -1), dim=-1), lists)
+        same[sizes, "last axis"] = torch.equal(
+            gather_batch(_part(lists, rank, sizes, -1), dim=-1), lists
+        )
         strided = torch.randn(3, sum(sizes)).T
         same[sizes, "strided"] = torch.equal(gather_batch(_part(strided, rank, sizes)), strided)
         blank = torch.zeros(sum(sizes), 0, 4)
@@ -42,7 +55,9 @@ def test_union_of_any_dtype_and_size(world):
 
 
 def _gradients(rank, world):
-    """This rank's gradient of a function of the union, whose upstream gradient is not contiguous."""
+    """This rank's gradient of a function of the union, whose upstream gradient is not
+    contiguous.
+    """
     sizes = SHARDS[world][1]
     whole = torch.randn(sum(sizes), 3, dtype=torch.float64)
     own = _part(whole, rank, sizes).clone().requires_grad_()
@@ -71,19 +86,32 @@ def test_a_rank_without_items_need_not_know_their_shape():
 
 
 def _disagree(rank, world, kind):
-    gather_batch(torch.zeros(2, 3 + rank) if kind == "shape" else torch.zeros(2, 3).to(torch.float64 if rank else torch.float32))
+    gather_batch(
+        torch.zeros(2, 3 + rank)
+        if kind == "shape"
+        else torch.zeros(2, 3).to(torch.float64 if rank else torch.float32)
+    )
 
 
 @pytest.mark.parametrize(
     ("kind", "words"),
     [
-        ("shape", "got float32 items of shape (3,) on rank 0 and float32 items of shape (4,) on rank 1"),
-        ("dtype", "got float32 items of shape (3,) on rank 0 and float64 items of shape (3,) on rank 1"),
+        (
+            "shape",
+            "got float32 items of shape (3,) on rank 0 and float32 items of shape (4,) on rank 1",
+        ),
+        (
+            "dtype",
+            "got float32 items of shape (3,) on rank 0 and float64 items of shape (3,) on rank 1",
+        ),
     ],
 )
 def test_ranks_that_disagree_all_say_so(kind, words):
     for answer in ranks.run(2, _disagree, kind):
-        assert f"gather_batch: `x` must have one dtype and one shape per item on all ranks; {words}" in answer
+        assert (
+            f"gather_batch: `x` must have one dtype and one shape per item on all ranks; {words}"
+            in answer
+        )
 
 
 def _one_is_killed(rank, world):
@@ -112,7 +140,9 @@ def _one_never_comes(rank, world):
 
 def test_a_rank_that_never_calls_is_waited_for_no_longer_than_the_timeout():
     waiting, absent = ranks.run(2, _one_never_comes)
-    assert "did not call this function within the timeout of the process group" in waiting.replace("\n", " ")
+    assert "did not call this function within the timeout of the process group" in waiting.replace(
+        "\n", " "
+    )
     assert absent == "absent"
 
 

@@ -1,4 +1,6 @@
-"""Every loss over ranks: through DDP and FSDP2 the gradient is that of one process with the concatenated batch."""
+"""Every loss over ranks: through DDP and FSDP2 the gradient is that of one process with the
+concatenated batch.
+"""
 
 import copy
 import pickle
@@ -27,19 +29,27 @@ class Scorer(nn.Module):
 
     def __init__(self, shape):
         super().__init__()
-        self.shape, self.linear = shape, nn.Linear(FEATURES, max(1, torch.Size(shape).numel())).double()
+        self.shape, self.linear = (
+            shape,
+            nn.Linear(FEATURES, max(1, torch.Size(shape).numel())).double(),
+        )
 
     def forward(self, features):
         return self.linear(features).reshape(len(features), *self.shape)
 
 
 def drawn(case, seed=5):
-    """A scorer, features and labels for a row of the table; the items of a ranking loss are its samples."""
+    """A scorer, features and labels for a row of the table; the items of a ranking loss are its
+    samples.
+    """
     generator = torch.Generator().manual_seed(seed)
     x, target = case.draw(generator)
     features = torch.randn(BATCH, FEATURES, dtype=torch.float64, generator=generator)
     if case.axes_are_items:
-        shape, target = tuple(x.shape[1:]), target[torch.randint(len(x), (BATCH,), generator=generator)]
+        shape, target = (
+            tuple(x.shape[1:]),
+            target[torch.randint(len(x), (BATCH,), generator=generator)],
+        )
     else:
         shape, target = (), torch.arange(BATCH) % 3 % 2
     return Scorer(shape), features, target
@@ -49,7 +59,11 @@ def hidden(target, sizes, what):
     """Labels with which rank 0 has no positives or no pixels at all."""
     own = torch.arange(len(target)) < sizes[0]
     own = own.reshape(-1, *[1] * (target.ndim - 1))
-    return torch.where(own & (target > 0 if what == "no positives" else True), 0 if what == "no positives" else IGNORED, target)
+    return torch.where(
+        own & (target > 0 if what == "no positives" else True),
+        0 if what == "no positives" else IGNORED,
+        target,
+    )
 
 
 def by_ddp(model, world):
@@ -61,12 +75,17 @@ def by_fsdp(model, world):
 
 
 def gradients(model):
-    grads = [p.grad.full_tensor() if hasattr(p.grad, "full_tensor") else p.grad for p in model.parameters()]
+    grads = [
+        p.grad.full_tensor() if hasattr(p.grad, "full_tensor") else p.grad
+        for p in model.parameters()
+    ]
     return torch.cat([g.flatten() for g in grads])
 
 
 def error_over_ranks(rank, world, sizes, wrap, model, features, target, loss, whole):
-    """Distance of the ranks' gradient with `loss` from the gradient of one process with the loss `whole`."""
+    """Distance of the ranks' gradient with `loss` from the gradient of one process with the loss
+    `whole`.
+    """
     alone, own = copy.deepcopy(model), slice(sum(sizes[:rank]), sum(sizes[: rank + 1]))
     whole(alone(features), target).backward()
     wrapped = wrap(model, world)
@@ -80,7 +99,9 @@ def _table(rank, world, wrap):
     for case in CASES:
         for sizes in SHARDS[world]:
             loss = partial(case, ignore_index=IGNORED)
-            for what in ("all", "no positives", "no pixels") if sizes == SHARDS[world][1] else ("all",):
+            for what in (
+                ("all", "no positives", "no pixels") if sizes == SHARDS[world][1] else ("all",)
+            ):
                 model, features, target = drawn(case)
                 target = target if what == "all" else hidden(target, sizes, what)
                 args = rank, world, sizes, wrap, model, features, target
@@ -100,7 +121,13 @@ def _without(rank, world):
     """The error of the ranks' mean of local losses, which is what DDP does by itself."""
     named = {case.name: case for case in CASES}
     errors = {}
-    for name in ("lovasz_softmax", "lovasz_hinge", "loss_max_pooling", "smooth_topk", "direct_average_precision"):
+    for name in (
+        "lovasz_softmax",
+        "lovasz_hinge",
+        "loss_max_pooling",
+        "smooth_topk",
+        "direct_average_precision",
+    ):
         model, features, target = drawn(named[name])
         args = rank, world, SHARDS[world][1], by_ddp, model, features, target
         errors[name] = error_over_ranks(*args, named[name], named[name])
@@ -116,7 +143,10 @@ class _Traffic:
     """Bytes that this rank hands to collectives, by wrapping the two that the library uses."""
 
     def __init__(self):
-        self.sent, self.originals = 0, {name: getattr(dist, name) for name in ("all_reduce", "all_gather")}
+        self.sent, self.originals = (
+            0,
+            {name: getattr(dist, name) for name in ("all_reduce", "all_gather")},
+        )
 
     def __enter__(self):
         dist.all_reduce = lambda x, **o: self._count(x, "all_reduce", x, **o)
@@ -153,7 +183,10 @@ def _binned(rank, world):
             loss = eg.LovaszSoftmaxLoss(ignore_index=IGNORED, **options)
             target = torch.randint(classes, (BATCH, 6))
             target[2, :4] = IGNORED
-            model, features = Scorer((classes, 6)), torch.randn(BATCH, FEATURES, dtype=torch.float64)
+            model, features = (
+                Scorer((classes, 6)),
+                torch.randn(BATCH, FEATURES, dtype=torch.float64),
+            )
             args = rank, world, sizes, by_ddp, model, features, target
             errors[sizes, i] = error_over_ranks(*args, _summed(global_batch(loss)), _summed(loss))
     return errors
@@ -170,7 +203,10 @@ def _binned_traffic(rank, world, sides, dtype):
     """Bytes sent, value, and value of one process, for images of these sides."""
     results = []
     for side in sides:
-        logits, target = torch.randn(2 * world, 3, side, side).to(dtype), torch.randint(3, (2 * world, side, side))
+        logits, target = (
+            torch.randn(2 * world, 3, side, side).to(dtype),
+            torch.randint(3, (2 * world, side, side)),
+        )
         loss, own = eg.LovaszSoftmaxLoss(bins=32), slice(2 * rank, 2 * rank + 2)
         with _Traffic() as traffic:
             value = global_batch(loss)(logits[own], target[own])
@@ -190,12 +226,26 @@ def test_traffic_of_binned_lovasz_does_not_depend_on_the_pixels(dtype):
 def _named_arguments(rank, world):
     """Masks go with their items; weights stay; an index tells which items are the same."""
     own = slice(3 * rank, 3 * rank + 3)
-    scores, target, mask = torch.randn(6), torch.tensor([1, 0, 0, 1, 0, 0]), torch.tensor([1, 1, 0, 1, 1, 1]) > 0
+    scores, target, mask = (
+        torch.randn(6),
+        torch.tensor([1, 0, 0, 1, 0, 0]),
+        torch.tensor([1, 1, 0, 1, 1, 1]) > 0,
+    )
     ap = global_batch(eg.average_precision_hinge_loss)
-    masked = ap(scores[own], target=target[own], mask=mask[own]), eg.average_precision_hinge_loss(scores, target, mask=mask)
-    logits, label, weight = torch.randn(6, 3), torch.tensor([0, 1, 2, 2, 1, 0]), torch.tensor([1.0, 2.0, 3.0])
+    masked = (
+        ap(scores[own], target=target[own], mask=mask[own]),
+        eg.average_precision_hinge_loss(scores, target, mask=mask),
+    )
+    logits, label, weight = (
+        torch.randn(6, 3),
+        torch.tensor([0, 1, 2, 2, 1, 0]),
+        torch.tensor([1.0, 2.0, 3.0]),
+    )
     topk = partial(eg.smooth_topk_loss, k=2)
-    weighted = global_batch(topk)(logits[own], label[own], weight=weight), topk(logits, label, weight=weight)
+    weighted = (
+        global_batch(topk)(logits[own], label[own], weight=weight),
+        topk(logits, label, weight=weight),
+    )
 
     def total(x, index=None):
         return x.sum()
@@ -228,7 +278,9 @@ def _compiled(rank, world):
     model, features, target = drawn(next(case for case in CASES if case.name == "lovasz_softmax"))
     loss = global_batch(eg.LovaszSoftmaxLoss())
     compiled = torch.compile(lambda *tensors: loss(*tensors), backend="eager")
-    return error_over_ranks(rank, world, (5, 3), by_ddp, model, features, target, compiled, eg.lovasz_softmax_loss)
+    return error_over_ranks(
+        rank, world, (5, 3), by_ddp, model, features, target, compiled, eg.lovasz_softmax_loss
+    )
 
 
 def test_a_compiled_loss_exchanges_outside_of_its_graphs():
@@ -239,7 +291,13 @@ def test_a_compiled_loss_exchanges_outside_of_its_graphs():
 @pytest.mark.filterwarnings("ignore")  # the compiler's own
 def test_one_process_compiles_without_a_break():
     torch._dynamo.reset()
-    loss, (logits, target) = global_batch(eg.LovaszSoftmaxLoss()), (torch.randn(2, 3, 4), torch.randint(3, (2, 4)))
+    loss, (logits, target) = (
+        global_batch(eg.LovaszSoftmaxLoss()),
+        (
+            torch.randn(2, 3, 4),
+            torch.randint(3, (2, 4)),
+        ),
+    )
     compiled = torch.compile(lambda *tensors: loss(*tensors), fullgraph=True, backend="aot_eager")
     torch.testing.assert_close(compiled(logits, target), loss(logits, target))
 
@@ -262,7 +320,11 @@ def test_a_wrapped_module_is_a_submodule():
     [
         (TypeError, {"loss": 0.5}, "global_batch: `loss` must be a function or a module; got 0.5"),
         (TypeError, {"gather": "mask"}, "global_batch: `gather` must be several names; got 'mask'"),
-        (ValueError, {"once": "item"}, "global_batch: `once` must be one of the names in `gather`; got 'item'"),
+        (
+            ValueError,
+            {"once": "item"},
+            "global_batch: `once` must be one of the names in `gather`; got 'item'",
+        ),
     ],
 )
 def test_messages(error, options, message):

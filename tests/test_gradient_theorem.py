@@ -1,8 +1,9 @@
-"""The General Loss Gradient Theorem: on average, direct gradients are the gradient of the expected task loss.
+"""The General Loss Gradient Theorem: on average, direct gradients are the gradient of the expected
+task loss.
 
-The scores are w x + noise with Gaussian noise, so that E[Delta] is smooth in w and its derivative has a second, unbiased estimate
-that needs no gradient of ours: E[(Delta - c) noise . x] (the density's own derivative). The direct gradient must approach it as
-epsilon shrinks, from both sides.
+The scores are w x + noise with Gaussian noise, so that E[Delta] is smooth in w and its derivative
+has a second, unbiased estimate that needs no gradient of ours: E[(Delta - c) noise . x] (the
+density's own derivative). The direct gradient must approach it as epsilon shrinks, from both sides.
 """
 
 import math

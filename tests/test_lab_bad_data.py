@@ -1,4 +1,6 @@
-"""What the user can repair: one sentence that names the file and the repair, exit code 2, and nothing written."""
+"""What the user can repair: one sentence that names the file and the repair, exit code 2, and
+nothing written.
+"""
 
 import json
 import shutil
@@ -26,7 +28,20 @@ def told(capsys, tmp_path, *arguments):
 
 
 def train(capsys, tmp_path, data, *more, task="segmentation", metric="miou"):
-    options = ["--task", task, "--metric", metric, "--data", data, "--out", tmp_path / "run", "--accelerator", "cpu", "--epochs", 1]
+    options = [
+        "--task",
+        task,
+        "--metric",
+        metric,
+        "--data",
+        data,
+        "--out",
+        tmp_path / "run",
+        "--accelerator",
+        "cpu",
+        "--epochs",
+        1,
+    ]
     return told(capsys, tmp_path, "train", *options, *more)
 
 
@@ -38,12 +53,17 @@ def folder(tmp_path):
 def test_a_mask_without_an_image(capsys, tmp_path, folder):
     (folder / "images" / "02.png").unlink()
     message = train(capsys, tmp_path, folder)
-    assert f"{folder}/masks/02.png has no image. Add {folder}/images/02.png or remove the mask." in message
+    assert (
+        f"{folder}/masks/02.png has no image. Add {folder}/images/02.png or remove the mask."
+        in message
+    )
 
 
 def test_an_image_without_a_mask(capsys, tmp_path, folder):
     (folder / "masks" / "02.png").unlink()
-    assert f"{folder}/images/02.png has no mask. Add {folder}/masks/02.png" in train(capsys, tmp_path, folder)
+    assert f"{folder}/images/02.png has no mask. Add {folder}/masks/02.png" in train(
+        capsys, tmp_path, folder
+    )
 
 
 @pytest.mark.parametrize("part", ["images", "masks"])
@@ -58,25 +78,36 @@ def test_an_unreadable_file(capsys, tmp_path, folder, part, damage):
 
 def test_a_label_above_num_classes(capsys, tmp_path, folder):
     message = train(capsys, tmp_path, folder, "--num-classes", 2)
-    assert f"{folder}/masks/00.png: the labels must be in [0, 2) or 255 (ignored); got 2. Raise --num-classes" in message
+    assert (
+        f"{folder}/masks/00.png: the labels must be in [0, 2) or 255 (ignored); got 2. Raise"
+        " --num-classes" in message
+    )
 
 
 def test_masks_of_0_and_255(capsys, tmp_path, folder):
     for mask in (folder / "masks").iterdir():
-        Image.fromarray(np.where(np.array(Image.open(mask)) > 0, 255, 0).astype(np.uint8)).save(mask)
-    assert "the masks hold no label but 0, and 255 is ignored. Save class indices, 1 for the foreground" in train(
-        capsys, tmp_path, folder
+        Image.fromarray(np.where(np.array(Image.open(mask)) > 0, 255, 0).astype(np.uint8)).save(
+            mask
+        )
+    assert (
+        "the masks hold no label but 0, and 255 is ignored. Save class indices, 1 for the"
+        " foreground" in train(capsys, tmp_path, folder)
     )
 
 
 def test_a_colour_mask(capsys, tmp_path, folder):
     Image.open(folder / "masks" / "00.png").convert("RGB").save(folder / "masks" / "00.png")
-    assert "masks/00.png must have one channel that holds class indices" in train(capsys, tmp_path, folder)
+    assert "masks/00.png must have one channel that holds class indices" in train(
+        capsys, tmp_path, folder
+    )
 
 
 def test_a_mask_of_another_size(capsys, tmp_path, folder):
     Image.new("L", (5, 7)).save(folder / "masks" / "03.png")
-    assert "masks/03.png is (5, 7) pixels but its image is (16, 16). Give both the same size." in train(capsys, tmp_path, folder)
+    assert (
+        "masks/03.png is (5, 7) pixels but its image is (16, 16). Give both the same size."
+        in train(capsys, tmp_path, folder)
+    )
 
 
 @pytest.mark.parametrize("part", ["images", "masks"])
@@ -87,7 +118,9 @@ def test_an_empty_folder(capsys, tmp_path, folder, part):
 
 
 def test_a_missing_folder(capsys, tmp_path):
-    assert "--data must be a folder or .npz for segmentation, and exist; got" in train(capsys, tmp_path, tmp_path / "nothing")
+    assert "--data must be a folder or .npz for segmentation, and exist; got" in train(
+        capsys, tmp_path, tmp_path / "nothing"
+    )
     (tmp_path / "empty").mkdir()
     assert "empty/images is missing or no folder" in train(capsys, tmp_path, tmp_path / "empty")
 
@@ -96,7 +129,9 @@ def test_classes_that_do_not_fit(capsys, tmp_path):
     data = write_colours(tmp_path / "data" / "train")
     options = {"task": "classification", "metric": "accuracy"}
     shutil.copytree(data / "red", tmp_path / "data" / "val" / "pink")
-    assert "val/pink is a class that the training data lack." in train(capsys, tmp_path, tmp_path / "data", **options)
+    assert "val/pink is a class that the training data lack." in train(
+        capsys, tmp_path, tmp_path / "data", **options
+    )
     shutil.rmtree(data / "red")
     shutil.rmtree(data / "blue")
     assert "must hold one folder of images per class, at least two; got ['green']" in train(
@@ -110,7 +145,10 @@ def test_classes_that_do_not_fit(capsys, tmp_path):
 def test_a_table_without_the_target_column(capsys, tmp_path):
     data = write_table(tmp_path / "data.csv", target_name="label")
     message = train(capsys, tmp_path, data, task="ranking", metric="ap")
-    assert f"{data} has no column 'target'; it has a, b, c, label, query. Name the right one with --target." in message
+    assert (
+        f"{data} has no column 'target'; it has a, b, c, label, query. Name the right one with"
+        " --target." in message
+    )
 
 
 @pytest.mark.parametrize(
@@ -134,12 +172,27 @@ def test_a_broken_table(capsys, tmp_path, text, message):
     ("arrays", "message"),
     [
         ({"inputs": np.zeros((4, 2))}, "has no array 'target'; got ['inputs']"),
-        ({"inputs": np.zeros((4, 2)), "target": np.zeros(3, int)}, "target must have the shape (4,) for ranking; got (3,)"),
-        ({"inputs": np.zeros((4, 2)), "target": np.zeros(4)}, "target must hold integers; got float64"),
+        (
+            {"inputs": np.zeros((4, 2)), "target": np.zeros(3, int)},
+            "target must have the shape (4,) for ranking; got (3,)",
+        ),
+        (
+            {"inputs": np.zeros((4, 2)), "target": np.zeros(4)},
+            "target must hold integers; got float64",
+        ),
         ({"inputs": np.full((4, 2), np.nan), "target": np.zeros(4, int)}, "only finite numbers"),
-        ({"inputs": np.zeros((4, 2)), "target": np.array([0, 1, 2, 0])}, "example 2: the labels must be in [0, 2)"),
-        ({"inputs": np.zeros((4, 2)), "target": np.arange(4) % 2, "group": np.zeros(3)}, "group must have the shape (4,)"),
-        ({"inputs": np.array([{}] * 4), "target": np.zeros(4, int)}, "cannot be read as an .npz file of plain arrays"),
+        (
+            {"inputs": np.zeros((4, 2)), "target": np.array([0, 1, 2, 0])},
+            "example 2: the labels must be in [0, 2)",
+        ),
+        (
+            {"inputs": np.zeros((4, 2)), "target": np.arange(4) % 2, "group": np.zeros(3)},
+            "group must have the shape (4,)",
+        ),
+        (
+            {"inputs": np.array([{}] * 4), "target": np.zeros(4, int)},
+            "cannot be read as an .npz file of plain arrays",
+        ),
     ],
 )
 def test_a_broken_npz(capsys, tmp_path, arrays, message):
@@ -150,15 +203,33 @@ def test_a_broken_npz(capsys, tmp_path, arrays, message):
 @pytest.mark.parametrize(
     ("more", "message"),
     [
-        (["--loss", "lovas"], "the loss must be one that `evalgrad losses` lists; got 'lovas'. Did you mean"),
-        (["--loss", "smooth_topk"], "--loss smooth_topk is for classification, and --task is segmentation."),
-        (["--loss", "lovasz_hinge"], "--loss lovasz_hinge is for two classes; the data have 3. Take lovasz_softmax."),
+        (
+            ["--loss", "lovas"],
+            "the loss must be one that `evalgrad losses` lists; got 'lovas'. Did you mean",
+        ),
+        (
+            ["--loss", "smooth_topk"],
+            "--loss smooth_topk is for classification, and --task is segmentation.",
+        ),
+        (
+            ["--loss", "lovasz_hinge"],
+            "--loss lovasz_hinge is for two classes; the data have 3. Take lovasz_softmax.",
+        ),
         (["--loss-options", '{"bins": -1}'], "lovasz_softmax does not take the options"),
-        (["--loss", "cross_entropy", "--mix", "then:0.5"], "--loss is cross_entropy itself. Drop --mix."),
-        (["--model", "no_such_module:Net"], "--model must be package.module:factory; 'no_such_module:Net' cannot be imported"),
+        (
+            ["--loss", "cross_entropy", "--mix", "then:0.5"],
+            "--loss is cross_entropy itself. Drop --mix.",
+        ),
+        (
+            ["--model", "no_such_module:Net"],
+            "--model must be package.module:factory; 'no_such_module:Net' cannot be imported",
+        ),
         (["--model", "torch:zeros"], "torch:zeros must take (inputs, outputs=...)"),
         (["--augment", "full"], "--augment full scales them. Pass --crop SIZE"),
-        (["--strategy", "telepathy"], "lightning cannot train with {'accelerator': 'cpu', 'devices': 1"),
+        (
+            ["--strategy", "telepathy"],
+            "lightning cannot train with {'accelerator': 'cpu', 'devices': 1",
+        ),
         (["--validation", "1"], "--validation must be between 0 and 1; got 1.0."),
         (["--resume", "no.ckpt"], "no.ckpt cannot be read as a checkpoint"),
     ],
@@ -169,16 +240,39 @@ def test_options_that_do_not_fit(capsys, tmp_path, folder, more, message):
 
 def test_a_metric_of_another_task_and_one_that_is_none(capsys, tmp_path, folder):
     message = train(capsys, tmp_path, folder, metric="ap")
-    assert "--metric ap is a metric of ranking, and --task is segmentation. Change one of them." in message
-    assert "--metric must be one of miou, image-miou" in train(capsys, tmp_path, folder, metric="recall@precision=2")
-    assert "--metric image-iou is for two classes" in train(capsys, tmp_path, folder, "--loss", "cross_entropy", metric="image-iou")
+    assert (
+        "--metric ap is a metric of ranking, and --task is segmentation. Change one of them."
+        in message
+    )
+    assert "--metric must be one of miou, image-miou" in train(
+        capsys, tmp_path, folder, metric="recall@precision=2"
+    )
+    assert "--metric image-iou is for two classes" in train(
+        capsys, tmp_path, folder, "--loss", "cross_entropy", metric="image-iou"
+    )
     assert "--augment and --crop are for images" in train(
-        capsys, tmp_path, write_table(tmp_path / "t.csv"), "--crop", 4, "--group", "query", task="ranking", metric="ap"
+        capsys,
+        tmp_path,
+        write_table(tmp_path / "t.csv"),
+        "--crop",
+        4,
+        "--group",
+        "query",
+        task="ranking",
+        metric="ap",
     )
 
 
 def test_a_solver_with_steps_of_its_own(capsys, tmp_path):
-    data, more = write_table(tmp_path / "t.csv"), ["--group", "query", "--loss-options", '{"solver": "lagrangian"}']
+    data, more = (
+        write_table(tmp_path / "t.csv"),
+        [
+            "--group",
+            "query",
+            "--loss-options",
+            '{"solver": "lagrangian"}',
+        ],
+    )
     message = train(capsys, tmp_path, data, *more, task="ranking", metric="f1")
     assert "the solver of f_beta must be ratio; lagrangian has steps of its own" in message
 
@@ -187,8 +281,9 @@ def test_tensorboard_that_is_not_there(capsys, tmp_path, folder, monkeypatch):
     import importlib.util
 
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    assert "tensorboard is not installed. Run `pip install tensorboard`, or take --logger csv." in train(
-        capsys, tmp_path, folder, "--logger", "tensorboard"
+    assert (
+        "tensorboard is not installed. Run `pip install tensorboard`, or take --logger csv."
+        in train(capsys, tmp_path, folder, "--logger", "tensorboard")
     )
 
 
@@ -198,43 +293,86 @@ def finished(tmp_path_factory):
     path = tmp_path_factory.mktemp("finished")
     x, target, _ = table(40)
     np.savez(path / "data.npz", inputs=x, target=target)
-    arguments = ["--metric", "ap", "--data", str(path / "data.npz"), "--out", str(path / "run"), "--accelerator", "cpu"]
+    arguments = [
+        "--metric",
+        "ap",
+        "--data",
+        str(path / "data.npz"),
+        "--out",
+        str(path / "run"),
+        "--accelerator",
+        "cpu",
+    ]
     assert main(["train", "--task", "ranking", *arguments, "--epochs", "1"]) == 0
     return path
 
 
 def again(capsys, finished, *more):
-    options = ["--task", "ranking", "--metric", "ap", "--data", finished / "data.npz", "--accelerator", "cpu", "--epochs", 1]
+    options = [
+        "--task",
+        "ranking",
+        "--metric",
+        "ap",
+        "--data",
+        finished / "data.npz",
+        "--accelerator",
+        "cpu",
+        "--epochs",
+        1,
+    ]
     return told(capsys, finished, "train", *options, *more)
 
 
 def test_a_run_with_other_options_is_not_overwritten(capsys, finished):
     message = again(capsys, finished, "--out", finished / "run", "--batch-size", 8)
-    assert f"{finished}/run holds a run with --batch-size 16; got 8. Choose another --out" in message
+    assert (
+        f"{finished}/run holds a run with --batch-size 16; got 8. Choose another --out" in message
+    )
 
 
 def test_a_checkpoint_of_another_model(capsys, finished, tmp_path):
-    more = ["--out", tmp_path / "other", "--model-options", '{"widths": [5]}', "--resume", finished / "run" / "last.ckpt"]
+    more = [
+        "--out",
+        tmp_path / "other",
+        "--model-options",
+        '{"widths": [5]}',
+        "--resume",
+        finished / "run" / "last.ckpt",
+    ]
     message = again(capsys, finished, *more)
-    assert f"{finished}/run/last.ckpt is a checkpoint of another model: 1.1.bias is (64,) there and (5,) here." in message
+    assert (
+        f"{finished}/run/last.ckpt is a checkpoint of another model: 1.1.bias is (64,) there and"
+        " (5,) here." in message
+    )
     assert not (tmp_path / "other").exists()
 
 
 def test_a_checkpoint_that_would_run_code_is_not_loaded(capsys, finished, tmp_path):
     torch.save({"state_dict": np.array([print])}, tmp_path / "bad.ckpt")
-    message = again(capsys, finished, "--out", tmp_path / "other", "--resume", tmp_path / "bad.ckpt")
+    message = again(
+        capsys, finished, "--out", tmp_path / "other", "--resume", tmp_path / "bad.ckpt"
+    )
     assert "bad.ckpt cannot be read as a checkpoint" in message
 
 
 def test_weights_of_another_model(capsys, finished, tmp_path):
     shutil.copytree(finished / "run", tmp_path / "run")
     description = json.loads((tmp_path / "run" / "model.json").read_text())
-    (tmp_path / "run" / "model.json").write_text(json.dumps({**description, "model_options": {"widths": [7]}}))
+    (tmp_path / "run" / "model.json").write_text(
+        json.dumps({**description, "model_options": {"widths": [7]}})
+    )
     message = told(capsys, tmp_path, "evaluate", tmp_path / "run", "--data", finished / "data.npz")
     assert f"{tmp_path}/run/best.safetensors is a checkpoint of another model" in message
     (tmp_path / "run" / "model.json").write_text("{}")
     assert "model.json must have the fields" in told(
-        capsys, tmp_path, "predict", tmp_path / "run", "--data", finished / "data.npz", "--out", tmp_path / "out"
+        capsys,
+        tmp_path,
+        "predict",
+        tmp_path / "run",
+        "--data",
+        finished / "data.npz",
+        "--out",
+        tmp_path / "out",
     )
     assert "Give the --out folder of a finished `evalgrad train`" in told(
         capsys, tmp_path, "evaluate", tmp_path / "nothing", "--data", finished / "data.npz"
@@ -244,11 +382,24 @@ def test_weights_of_another_model(capsys, finished, tmp_path):
 def test_data_that_the_model_was_not_trained_for(capsys, finished, tmp_path):
     run = finished / "run"
     np.savez(tmp_path / "wide.npz", inputs=np.zeros((4, 9)), target=np.array([0, 1, 0, 1]))
-    message = told(capsys, tmp_path, "predict", run, "--data", tmp_path / "wide.npz", "--out", tmp_path / "out")
+    message = told(
+        capsys, tmp_path, "predict", run, "--data", tmp_path / "wide.npz", "--out", tmp_path / "out"
+    )
     assert "the model takes 3 channels or columns; got 9." in message
-    message = told(capsys, tmp_path, "evaluate", run, "--data", write_table(tmp_path / "data.csv"), "--metric", "miou")
+    message = told(
+        capsys,
+        tmp_path,
+        "evaluate",
+        run,
+        "--data",
+        write_table(tmp_path / "data.csv"),
+        "--metric",
+        "miou",
+    )
     assert "--metric miou is a metric of segmentation" in message
-    message = told(capsys, tmp_path, "predict", run, "--data", tmp_path / "data.xls", "--out", tmp_path / "out")
+    message = told(
+        capsys, tmp_path, "predict", run, "--data", tmp_path / "data.xls", "--out", tmp_path / "out"
+    )
     assert "--data must be a folder of images, .npz or .csv" in message
 
 
@@ -260,4 +411,6 @@ def test_data_that_the_model_was_not_trained_for(capsys, finished, tmp_path):
     ],
 )
 def test_views_that_do_not_fit(capsys, finished, more, message):
-    assert message in told(capsys, finished, "evaluate", finished / "run", "--data", finished / "data.npz", *more)
+    assert message in told(
+        capsys, finished, "evaluate", finished / "run", "--data", finished / "data.npz", *more
+    )

@@ -1,4 +1,6 @@
-"""Runs, search and comparison on a task of three iterations: complete records, resuming, fairness, equal time."""
+"""Runs, search and comparison on a task of three iterations: complete records, resuming, fairness,
+equal time.
+"""
 
 import dataclasses
 import json
@@ -27,9 +29,15 @@ HYPER = {"learning_rate": 0.1}
 
 @pytest.fixture
 def tiny(monkeypatch, tmp_path):
-    """A task of three iterations among the tasks, an empty file of hyper-parameters, and a list of the runs that were trained."""
+    """A task of three iterations among the tasks, an empty file of hyper-parameters, and a list of
+    the runs that were trained.
+    """
     task = dataclasses.replace(
-        tasks.find("two-mode-f1"), name="tiny", data=partial(two_modes, sizes=Sizes(60, 60, 60)), iterations=(3,), seeds=2
+        tasks.find("two-mode-f1"),
+        name="tiny",
+        data=partial(two_modes, sizes=Sizes(60, 60, 60)),
+        iterations=(3,),
+        seeds=2,
     )
     monkeypatch.setitem(tasks.TASKS, "tiny", task)
     monkeypatch.setattr(search, "HYPERPARAMETERS", tmp_path / "hyperparameters.json")
@@ -59,8 +67,14 @@ def test_a_record_is_complete(tiny):
     record = runs.execute(Run("tiny", "bce", HYPER, 0, 3))
     assert {*record, "budget"} == {*Record.__annotations__}
     assert [point["iteration"] for point in record["curve"]] == [1, 2, 3]
-    assert record["curve"][-1]["seconds"] == record["seconds"] == 3 * record["milliseconds_per_step"] / 1000
-    assert all(0 <= value <= 1 for part in ("test", "validation") for value in record[part].values())
+    assert (
+        record["curve"][-1]["seconds"]
+        == record["seconds"]
+        == 3 * record["milliseconds_per_step"] / 1000
+    )
+    assert all(
+        0 <= value <= 1 for part in ("test", "validation") for value in record[part].values()
+    )
     json.dumps(record, allow_nan=False)
 
 
@@ -72,12 +86,16 @@ def test_every_loss_of_every_task_takes_a_step_on_its_data(task):
         session = runs.Session(task, loss, next(loss.candidates()), few, 0, 3)
         before = [parameter.clone() for parameter in session.model.parameters()]
         assert torch.isfinite(session.step())
-        assert any(not torch.equal(a, b) for a, b in zip(before, session.model.parameters(), strict=True))
+        assert any(
+            not torch.equal(a, b) for a, b in zip(before, session.model.parameters(), strict=True)
+        )
         assert session.fabric.device.type == "cpu"
 
 
 def test_the_same_run_gives_the_same_metrics(tiny):
-    first, again, other = (runs.execute(Run("tiny", "f_beta", HYPER, seed, 3)) for seed in (0, 0, 1))
+    first, again, other = (
+        runs.execute(Run("tiny", "f_beta", HYPER, seed, 3)) for seed in (0, 0, 1)
+    )
     assert (first["test"], first["validation"]) == (again["test"], again["validation"])
     assert first["test"] != other["test"]
 
@@ -101,7 +119,11 @@ def test_early_stopping_keeps_the_network_that_was_best_on_validation(monkeypatc
         return {"F1": (0.1, 0.9, 0.5)[min(len(looks), 3) - 1]}
 
     task = dataclasses.replace(
-        base, data=partial(two_modes, sizes=Sizes(60, 60, 60)), measure=measure, threshold=None, keep_best=True
+        base,
+        data=partial(two_modes, sizes=Sizes(60, 60, 60)),
+        measure=measure,
+        threshold=None,
+        keep_best=True,
     )
     split = task.data(0)
     session = runs.Session(task, task.losses[0], HYPER, split.train, 0, 3)
@@ -142,18 +164,28 @@ def test_ctrl_c_keeps_what_is_finished(tuned, tmp_path, monkeypatch, capsys):
 
 def test_the_reference_of_equal_time_is_the_run_of_the_first_budget(tuned, tmp_path):
     command(tmp_path, "compare", "tiny", "--losses", "bce", "f_beta", "--seeds", "1")
-    assert [(run.loss, run.equal_time) for run in tuned] == [("bce", False), ("f_beta", False), ("f_beta", True)]
+    assert [(run.loss, run.equal_time) for run in tuned] == [
+        ("bce", False),
+        ("f_beta", False),
+        ("f_beta", True),
+    ]
     shown = {(record["loss"], record["budget"]) for record in comparison(tmp_path)["records"]}
-    assert shown == {(loss, budget) for loss in ("bce", "f_beta") for budget in ("3 iterations", EQUAL_TIME)}
+    assert shown == {
+        (loss, budget) for loss in ("bce", "f_beta") for budget in ("3 iterations", EQUAL_TIME)
+    }
 
 
-@pytest.mark.parametrize(("reference", "own", "expected"), [(0.02, 0.02, 500), (0.02, 0.04, 250), (0.03, 0.02, 750), (1.0, 1e9, 1)])
+@pytest.mark.parametrize(
+    ("reference", "own", "expected"),
+    [(0.02, 0.02, 500), (0.02, 0.04, 250), (0.03, 0.02, 750), (1.0, 1e9, 1)],
+)
 def test_equal_time_is_a_quotient_of_step_times(reference, own, expected):
     assert runs.equal_time_iterations(500, reference, own) == expected
 
 
 def test_equal_time_counts_the_steps_of_the_reference(tiny, monkeypatch):
-    monkeypatch.setattr(runs, "_interleaved", lambda sessions: [[3.0, 1.0, 2.0], [4.0, 9.0, 4.0]])  # medians 2 and 4
+    # medians 2 and 4
+    monkeypatch.setattr(runs, "_interleaved", lambda sessions: [[3.0, 1.0, 2.0], [4.0, 9.0, 4.0]])
     assert runs.execute(Run("tiny", "f_beta", HYPER, 0, 10, equal_time=True))["iterations"] == 5
 
 
@@ -177,7 +209,8 @@ def _some_scores(task):
     ("names", "expected"),
     [
         (["digits-100"], ["digits-100-p1", "digits-100-p0"]),
-        (["two-mode-f1", "two-mode"], ["two-mode-f1", "two-mode-ap", "two-mode-recall"]),  # each once
+        # each once
+        (["two-mode-f1", "two-mode"], ["two-mode-f1", "two-mode-ap", "two-mode-recall"]),
         (["digit-table"], ["digit-table"]),  # a task of its own before the start of another
     ],
 )
@@ -191,7 +224,20 @@ def test_both_commands_take_a_family(tiny, tmp_path, monkeypatch):
     monkeypatch.delitem(tasks.TASKS, "tiny")
     assert command(tmp_path, "search", "tiny") == 0
     assert set(search.chosen()) == {"tiny-a", "tiny-b"}
-    assert command(tmp_path, "compare", "tiny", "--budget", "3 iterations", "--losses", "bce", "--seeds", "1") == 0
+    assert (
+        command(
+            tmp_path,
+            "compare",
+            "tiny",
+            "--budget",
+            "3 iterations",
+            "--losses",
+            "bce",
+            "--seeds",
+            "1",
+        )
+        == 0
+    )
     assert [record["task"] for record in comparison(tmp_path)["records"]] == ["tiny-a", "tiny-b"]
 
 
@@ -205,20 +251,34 @@ def test_the_search_tries_all_candidates_and_keeps_the_best_of_validation(tiny, 
         found = entry["losses"][loss.name]
         assert [candidate["hyper"] for candidate in found["candidates"]] == list(loss.candidates())
         for candidate in found["candidates"]:
-            records = [store.load(Run("tiny", loss.name, candidate["hyper"], seed, 3).description()) for seed in entry["seeds"]]
-            assert candidate["validation"] == pytest.approx(sum(r["validation"]["F1"] for r in records) / 2, abs=1e-5)
-        assert found["validation"] == max(candidate["validation"] for candidate in found["candidates"])
+            records = [
+                store.load(Run("tiny", loss.name, candidate["hyper"], seed, 3).description())
+                for seed in entry["seeds"]
+            ]
+            assert candidate["validation"] == pytest.approx(
+                sum(r["validation"]["F1"] for r in records) / 2, abs=1e-5
+            )
+        assert found["validation"] == max(
+            candidate["validation"] for candidate in found["candidates"]
+        )
         assert {"hyper": found["hyper"], "validation": found["validation"]} in found["candidates"]
 
 
 def test_the_reports_numbers_are_those_of_the_run_files(tuned, tmp_path, capsys):
     command(tmp_path, "compare", "tiny", "--budget", "3 iterations", "--losses", "bce", "f_beta")
-    files = [json.loads(path.read_text())["result"] for path in (tmp_path / "out" / "store").glob("*.json")]
+    files = [
+        json.loads(path.read_text())["result"]
+        for path in (tmp_path / "out" / "store").glob("*.json")
+    ]
     page = (tmp_path / "out" / "report.html").read_text()
     shown = capsys.readouterr().out
     hyper = search.chosen()["tiny"]["losses"]
     for loss in ("bce", "f_beta"):
-        values = [f["test"]["F1"] for f in files if f["loss"] == loss and f["hyper"] == hyper[loss]["hyper"] and f["seed"] < 2]
+        values = [
+            f["test"]["F1"]
+            for f in files
+            if f["loss"] == loss and f["hyper"] == hyper[loss]["hyper"] and f["seed"] < 2
+        ]
         assert len(values) == 2
         assert f"{50 * sum(values):.1f}" in page
         assert f"{50 * sum(values):.1f}" in shown
@@ -244,17 +304,31 @@ def test_the_committed_search_is_of_the_present_grids():
 
 
 def test_ctrl_c_in_a_terminal_stops_the_workers_and_the_same_command_goes_on(tmp_path):
-    arguments = ["compare", "circles", "--budget", "200 iterations", "--jobs", "2", "--out", str(tmp_path)]
+    arguments = [
+        "compare",
+        "circles",
+        "--budget",
+        "200 iterations",
+        "--jobs",
+        "2",
+        "--out",
+        str(tmp_path),
+    ]
     # A suite that was started in the background would hand down that Ctrl-C is ignored.
     listen = "import signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler); "
     code = f"{listen}from evalgrad import cli; sys.exit(cli.main({arguments}))"
-    process = subprocess.Popen([sys.executable, "-c", code], start_new_session=True, stderr=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        [sys.executable, "-c", code], start_new_session=True, stderr=subprocess.PIPE, text=True
+    )
     while process.poll() is None and not list((tmp_path / "store").glob("*.json")):
         time.sleep(0.05)
     os.killpg(process.pid, signal.SIGINT)  # as a terminal does: to the parent and to the workers
     _, message = process.communicate()
     assert process.returncode == 130
-    assert message == "evalgrad compare: interrupted; what is finished is kept, the same command goes on.\n"
+    assert (
+        message
+        == "evalgrad compare: interrupted; what is finished is kept, the same command goes on.\n"
+    )
     before = {path: path.stat().st_mtime_ns for path in (tmp_path / "store").glob("*.json")}
     assert 0 < len(before) < 25
     few = [*arguments[:4], "--seeds", "1", "--losses", "bce", "--jobs", "1", "--out", str(tmp_path)]
@@ -268,20 +342,35 @@ def test_ctrl_c_in_a_terminal_stops_the_workers_and_the_same_command_goes_on(tmp
     ("arguments", "message"),
     [
         (("circle",), "TASK must be one of the lab's tasks; got 'circle'. Did you mean circles"),
-        (("circles", "--losses", "dice"), "--losses must name losses of the tasks; got dice. They have balanced_bce, bce"),
-        (("circles", "--budget", "an hour"), '--budget must be "N iterations" or "equal time"; got \'an hour\''),
+        (
+            ("circles", "--losses", "dice"),
+            "--losses must name losses of the tasks; got dice. They have balanced_bce, bce",
+        ),
+        (
+            ("circles", "--budget", "an hour"),
+            '--budget must be "N iterations" or "equal time"; got \'an hour\'',
+        ),
         (("circles", "--budget", "0 iterations"), "--budget must be"),
         (("circles", "--seeds", "0"), "--seeds must be at least 1; got 0"),
         (("circles", "--jobs", "0"), "--jobs must be at least 1; got 0"),
-        (("tiny",), "must hold bce of tiny; it has no such entry. Run `evalgrad search tiny` first"),
+        (
+            ("tiny",),
+            "must hold bce of tiny; it has no such entry. Run `evalgrad search tiny` first",
+        ),
     ],
 )
-def test_what_the_user_can_repair_is_a_sentence(tiny, tmp_path, capsys, monkeypatch, arguments, message):
+def test_what_the_user_can_repair_is_a_sentence(
+    tiny, tmp_path, capsys, monkeypatch, arguments, message
+):
     if arguments[0] == "circles":
         monkeypatch.setattr(
             search,
             "chosen",
-            lambda: {"circles": {"losses": {loss.name: {"hyper": HYPER} for loss in tasks.find("circles").losses}}},
+            lambda: {
+                "circles": {
+                    "losses": {loss.name: {"hyper": HYPER} for loss in tasks.find("circles").losses}
+                }
+            },
         )
     code = cli.main(["compare", "--jobs", "1", "--out", str(tmp_path / "out"), *arguments])
     assert code == 2
@@ -297,7 +386,8 @@ def test_a_search_needs_a_seed(tiny, tmp_path, capsys):
 def test_class_weights_by_frequency():
     target = torch.tensor([0, 0, 0, 0, 1])
     assert frequency_weights(target, 0.0) == [1.0, 1.0]
-    assert frequency_weights(target, 1.0) == pytest.approx([0.4, 1.6])  # 1/4 and 1/1 over their mean
+    # 1/4 and 1/1 over their mean
+    assert frequency_weights(target, 1.0) == pytest.approx([0.4, 1.6])
 
 
 def test_the_pool_prints_how_much_it_reuses(tiny, tmp_path, capsys):

@@ -1,11 +1,23 @@
-"""The embedded data: shapes, frequencies as formulas, parts that share nothing, the same again for the same seed."""
+"""The embedded data: shapes, frequencies as formulas, parts that share nothing, the same again for
+the same seed.
+"""
 
 import math
 
 import pytest
 import torch
 
-from evalgrad.lab.data import circles, glyphs, mixtures, one_vs_rest, pairs, s_digits, scenes, strokes, teachers
+from evalgrad.lab.data import (
+    circles,
+    glyphs,
+    mixtures,
+    one_vs_rest,
+    pairs,
+    s_digits,
+    scenes,
+    strokes,
+    teachers,
+)
 from evalgrad.lab.data.split import Sizes
 
 SMALL = Sizes(60, 20, 30)
@@ -38,7 +50,11 @@ SHAPES = {  # of one input and one target
 
 
 def tensors(split):
-    return [tensor for part in (split.train, split.validation, split.test) for tensor in (part.inputs, part.target)]
+    return [
+        tensor
+        for part in (split.train, split.validation, split.test)
+        for tensor in (part.inputs, part.target)
+    ]
 
 
 @pytest.mark.parametrize("name", GENERATORS)
@@ -70,7 +86,8 @@ def test_pools_are_a_partition_of_the_glyphs():
     parts = glyphs.pools(5)
     assert tuple(map(len, parts)) == glyphs.POOLS
     joined, whole = (
-        torch.sort(images.flatten(1).sum(1))[0] for images in (torch.cat([p.images for p in parts]), glyphs.all_glyphs().images)
+        torch.sort(images.flatten(1).sum(1))[0]
+        for images in (torch.cat([p.images for p in parts]), glyphs.all_glyphs().images)
     )
     assert torch.equal(joined, whole)
 
@@ -98,10 +115,17 @@ def test_scenes_follow_the_class_chances_and_use_only_the_glyphs_given():
     present = torch.stack([(part.target == c).flatten(1).any(1).float().mean() for c in range(11)])
     assert present[0] == 1
     number = torch.arange(1, 4)[:, None]
-    expected = (1 - (1 - scenes.class_chances(9.0)) ** number).mean(0)  # one to three digits, each number as often
+    # one to three digits, each number as often
+    expected = (1 - (1 - scenes.class_chances(9.0)) ** number).mean(0)
     assert (present[1:] - expected).abs().max() < 5 * math.sqrt(0.25 / 400)
     threes = pool.digit == 3
-    alone = scenes.scenes(glyphs.Glyphs(pool.images[threes], pool.digit[threes]), 20, torch.Generator(), canvas=32, tail=9.0)
+    alone = scenes.scenes(
+        glyphs.Glyphs(pool.images[threes], pool.digit[threes]),
+        20,
+        torch.Generator(),
+        canvas=32,
+        tail=9.0,
+    )
     assert set(alone.target.unique().tolist()) == {0, 4}
 
 
@@ -123,7 +147,8 @@ def test_a_fifth_of_the_teachers_points_is_positive():
 def test_linear_ranking_turns_round_the_share_asked_for(flipped):
     split = teachers.linear_ranking(0, Sizes(600, 200, 200), flipped=flipped)
     inputs, target = (
-        torch.cat([getattr(p, key) for p in (split.train, split.validation, split.test)]) for key in ("inputs", "target")
+        torch.cat([getattr(p, key) for p in (split.train, split.validation, split.test)])
+        for key in ("inputs", "target")
     )
     assert ((inputs.sum(1) > 0) != target.bool()).sum() == flipped * 1000
 
@@ -132,10 +157,15 @@ def test_hopeless_positives_are_where_they_are_said_to_be():
     part = mixtures.hopeless_positives(0, Sizes(20_000, 1, 1)).train
     positive, axis = part.target == 1, part.inputs[:, 0]
     far = axis < -2.5  # N(-4, 1) with chance 0.93, N(0, 1) with 0.006, N(2, 1) with none
-    wrong_side, normal = torch.special.ndtr(torch.tensor(1.5)), torch.special.ndtr(torch.tensor(-2.5))
+    wrong_side, normal = (
+        torch.special.ndtr(torch.tensor(1.5)),
+        torch.special.ndtr(torch.tensor(-2.5)),
+    )
     expected = {True: 0.03 * wrong_side, False: 0.9 * normal}
     for kind, share in expected.items():
-        assert abs(((positive == kind) & far).float().mean() - share) < 5 * math.sqrt(share / 20_000)
+        assert abs(((positive == kind) & far).float().mean() - share) < 5 * math.sqrt(
+            share / 20_000
+        )
     assert abs(positive.float().mean() - 0.1) < 5 * math.sqrt(0.09 / 20_000)
 
 
@@ -182,7 +212,8 @@ def test_half_of_the_s_digits_are_large():
     large = part.target[:, 1] == 1
     assert large.sum() == len(part) // 2
     ink = (part.inputs / 3 + 0.3).sum(1)
-    assert ink[large].mean() / ink[~large].mean() == pytest.approx(4, abs=0.3)  # twice the size has four times the area
+    # twice the size has four times the area
+    assert ink[large].mean() / ink[~large].mean() == pytest.approx(4, abs=0.3)
 
 
 def test_the_table_is_imbalanced_as_the_digits_are():

@@ -17,7 +17,9 @@ def network(images):
 @pytest.mark.parametrize(("width", "tiles"), [(20, 5), (17, 3), (4, 4)])
 def test_tiles_that_overlap_enough_change_nothing(width, tiles):
     images = torch.randn(2, 1, 6, width)
-    torch.testing.assert_close(inference.tiled(network, images, tiles=tiles, overlap=2), network(images))
+    torch.testing.assert_close(
+        inference.tiled(network, images, tiles=tiles, overlap=2), network(images)
+    )
     assert not torch.allclose(inference.tiled(network, images, tiles=tiles), network(images))
 
 
@@ -44,7 +46,9 @@ def test_multi_scale_is_the_mean_of_the_probabilities_at_each_scale():
 def test_flips_make_the_prediction_blind_to_mirroring():
     images = torch.randn(2, 1, 8, 12)
     found = inference.multi_scale(network, images, flips=True)
-    torch.testing.assert_close(inference.multi_scale(network, images.flip(-1), flips=True), found.flip(-1))
+    torch.testing.assert_close(
+        inference.multi_scale(network, images.flip(-1), flips=True), found.flip(-1)
+    )
     torch.testing.assert_close(found.sum(1), torch.ones(2, 8, 12))
 
 

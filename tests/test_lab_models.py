@@ -33,7 +33,10 @@ def test_mlp_has_its_layers_and_a_linear_scorer_is_one():
 def test_unet_has_the_parameters_of_its_blocks(width):
     w = width
     blocks = [(4, w), (w, 2 * w), (2 * w, 4 * w), (4 * w, 2 * w), (4 * w, w), (2 * w, w)]
-    assert parameters(UNet(1, 11, width)) == sum(convolution(*block) for block in blocks) + (w + 1) * 44
+    assert (
+        parameters(UNet(1, 11, width))
+        == sum(convolution(*block) for block in blocks) + (w + 1) * 44
+    )
     assert round(parameters(UNet(1, 11)) / 1000) == 57
 
 

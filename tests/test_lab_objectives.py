@@ -1,4 +1,6 @@
-"""The losses by name: each does what its kind of task asks, and the plain ones equal their formulas."""
+"""The losses by name: each does what its kind of task asks, and the plain ones equal their
+formulas.
+"""
 
 import pytest
 import torch
@@ -29,7 +31,9 @@ def example(kind):
 
 def loss_of(name, **options):
     needs = OBJECTIVES[name].needs
-    return make(name, {**({needs: NEEDED[needs]} if needs else {}), **GIVEN.get(name, {}), **options})
+    return make(
+        name, {**({needs: NEEDED[needs]} if needs else {}), **GIVEN.get(name, {}), **options}
+    )
 
 
 @pytest.mark.parametrize(("name", "kind"), ROWS)
@@ -59,24 +63,37 @@ def test_ignored_pixels_are_as_if_absent(name, kind):
 def test_cross_entropy_is_torchs():
     scores, target, weight = torch.randn(3, 4, 5), torch.randint(4, (3, 5)), [0.5, 1.0, 2.0, 0.0]
     expected = F.cross_entropy(scores, target, weight=torch.tensor(weight), ignore_index=2)
-    torch.testing.assert_close(plain_losses.cross_entropy(weight=weight, ignore_index=2)(scores, target), expected)
+    torch.testing.assert_close(
+        plain_losses.cross_entropy(weight=weight, ignore_index=2)(scores, target), expected
+    )
 
 
 def test_binary_losses_equal_their_formulas():
     scores, target = torch.randn(50), torch.randint(2, (50,))
     y = 2.0 * target - 1
-    torch.testing.assert_close(plain_losses.hinge()(scores, target), torch.relu(1 - y * scores).mean())
+    torch.testing.assert_close(
+        plain_losses.hinge()(scores, target), torch.relu(1 - y * scores).mean()
+    )
     logistic = torch.log1p(torch.exp(-y * scores))
-    torch.testing.assert_close(plain_losses.bce(positive_weight=3.0)(scores, target), (logistic * (1 + 2 * target)).mean())
+    torch.testing.assert_close(
+        plain_losses.bce(positive_weight=3.0)(scores, target), (logistic * (1 + 2 * target)).mean()
+    )
     p = torch.sigmoid(scores)
     iou = (p * target).sum() / (p + target - p * target).sum()
-    torch.testing.assert_close(plain_losses.binary_soft_jaccard()(scores[None], target[None]), 1 - iou)
+    torch.testing.assert_close(
+        plain_losses.binary_soft_jaccard()(scores[None], target[None]), 1 - iou
+    )
 
 
 def test_a_sum_weighs_its_parts_and_passes_the_index_on():
     scores, _, target = example("segmentation")
-    both = make("cross_entropy+lovasz_softmax", {"share": 0.25, "lovasz_softmax": {"per_image": True}})(scores, target)
-    parts = make("cross_entropy", {})(scores, target), make("lovasz_softmax", {"per_image": True})(scores, target)
+    both = make(
+        "cross_entropy+lovasz_softmax", {"share": 0.25, "lovasz_softmax": {"per_image": True}}
+    )(scores, target)
+    parts = (
+        make("cross_entropy", {})(scores, target),
+        make("lovasz_softmax", {"per_image": True})(scores, target),
+    )
     torch.testing.assert_close(both, 0.75 * parts[0] + 0.25 * parts[1])
     scores, _, target = example("ranking")
     loss = make("bce+f_beta", {"f_beta": {"labels": LABELS}})

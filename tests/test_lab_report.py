@@ -29,7 +29,10 @@ def tree(runs):
 
 def test_every_cell_of_the_page_is_recomputed_from_the_runs(runs, tree):
     table = expected(runs)
-    cells = {(a["data-task"], a["data-budget"], a["data-loss"]): (a, text) for a, text in tree.having("data-task", "data-mean")}
+    cells = {
+        (a["data-task"], a["data-budget"], a["data-loss"]): (a, text)
+        for a, text in tree.having("data-task", "data-mean")
+    }
     assert cells.keys() == table.keys()
     for key, (mean, spread, gap) in table.items():
         attributes, text = cells[key]
@@ -41,9 +44,13 @@ def test_every_cell_of_the_page_is_recomputed_from_the_runs(runs, tree):
         else:
             found = [float(attributes[f"data-{name}"]) for name in ("difference", "low", "high")]
             assert found == pytest.approx(gap)
-            assert attributes["data-verdict"] == ("win" if gap[1] > 0 else "loss" if gap[2] < 0 else "tie")
+            assert attributes["data-verdict"] == (
+                "win" if gap[1] > 0 else "loss" if gap[2] < 0 else "tie"
+            )
             assert text.endswith(attributes["data-verdict"])
-            assert [float(number) for number in numbers(text)[2:]] == pytest.approx([100 * v for v in gap], abs=0.0501)
+            assert [float(number) for number in numbers(text)[2:]] == pytest.approx(
+                [100 * v for v in gap], abs=0.0501
+            )
 
 
 def test_every_row_of_the_terminal_is_recomputed_from_the_runs(runs):
@@ -63,12 +70,18 @@ def test_every_row_of_the_terminal_is_recomputed_from_the_runs(runs):
         values = [100 * v for v in (mean, spread, *(gap or ()))]
         text = found[key][found[key].find("  ", 2) :]
         assert [float(number) for number in numbers(text)] == pytest.approx(values, abs=0.0501)
-        assert text.split()[-1] == ("reference" if gap is None else "win" if gap[1] > 0 else "loss" if gap[2] < 0 else "tie")
+        assert text.split()[-1] == (
+            "reference" if gap is None else "win" if gap[1] > 0 else "loss" if gap[2] < 0 else "tie"
+        )
 
 
 def test_the_other_numbers_of_the_page_are_means_over_the_runs(runs, tree):
     def mean(task, loss, value, **fixed):
-        chosen = [r for r in runs["records"] if (r["task"], r["loss"]) == (task, loss) and fixed.items() <= r.items()]
+        chosen = [
+            r
+            for r in runs["records"]
+            if (r["task"], r["loss"]) == (task, loss) and fixed.items() <= r.items()
+        ]
         return pytest.approx(statistics.mean(map(value, chosen)))
 
     first_budget = {task[0]: task[4][0] for task in TASKS}
@@ -76,7 +89,12 @@ def test_the_other_numbers_of_the_page_are_means_over_the_runs(runs, tree):
     assert {a["data-metric-task"] for a, _ in metrics} == {task[0] for task in TASKS if task[2]}
     for a, text in metrics:
         task, name = a["data-metric-task"], a["data-metric"]
-        value = mean(task, a["data-metric-loss"], lambda r, name=name: r["test"][name], budget=first_budget[task])
+        value = mean(
+            task,
+            a["data-metric-loss"],
+            lambda r, name=name: r["test"][name],
+            budget=first_budget[task],
+        )
         assert float(a["data-value"]) == value
         assert text == words.points(float(a["data-value"]))
     costs = tree.having("data-cost-task")
@@ -84,18 +102,26 @@ def test_the_other_numbers_of_the_page_are_means_over_the_runs(runs, tree):
     for a, _ in costs:
         task, loss = a["data-cost-task"], a["data-cost-loss"]
         assert float(a["data-step"]) == mean(task, loss, lambda r: r["milliseconds_per_step"])
-        assert float(a["data-loss-milliseconds"]) == mean(task, loss, lambda r: r["loss_milliseconds"])
+        assert float(a["data-loss-milliseconds"]) == mean(
+            task, loss, lambda r: r["loss_milliseconds"]
+        )
         assert float(a["data-megabytes"]) == mean(task, loss, lambda r: r["peak_megabytes"])
 
 
 def test_class_bars_are_means_over_the_runs_and_as_long_as_their_value(runs, tree):
     bars = [a for a, _ in tree.having("data-class") if a["data-loss"] == "lovasz_softmax"]
-    chosen = [r for r in runs["records"] if (r["loss"], r["budget"]) == ("lovasz_softmax", "500 iterations")]
+    chosen = [
+        r
+        for r in runs["records"]
+        if (r["loss"], r["budget"]) == ("lovasz_softmax", "500 iterations")
+    ]
     means = [statistics.mean(column) for column in zip(*(r["per_class"]["values"] for r in chosen))]
     assert [float(a["data-value"]) for a in bars] == pytest.approx(means)
     assert [a["data-class"] for a in bars] == chosen[0]["per_class"]["labels"]
     scale = float(bars[0]["width"]) / means[0]
-    assert [float(a["width"]) for a in bars] == pytest.approx([scale * value for value in means], abs=0.2)
+    assert [float(a["width"]) for a in bars] == pytest.approx(
+        [scale * value for value in means], abs=0.2
+    )
 
 
 def test_a_curve_is_the_mean_over_seeds_with_the_band_between_the_extremes(runs):
@@ -104,16 +130,27 @@ def test_a_curve_is_the_mean_over_seeds_with_the_band_between_the_extremes(runs)
     columns = list(zip(*([point["metric"] for point in run["curve"]] for run in row.runs)))
     assert line.x == [point["iteration"] for point in row.runs[0]["curve"]]
     assert line.mean == pytest.approx([statistics.mean(column) for column in columns])
-    assert (line.low, line.high) == (pytest.approx([*map(min, columns)]), pytest.approx([*map(max, columns)]))
+    assert (line.low, line.high) == (
+        pytest.approx([*map(min, columns)]),
+        pytest.approx([*map(max, columns)]),
+    )
 
 
 def test_seeds_that_stop_at_other_moments_are_averaged_at_equal_shares_of_training():
-    """In equal time one seed looks at 50 and 100, another at 75 and 150; a seed that diverged has no curve."""
+    """In equal time one seed looks at 50 and 100, another at 75 and 150; a seed that diverged has
+    no curve.
+    """
     records = comparison(seeds=3, tasks=TASKS[3:4])["records"]
     row = panels(records)[0].rows[0]
     for run, (last, seconds) in zip(row.runs, [(100, 2.0), (150, 4.0)]):
         run["curve"] = [
-            {"iteration": last * k // 2, "seconds": seconds * k / 2, "loss": 1.0, "metric": 0.1 * k * last / 100} for k in (1, 2)
+            {
+                "iteration": last * k // 2,
+                "seconds": seconds * k / 2,
+                "loss": 1.0,
+                "metric": 0.1 * k * last / 100,
+            }
+            for k in (1, 2)
         ]
     row.runs[2]["curve"] = []
     line = learning_curve(row, "seconds", "ours0")

@@ -18,7 +18,10 @@ def verdict_of_every_panel(runs):
     for task, _, _, _, budgets, losses in TASKS:
         for budget in budgets:
             ours = [loss for loss, role, _ in losses if role == "ours"]
-            best = max(ours, key=lambda loss: statistics.mean(by_seed(runs, task, budget, loss, "validation")))
+            best = max(
+                ours,
+                key=lambda loss: statistics.mean(by_seed(runs, task, budget, loss, "validation")),
+            )
             _, low, high = table[task, budget, best][2]
             result[task, budget] = "win" if low > 0 else "loss" if high < 0 else "tie"
     return result
@@ -32,12 +35,15 @@ def test_the_opening_names_each_comparison_under_its_verdict():
     assert set(verdicts.values()) | {"counts"} == sentences.keys()
     counts = [list(verdicts.values()).count(verdict) for verdict in ("win", "tie", "loss")]
     paid, rest = sentences["counts"].split(" of ", 1)
-    assert [paid.split()[-1], *re.findall(r"(?:difference|worse) in (\w+)", rest)] == [str(count or "none") for count in counts]
+    assert [paid.split()[-1], *re.findall(r"(?:difference|worse) in (\w+)", rest)] == [
+        str(count or "none") for count in counts
+    ]
     assert f"{len(verdicts)} comparisons" in rest
     for (task, budget), verdict in verdicts.items():
         assert re.search(rf"(on|,|and) {re.escape(task)} \([^()]*at {budget}", sentences[verdict])
     glance = {
-        (a["data-glance-task"], a["data-glance-budget"]): a["data-glance-verdict"] for a, _ in tree.having("data-glance-task")
+        (a["data-glance-task"], a["data-glance-budget"]): a["data-glance-verdict"]
+        for a, _ in tree.having("data-glance-task")
     }
     assert glance == verdicts
 
@@ -45,7 +51,10 @@ def test_the_opening_names_each_comparison_under_its_verdict():
 def test_reversed_data_make_the_opening_say_the_opposite():
     two = [(*task[:5], [task[5][0], task[5][-1]]) for task in TASKS]
     forward, backward = (
-        {s.verdict: s.text for s in words.opening(panels(comparison(tasks=two, reversed_roles=swap)["records"]))}
+        {
+            s.verdict: s.text
+            for s in words.opening(panels(comparison(tasks=two, reversed_roles=swap)["records"]))
+        }
         for swap in (False, True)
     )
 
@@ -54,7 +63,10 @@ def test_reversed_data_make_the_opening_say_the_opposite():
 
     assert tasks_of(forward["win"]) == tasks_of(backward["loss"])
     assert tasks_of(forward["loss"]) == tasks_of(backward["win"])
-    assert "hopeless-positives (designed data; bce against direct_ap: \N{MINUS SIGN}2" in backward["loss"]
+    assert (
+        "hopeless-positives (designed data; bce against direct_ap: \N{MINUS SIGN}2"
+        in backward["loss"]
+    )
     assert backward["win"].startswith("It paid on")
     assert backward["loss"].startswith("It was worse on")
 
@@ -62,13 +74,17 @@ def test_reversed_data_make_the_opening_say_the_opposite():
 def test_all_wins_and_no_wins_are_said_as_such():
     task = [TASKS[3]]
     won = words.opening(panels(comparison(tasks=task)["records"]))
-    assert won[0].text == (
-        "Training on the metric paid in 2 of 2 comparisons (2 of them on designed data), "
+    assert (
+        won[0].text
+        == "Training on the metric paid in 2 of 2 comparisons (2 of them on designed data), "
         "made no measurable difference in none and was worse in none."
     )
     two = [(*TASKS[3][:5], [TASKS[3][5][0], TASKS[3][5][-1]])]
     lost = words.opening(panels(comparison(tasks=two, reversed_roles=True)["records"]))
-    assert "paid in none of 2 comparisons, made no measurable difference in none and was worse in 2." in lost[0].text
+    assert (
+        "paid in none of 2 comparisons, made no measurable difference in none and was worse in 2."
+        in lost[0].text
+    )
 
 
 def test_one_seed_claims_nothing():
@@ -83,7 +99,10 @@ def test_one_seed_claims_nothing():
     assert "one seed: no interval" in in_terminal(runs)
 
 
-@pytest.mark.parametrize(("role", "reason"), [("ours", "no baseline was trained"), ("baseline", "no loss of ours was trained")])
+@pytest.mark.parametrize(
+    ("role", "reason"),
+    [("ours", "no baseline was trained"), ("baseline", "no loss of ours was trained")],
+)
 def test_a_missing_side_is_said(role, reason):
     runs = comparison(seeds=2, tasks=TASKS[:1])
     runs["records"] = [r for r in runs["records"] if r["role"] == role]
@@ -93,14 +112,22 @@ def test_a_missing_side_is_said(role, reason):
 
 def test_interrupted_runs_leave_gaps_not_errors():
     runs = comparison(tasks=TASKS[:1])
-    runs["records"] = [r for r in runs["records"] if not (r["loss"] == "lovasz_softmax" and r["budget"] == "equal time")]
+    runs["records"] = [
+        r
+        for r in runs["records"]
+        if not (r["loss"] == "lovasz_softmax" and r["budget"] == "equal time")
+    ]
     for record in runs["records"]:
         record["curve"] = [] if record["loss"] == "soft_jaccard" else record["curve"]
     assert "not run" in report.render(runs)
     for record in runs["records"]:
         record.update(curve=[], per_class=None, examples=None)
     bare = report.render(runs)
-    assert not [title for title in ("Learning curves", "Predictions side by side", "Class by class") if title in bare]
+    assert not [
+        title
+        for title in ("Learning curves", "Predictions side by side", "Class by class")
+        if title in bare
+    ]
 
 
 def test_runs_without_any_difference_still_make_figures():
@@ -119,5 +146,7 @@ def test_runs_without_any_difference_still_make_figures():
 def test_a_task_without_validation_says_where_the_choice_was_made():
     runs = comparison(tasks=TASKS[:2])
     assert "never on test" in words.chance(panels(runs["records"]))
-    records = [{**record, "validation": {}} for record in runs["records"] if record["task"] == "strokes"]
+    records = [
+        {**record, "validation": {}} for record in runs["records"] if record["task"] == "strokes"
+    ]
     assert "on test for strokes" in words.chance(panels(records))

@@ -11,7 +11,9 @@ from evalgrad.lab.errors import UserError
 def test_schedules_equal_their_formulas():
     for k in range(0, 101, 10):
         assert schedules.factor("poly", k, (100,)) == pytest.approx((1 - k / 100) ** 0.9)
-        assert schedules.factor("cosine", k, (100,)) == pytest.approx(math.cos(math.pi * k / 200) ** 2)
+        assert schedules.factor("cosine", k, (100,)) == pytest.approx(
+            math.cos(math.pi * k / 200) ** 2
+        )
         assert schedules.factor("constant", k, (100,)) == 1
 
 

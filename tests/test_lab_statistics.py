@@ -11,7 +11,11 @@ from evalgrad.lab import statistics
 
 
 def values(records, task, budget, loss):
-    return [r["test"][r["metric"]] for r in records if (r["task"], r["budget"], r["loss"]) == (task, budget, loss)]
+    return [
+        r["test"][r["metric"]]
+        for r in records
+        if (r["task"], r["budget"], r["loss"]) == (task, budget, loss)
+    ]
 
 
 @pytest.fixture(scope="module")
@@ -25,16 +29,31 @@ def test_every_row_is_what_scipys_paired_test_says(records):
         for row in panel.rows:
             own = values(records, panel.task, panel.budget, row.loss)
             assert row.mean == pytest.approx(np.mean(own))
-            assert row.spread == pytest.approx(math.sqrt(sum((v - np.mean(own)) ** 2 for v in own) / (len(own) - 1)))
+            assert row.spread == pytest.approx(
+                math.sqrt(sum((v - np.mean(own)) ** 2 for v in own) / (len(own) - 1))
+            )
             if row is not panel.reference:
                 test = stats.ttest_rel(own, reference)
-                assert row.difference.interval == pytest.approx(tuple(test.confidence_interval(statistics.CONFIDENCE)))
-                expected = "tie" if test.pvalue >= 1 - statistics.CONFIDENCE else "win" if test.statistic > 0 else "loss"
+                assert row.difference.interval == pytest.approx(
+                    tuple(test.confidence_interval(statistics.CONFIDENCE))
+                )
+                expected = (
+                    "tie"
+                    if test.pvalue >= 1 - statistics.CONFIDENCE
+                    else "win"
+                    if test.statistic > 0
+                    else "loss"
+                )
                 assert row.difference.verdict == expected
 
 
 def test_the_data_hold_all_three_verdicts(records):
-    assert {row.difference.verdict for p in statistics.panels(records) for row in p.rows if row.difference} == {
+    assert {
+        row.difference.verdict
+        for p in statistics.panels(records)
+        for row in p.rows
+        if row.difference
+    } == {
         "win",
         "tie",
         "loss",
@@ -43,15 +62,30 @@ def test_the_data_hold_all_three_verdicts(records):
 
 def test_panels_keep_the_order_of_the_records_with_baselines_first(records):
     panels = statistics.panels(records)
-    assert [(p.task, p.budget) for p in panels] == [(task[0], budget) for task in TASKS for budget in task[4]]
+    assert [(p.task, p.budget) for p in panels] == [
+        (task[0], budget) for task in TASKS for budget in task[4]
+    ]
     shuffled = statistics.panels(reversed([r for r in records if r["task"] == "strokes"]))[0]
     assert [row.role for row in shuffled.rows] == ["baseline"] * 3 + ["ours"]
 
 
 def run(loss, role, seed, test, validation, metric="AP"):
-    shape = {"task": "t", "title": "T", "designed": False, "budget": "10 iterations", "metric": metric}
+    shape = {
+        "task": "t",
+        "title": "T",
+        "designed": False,
+        "budget": "10 iterations",
+        "metric": metric,
+    }
     validation = {} if validation is None else {metric: validation}
-    return {**shape, "loss": loss, "role": role, "seed": seed, "test": {metric: test}, "validation": validation}
+    return {
+        **shape,
+        "loss": loss,
+        "role": role,
+        "seed": seed,
+        "test": {metric: test},
+        "validation": validation,
+    }
 
 
 def test_reference_and_champion_are_chosen_on_validation_not_on_test():
@@ -67,7 +101,9 @@ def test_reference_and_champion_are_chosen_on_validation_not_on_test():
 
 
 def test_without_validation_the_reference_is_the_best_on_test():
-    [panel] = statistics.panels([run("a", "baseline", 0, 0.2, None), run("b", "baseline", 0, 0.4, None)])
+    [panel] = statistics.panels(
+        [run("a", "baseline", 0, 0.2, None), run("b", "baseline", 0, 0.4, None)]
+    )
     assert panel.reference.loss == "b"
     assert panel.champion is None
 

@@ -42,7 +42,8 @@ def test_changed_sources_change_the_digest():
 
 def command_that(tmp_path, monkeypatch, body):
     (tmp_path / "trial_command.py").write_text(
-        f"def add_arguments(parser): parser.add_argument('--data')\ndef run(arguments):\n    {body}\n"
+        "def add_arguments(parser): parser.add_argument('--data')\ndef run(arguments):\n   "
+        f" {body}\n"
     )
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setitem(cli.COMMANDS, "trial", ("trial_command", "a command for this test"))
@@ -51,7 +52,10 @@ def command_that(tmp_path, monkeypatch, body):
 
 def test_a_user_error_is_one_sentence_and_exit_code_2(tmp_path, monkeypatch, capsys):
     command_that(
-        tmp_path, monkeypatch, f"raise __import__('{errors.__name__}', fromlist=['x']).UserError('a.png: no mask beside it.')"
+        tmp_path,
+        monkeypatch,
+        f"raise __import__('{errors.__name__}', fromlist=['x']).UserError('a.png: no mask beside"
+        " it.')",
     )
     assert cli.main(["trial", "--data", "x"]) == 2
     assert capsys.readouterr().err == "evalgrad trial: a.png: no mask beside it.\n"

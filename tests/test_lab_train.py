@@ -59,11 +59,40 @@ def test_a_killed_training_resumed_ends_as_an_uninterrupted_one(tmp_path, monkey
     monkeypatch.chdir(tmp_path)
     (tmp_path / "slow_net.py").write_text(SLOW_NET)
     write_segmentation(tmp_path / "data")
-    arguments = ["train", "--task", "segmentation", "--metric", "miou", "--data", "data", "--model", "slow_net:Net", *QUICK]
-    arguments += ["--epochs", "8", "--batch-size", "4", "--augment", "flip", "--mix", "then:0.5", "--patience", "8"]
+    arguments = [
+        "train",
+        "--task",
+        "segmentation",
+        "--metric",
+        "miou",
+        "--data",
+        "data",
+        "--model",
+        "slow_net:Net",
+        *QUICK,
+    ]
+    arguments += [
+        "--epochs",
+        "8",
+        "--batch-size",
+        "4",
+        "--augment",
+        "flip",
+        "--mix",
+        "then:0.5",
+        "--patience",
+        "8",
+    ]
     assert main([*arguments, "--out", "whole"]) == 0
     environment = {**os.environ, "SLOW": "0.1", "OMP_NUM_THREADS": "1"}
-    command = [sys.executable, "-c", "import sys; from evalgrad.cli import main; sys.exit(main())", *arguments, "--out", "parts"]
+    command = [
+        sys.executable,
+        "-c",
+        "import sys; from evalgrad.cli import main; sys.exit(main())",
+        *arguments,
+        "--out",
+        "parts",
+    ]
     process = subprocess.Popen(command, env=environment)
     while not (tmp_path / "parts" / "last.ckpt").exists():
         assert process.poll() is None
@@ -75,7 +104,9 @@ def test_a_killed_training_resumed_ends_as_an_uninterrupted_one(tmp_path, monkey
     assert 0 <= checkpoint["epoch"] < 7
     assert not (tmp_path / "parts" / "best.safetensors").exists()
     assert main([*arguments, "--out", "parts"]) == 0
-    results = [json.loads((tmp_path / run / "result.json").read_text()) for run in ("whole", "parts")]
+    results = [
+        json.loads((tmp_path / run / "result.json").read_text()) for run in ("whole", "parts")
+    ]
     assert results[0] == results[1]
     assert results[0]["steps"] == 8 * 4
     first, second = (load_file(tmp_path / run / "best.safetensors") for run in ("whole", "parts"))
@@ -87,36 +118,80 @@ def segmentation_run(tmp_path_factory):
     path = tmp_path_factory.mktemp("segmentation")
     write_segmentation(path / "data" / "train")
     write_segmentation(path / "data" / "val", count=6, seed=1)
-    arguments = ["--data", str(path / "data"), "--out", str(path / "run"), "--model-options", '{"width": 6}', *QUICK]
-    assert main(["train", "--task", "segmentation", "--metric", "miou", *arguments, "--epochs", "12", "--batch-size", "5"]) == 0
+    arguments = [
+        "--data",
+        str(path / "data"),
+        "--out",
+        str(path / "run"),
+        "--model-options",
+        '{"width": 6}',
+        *QUICK,
+    ]
+    assert (
+        main(
+            [
+                "train",
+                "--task",
+                "segmentation",
+                "--metric",
+                "miou",
+                *arguments,
+                "--epochs",
+                "12",
+                "--batch-size",
+                "5",
+            ]
+        )
+        == 0
+    )
     return path
 
 
 def test_train_learns_and_evaluate_measures_the_same(segmentation_run, capsys):
     result = json.loads((segmentation_run / "run" / "result.json").read_text())
     assert result["validation"] > 0.6  # all background has 0.3
-    assert evaluated(capsys, segmentation_run / "run", "--data", segmentation_run / "data") == pytest.approx(
-        result["validation"], abs=1e-5
-    )
+    assert evaluated(
+        capsys, segmentation_run / "run", "--data", segmentation_run / "data"
+    ) == pytest.approx(result["validation"], abs=1e-5)
 
 
 def test_predict_writes_the_masks_that_evaluate_measures(segmentation_run, tmp_path, capsys):
     val = segmentation_run / "data" / "val"
-    assert main(["predict", str(segmentation_run / "run"), "--data", str(val), "--out", str(tmp_path / "masks")]) == 0
+    assert (
+        main(
+            [
+                "predict",
+                str(segmentation_run / "run"),
+                "--data",
+                str(val),
+                "--out",
+                str(tmp_path / "masks"),
+            ]
+        )
+        == 0
+    )
     names = sorted(file.name for file in (val / "masks").iterdir())
     assert sorted(os.listdir(tmp_path / "masks")) == names
     predicted, true = (
-        torch.stack([torch.tensor(np.array(Image.open(f / name))) for name in names]) for f in (tmp_path / "masks", val / "masks")
+        torch.stack([torch.tensor(np.array(Image.open(f / name))) for name in names])
+        for f in (tmp_path / "masks", val / "masks")
     )
     miou = metrics.jaccard_index(predicted.long(), true.long(), num_classes=3)
-    assert evaluated(capsys, segmentation_run / "run", "--data", val) == pytest.approx(float(miou), abs=1e-6)
+    assert evaluated(capsys, segmentation_run / "run", "--data", val) == pytest.approx(
+        float(miou), abs=1e-6
+    )
 
 
 def test_views_change_what_is_seen_and_other_metrics_can_be_measured(segmentation_run, capsys):
     run, data = segmentation_run / "run", segmentation_run / "data"
     plain = evaluated(capsys, run, "--data", data)
-    assert evaluated(capsys, run, "--data", data, "--tiles", "2", "--overlap", "16") == pytest.approx(plain, abs=0.2)
-    assert evaluated(capsys, run, "--data", data, "--tiles", "1", "--scales", "1,0.75,0.5", "--flips") != plain
+    assert evaluated(
+        capsys, run, "--data", data, "--tiles", "2", "--overlap", "16"
+    ) == pytest.approx(plain, abs=0.2)
+    assert (
+        evaluated(capsys, run, "--data", data, "--tiles", "1", "--scales", "1,0.75,0.5", "--flips")
+        != plain
+    )
     assert evaluated(capsys, run, "--data", data, "--metric", "image-miou") > 0.5
 
 
@@ -124,53 +199,182 @@ def test_a_binary_loss_trains_one_output(tmp_path, capsys):
     data = write_segmentation(tmp_path / "data")
     for mask in (data / "masks").iterdir():
         Image.fromarray((np.array(Image.open(mask)) > 0).astype(np.uint8)).save(mask)
-    arguments = ["--task", "segmentation", "--metric", "image-iou", "--data", str(data), "--out", str(tmp_path / "run"), *QUICK]
-    arguments += ["--epochs", "30", "--learning-rate", "0.03", "--batch-size", "4", "--model-options", '{"width": 4}']
+    arguments = [
+        "--task",
+        "segmentation",
+        "--metric",
+        "image-iou",
+        "--data",
+        str(data),
+        "--out",
+        str(tmp_path / "run"),
+        *QUICK,
+    ]
+    arguments += [
+        "--epochs",
+        "30",
+        "--learning-rate",
+        "0.03",
+        "--batch-size",
+        "4",
+        "--model-options",
+        '{"width": 4}',
+    ]
     assert main(["train", *arguments, "--validation", "0.5"]) == 0
     assert json.loads((tmp_path / "run" / "model.json").read_text())["outputs"] == 1
     assert json.loads((tmp_path / "run" / "result.json").read_text())["validation"] > 0.5
     assert evaluated(capsys, tmp_path / "run", "--data", data, "--scales", "1,0.5", "--flips") > 0.4
-    assert main(["predict", str(tmp_path / "run"), "--data", str(data), "--out", str(tmp_path / "masks")]) == 0
-    assert {int(v) for f in (tmp_path / "masks").iterdir() for v in np.unique(np.array(Image.open(f)))} <= {0, 1}
+    assert (
+        main(
+            [
+                "predict",
+                str(tmp_path / "run"),
+                "--data",
+                str(data),
+                "--out",
+                str(tmp_path / "masks"),
+            ]
+        )
+        == 0
+    )
+    assert {
+        int(v) for f in (tmp_path / "masks").iterdir() for v in np.unique(np.array(Image.open(f)))
+    } <= {0, 1}
 
 
 def test_images_of_different_sizes_train_in_crops(tmp_path, capsys):
     data = write_segmentation(tmp_path / "data", count=6)
     write_segmentation(tmp_path / "data", count=3, size=21)  # the first three anew, in another size
-    arguments = ["train", "--task", "segmentation", "--metric", "image-miou", "--data", str(data), *QUICK, "--epochs", "1"]
+    arguments = [
+        "train",
+        "--task",
+        "segmentation",
+        "--metric",
+        "image-miou",
+        "--data",
+        str(data),
+        *QUICK,
+        "--epochs",
+        "1",
+    ]
     arguments += ["--validation", "0.5"]
     assert main([*arguments, "--out", str(tmp_path / "no"), "--batch-size", "2"]) == 2
     assert "they have different sizes. Pass --crop SIZE" in capsys.readouterr().err
-    arguments += ["--crop", "12", "--augment", "full", "--batch-size", "2", "--model-options", '{"width": 4}']
+    arguments += [
+        "--crop",
+        "12",
+        "--augment",
+        "full",
+        "--batch-size",
+        "2",
+        "--model-options",
+        '{"width": 4}',
+    ]
     assert main([*arguments, "--out", str(tmp_path / "run")]) == 0
-    assert main(["predict", str(tmp_path / "run"), "--data", str(data), "--out", str(tmp_path / "masks")]) == 0
-    assert [folders.read_mask(tmp_path / "masks" / f"0{i}.png").shape for i in (0, 5)] == [(21, 21), (16, 16)]
+    assert (
+        main(
+            [
+                "predict",
+                str(tmp_path / "run"),
+                "--data",
+                str(data),
+                "--out",
+                str(tmp_path / "masks"),
+            ]
+        )
+        == 0
+    )
+    assert [folders.read_mask(tmp_path / "masks" / f"0{i}.png").shape for i in (0, 5)] == [
+        (21, 21),
+        (16, 16),
+    ]
 
 
 def test_classes_in_folders_and_crops(tmp_path, capsys):
     data = write_colours(tmp_path / "data")
-    arguments = ["--task", "classification", "--metric", "top2", "--data", str(data), "--out", str(tmp_path / "run"), *QUICK]
-    options = ["--model-options", '{"depth": 7, "growth": 4}', "--epochs", "3", "--batch-size", "4", "--augment", "full"]
+    arguments = [
+        "--task",
+        "classification",
+        "--metric",
+        "top2",
+        "--data",
+        str(data),
+        "--out",
+        str(tmp_path / "run"),
+        *QUICK,
+    ]
+    options = [
+        "--model-options",
+        '{"depth": 7, "growth": 4}',
+        "--epochs",
+        "3",
+        "--batch-size",
+        "4",
+        "--augment",
+        "full",
+    ]
     assert main(["train", *arguments, *options]) == 0
     assert evaluated(capsys, tmp_path / "run", "--data", data, "--crops", "8") >= 2 / 3
     assert (
-        main(["predict", str(tmp_path / "run"), "--data", str(data / "red"), "--out", str(tmp_path / "out"), "--crops", "8"]) == 0
+        main(
+            [
+                "predict",
+                str(tmp_path / "run"),
+                "--data",
+                str(data / "red"),
+                "--out",
+                str(tmp_path / "out"),
+                "--crops",
+                "8",
+            ]
+        )
+        == 0
     )
     rows = rows_of(tmp_path / "out" / "predictions.csv")
     assert len(rows) == 6
-    assert all({row["prediction_1"], row["prediction_2"]} < {"red", "green", "blue"} for row in rows)
+    assert all(
+        {row["prediction_1"], row["prediction_2"]} < {"red", "green", "blue"} for row in rows
+    )
 
 
 def test_a_table_of_words_is_classified(tmp_path, capsys):
     data = write_table(tmp_path / "data.csv", target_name="answer", words=True)
-    arguments = ["--task", "classification", "--metric", "accuracy", "--data", str(data), "--out", str(tmp_path / "run"), *QUICK]
+    arguments = [
+        "--task",
+        "classification",
+        "--metric",
+        "accuracy",
+        "--data",
+        str(data),
+        "--out",
+        str(tmp_path / "run"),
+        *QUICK,
+    ]
     assert (
-        main(["train", *arguments, "--target", "answer", "--group", "query", "--epochs", "5", "--loss", "weighted_cross_entropy"])
+        main(
+            [
+                "train",
+                *arguments,
+                "--target",
+                "answer",
+                "--group",
+                "query",
+                "--epochs",
+                "5",
+                "--loss",
+                "weighted_cross_entropy",
+            ]
+        )
         == 0
     )
     accuracy = evaluated(capsys, tmp_path / "run", "--data", data)
     assert accuracy > 0.8
-    assert main(["predict", str(tmp_path / "run"), "--data", str(data), "--out", str(tmp_path / "out")]) == 0
+    assert (
+        main(
+            ["predict", str(tmp_path / "run"), "--data", str(data), "--out", str(tmp_path / "out")]
+        )
+        == 0
+    )
     predicted = [row["prediction"] for row in rows_of(tmp_path / "out" / "predictions.csv")]
     true = [("no", "yes")[label] for label in table()[1]]
     assert np.mean([a == b for a, b in zip(predicted, true)]) == pytest.approx(accuracy, abs=1e-6)
@@ -190,8 +394,25 @@ def test_a_ranking_is_trained_for_each_metric(tmp_path, capsys, metric, loss):
     np.savez(tmp_path / "data.npz", inputs=x, target=target, group=group)
     lists = metric == "ap"
     data = tmp_path / "data.npz" if lists else write_table(tmp_path / "data.csv")
-    arguments = ["--task", "ranking", "--metric", metric, "--data", str(data), "--out", str(tmp_path / "run"), *QUICK]
-    arguments += ["--epochs", "8", "--learning-rate", "0.02", "--batch-size", "2" if lists else "16"]
+    arguments = [
+        "--task",
+        "ranking",
+        "--metric",
+        metric,
+        "--data",
+        str(data),
+        "--out",
+        str(tmp_path / "run"),
+        *QUICK,
+    ]
+    arguments += [
+        "--epochs",
+        "8",
+        "--learning-rate",
+        "0.02",
+        "--batch-size",
+        "2" if lists else "16",
+    ]
     if not lists:  # the column `query` is words: take it out of the inputs
         arguments += ["--group", "query"]
     assert main(["train", *arguments]) == 0
@@ -199,7 +420,19 @@ def test_a_ranking_is_trained_for_each_metric(tmp_path, capsys, metric, loss):
     value = evaluated(capsys, tmp_path / "run", "--data", data)
     assert value > 0.5
     if metric == "f1":
-        assert main(["predict", str(tmp_path / "run"), "--data", str(data), "--out", str(tmp_path / "out")]) == 0
+        assert (
+            main(
+                [
+                    "predict",
+                    str(tmp_path / "run"),
+                    "--data",
+                    str(data),
+                    "--out",
+                    str(tmp_path / "out"),
+                ]
+            )
+            == 0
+        )
         scores = [float(row["score"]) for row in rows_of(tmp_path / "out" / "predictions.csv")]
         expected = metrics.fbeta_score(torch.tensor(scores), torch.tensor(target))
         assert value == pytest.approx(float(expected), abs=1e-6)

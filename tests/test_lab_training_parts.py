@@ -1,4 +1,6 @@
-"""The parts of `evalgrad train`: splits, order, augmentation, metrics over batches and ranks, phases, early stopping."""
+"""The parts of `evalgrad train`: splits, order, augmentation, metrics over batches and ranks,
+phases, early stopping.
+"""
 
 import json
 import signal
@@ -19,17 +21,27 @@ from evalgrad.lab.training import folders, objective
 from evalgrad.lab.training.augment import augment
 from evalgrad.lab.training.examples import Column, Examples, split
 from evalgrad.lab.training.goals import parse_goal
-from evalgrad.lab.training.loading import EpochOrder, Items, Loading, loader, mixed_seed, steps_per_epoch
+from evalgrad.lab.training.loading import (
+    EpochOrder,
+    Items,
+    Loading,
+    loader,
+    mixed_seed,
+    steps_per_epoch,
+)
 from evalgrad.lab.training.module import Pace, Training
 from evalgrad.lab.training.reading import statistics
 
 
 def rows(count, classes=2, lists=None):
     targets = [torch.tensor(i % classes) for i in range(count)]
-    return Examples(Column(list(torch.randn(count, 3))), Column(targets), [str(i) for i in range(count)], lists)
+    return Examples(
+        Column(list(torch.randn(count, 3))), Column(targets), [str(i) for i in range(count)], lists
+    )
 
 
-# ---- splits and normalisation ----------------------------------------------------------------------------------------------------
+# ---- splits and normalisation
+# ------------------------------------------------------------------------------------------------
 
 
 def test_a_split_is_seeded_disjoint_and_keeps_the_shares_of_the_classes():
@@ -56,7 +68,9 @@ def test_statistics_are_those_of_all_values():
     assert mean == pytest.approx(values.mean(0).tolist())
     assert std == pytest.approx(values.std(0, correction=0).tolist())
     assert same
-    constant = Examples(Column([torch.full((1, 2, 2), 0.3), torch.full((1, 3, 2), 0.3)]), None, ["a", "b"])
+    constant = Examples(
+        Column([torch.full((1, 2, 2), 0.3), torch.full((1, 3, 2), 0.3)]), None, ["a", "b"]
+    )
     assert statistics(constant) == (pytest.approx([0.3]), [1.0], False)
 
 
@@ -66,10 +80,13 @@ def test_images_of_8_and_16_bits_and_colours_are_read_in_the_unit_interval(tmp_p
     Image.fromarray(np.array([[[0, 51, 255]]], np.uint8)).save(tmp_path / "colour.png")
     for name in ("grey", "deep"):
         assert folders.read_image(tmp_path / f"{name}.png", grey=True).tolist() == [[[0.0, 1.0]]]
-    torch.testing.assert_close(folders.read_image(tmp_path / "colour.png", grey=False).flatten(), torch.tensor([0, 0.2, 1]))
+    torch.testing.assert_close(
+        folders.read_image(tmp_path / "colour.png", grey=False).flatten(), torch.tensor([0, 0.2, 1])
+    )
 
 
-# ---- order and augmentation ------------------------------------------------------------------------------------------------------
+# ---- order and augmentation
+# ------------------------------------------------------------------------------------------------
 
 
 def test_the_order_depends_on_seed_and_epoch_and_the_ranks_share_it():
@@ -84,7 +101,8 @@ def test_the_order_depends_on_seed_and_epoch_and_the_ranks_share_it():
     assert order(0, seed=1) != order(0)
     assert {epoch for epoch, _ in order(3)} == {3}
     parts = [order(2, rank, 3) for rank in range(3)]
-    assert [len(part) for part in parts] == [4, 4, 4]  # 10 and two again: all ranks take as many steps
+    # 10 and two again: all ranks take as many steps
+    assert [len(part) for part in parts] == [4, 4, 4]
     assert {i for part in parts for _, i in part} == set(range(10))
 
 
@@ -97,14 +115,18 @@ def test_steps_per_epoch_are_those_of_the_loader():
     for count, size in ((10, 4), (3, 4), (8, 4)):
         loading = Loading(size, seed=0)
         sampler = EpochOrder(count, 0, 0, 1, shuffle=True)
-        batches = list(loader(Items(rows(count), loading), loading, sampler, drop_last=count >= size))
+        batches = list(
+            loader(Items(rows(count), loading), loading, sampler, drop_last=count >= size)
+        )
         assert len(batches) == steps_per_epoch(count, size, ranks=1)
 
 
 def test_lists_come_whole_with_their_positions():
     examples = rows(9, lists=[0, 1, 2] * 3)
     loading = Loading(2, seed=0)
-    first = next(iter(loader(Items(examples, loading), loading, EpochOrder(3, 0, 0, 1, shuffle=False))))
+    first = next(
+        iter(loader(Items(examples, loading), loading, EpochOrder(3, 0, 0, 1, shuffle=False)))
+    )
     assert first["index"].tolist() == [0, 3, 6, 1, 4, 7]
     assert first["lists"].tolist() == [0, 0, 0, 1, 1, 1]
     assert first["target"].tolist() == [i % 2 for i in first["index"]]
@@ -116,7 +138,10 @@ def test_image_and_label_map_are_changed_alike_and_always_in_the_same_way(mode):
     image = label[None].float() / 10
     seen = set()
     for seed in range(8):
-        change = [augment(image, label, torch.Generator().manual_seed(seed), mode, 16, 255) for _ in range(2)]
+        change = [
+            augment(image, label, torch.Generator().manual_seed(seed), mode, 16, 255)
+            for _ in range(2)
+        ]
         (first, target), (again, _) = change
         assert torch.equal(first, again)
         assert first.shape == (1, 16, 16)
@@ -128,7 +153,9 @@ def test_image_and_label_map_are_changed_alike_and_always_in_the_same_way(mode):
 
 
 def test_beyond_the_border_is_void():
-    image, target = augment(torch.ones(1, 4, 4), torch.ones(4, 4).long(), torch.Generator(), "none", 6, 255)
+    image, target = augment(
+        torch.ones(1, 4, 4), torch.ones(4, 4).long(), torch.Generator(), "none", 6, 255
+    )
     assert (target == 255).sum() == 36 - 16
     assert torch.equal(image[0] == 1, target == 1)
 
@@ -138,7 +165,9 @@ def test_images_with_a_class_are_moved_not_scaled():
     image[0, 4, 4] = 1
     places = set()
     for seed in range(40):
-        moved, target = augment(image, torch.tensor(2), torch.Generator().manual_seed(seed), "full", None, 255)
+        moved, target = augment(
+            image, torch.tensor(2), torch.Generator().manual_seed(seed), "full", None, 255
+        )
         assert target == 2
         places |= {tuple(place) for place in moved[0].nonzero().tolist()}
     assert len(places) > 10
@@ -146,10 +175,13 @@ def test_images_with_a_class_are_moved_not_scaled():
 
 
 def test_seeds_of_different_numbers_differ():
-    assert len({mixed_seed(a, b, c) for a in range(10) for b in range(10) for c in range(10)}) == 1000
+    assert (
+        len({mixed_seed(a, b, c) for a in range(10) for b in range(10) for c in range(10)}) == 1000
+    )
 
 
-# ---- metrics ---------------------------------------------------------------------------------------------------------------------
+# ---- metrics
+# ------------------------------------------------------------------------------------------------
 
 SCORES, MAPS = torch.randn(7, 3, 5, 4), torch.randint(3, (7, 5, 4))
 MAPS[2] = 255
@@ -164,7 +196,9 @@ def by_list(function):
 
 TRUTH = {
     "miou": lambda: metrics.jaccard_index(SCORES.argmax(1), MAPS, num_classes=3, ignore_index=255),
-    "image-miou": lambda: metrics.jaccard_index(SCORES.argmax(1), MAPS, num_classes=3, ignore_index=255, over="image"),
+    "image-miou": lambda: metrics.jaccard_index(
+        SCORES.argmax(1), MAPS, num_classes=3, ignore_index=255, over="image"
+    ),
     "accuracy": lambda: (CLASS_SCORES.argmax(1) == CLASSES).double().mean(),
     "top2": lambda: 1 - metrics.topk_error(CLASS_SCORES, CLASSES, k=2),
     "ap": lambda: by_list(metrics.average_precision),
@@ -185,7 +219,9 @@ def batches(task):
 
 @pytest.mark.parametrize("name", TRUTH)
 def test_a_metric_over_batches_and_ranks_is_that_of_the_whole(name):
-    task = next(task for task in ("segmentation", "classification", "ranking") if _is_of(name, task))
+    task = next(
+        task for task in ("segmentation", "classification", "ranking") if _is_of(name, task)
+    )
     goal = parse_goal(name, task)
     classes = {"segmentation": 3, "classification": 6, "ranking": 2}[task]
     ranks = [goal.measure(classes, 255) for _ in range(2)]
@@ -204,23 +240,35 @@ def _is_of(name, task):
         return False
 
 
-# ---- phases ----------------------------------------------------------------------------------------------------------------------
+# ---- phases
+# ------------------------------------------------------------------------------------------------
 
 
 def plan(loss, mix, steps=10, kind="ranking", **options):
-    return objective.plan(loss, options, kind, schedules.parse_mix(mix), steps, objective.Given(rows(20), 2, 255))
+    return objective.plan(
+        loss, options, kind, schedules.parse_mix(mix), steps, objective.Given(rows(20), 2, 255)
+    )
 
 
 def test_phases_train_the_baseline_first_and_the_schedule_restarts():
     phases = plan("direct_average_precision", "then:0.4")
     assert [phase.steps for phase in phases] == [4, 6]
-    module = Training(nn.Linear(3, 1), "ranking", phases, Pace(0.5, 0.0, "cosine", 0), nn.Identity(), in_lists=False)
+    module = Training(
+        nn.Linear(3, 1),
+        "ranking",
+        phases,
+        Pace(0.5, 0.0, "cosine", 0),
+        nn.Identity(),
+        in_lists=False,
+    )
     rate = module.configure_optimizers()["lr_scheduler"]["scheduler"]
     assert [0.5 * rate.lr_lambdas[0](step) for step in (0, 4)] == [0.5, 0.5]
     scores, target = torch.randn(8), torch.tensor([0, 1] * 4)
     expected = nn.functional.binary_cross_entropy_with_logits(scores, target.float())
     torch.testing.assert_close(phases[0].loss(scores, target), expected)
-    torch.testing.assert_close(1 - phases[1].loss(scores, target), metrics.average_precision(scores, target).float())
+    torch.testing.assert_close(
+        1 - phases[1].loss(scores, target), metrics.average_precision(scores, target).float()
+    )
 
 
 def test_a_sum_has_the_share_of_the_loss():
@@ -228,7 +276,8 @@ def test_a_sum_has_the_share_of_the_loss():
     scores, target = torch.randn(8), torch.tensor([0, 1] * 4)
     baseline = nn.functional.binary_cross_entropy_with_logits(scores, target.float())
     torch.testing.assert_close(
-        phase.loss(scores, target), 0.75 * baseline + 0.25 * (1 - metrics.average_precision(scores, target)).float()
+        phase.loss(scores, target),
+        0.75 * baseline + 0.25 * (1 - metrics.average_precision(scores, target)).float(),
     )
 
 
@@ -242,24 +291,38 @@ def test_s_measures_get_the_labels_of_the_training_data_and_the_index():
 def test_class_weights_come_from_the_training_data_and_only_when_asked_for():
     targets = [torch.tensor(int(i < 15)) for i in range(20)]
     train = Examples(Column(list(torch.randn(20, 3))), Column(targets), [str(i) for i in range(20)])
-    (phase,) = objective.plan("weighted_cross_entropy", {}, "classification", None, 5, objective.Given(train, 2, 255))
+    (phase,) = objective.plan(
+        "weighted_cross_entropy", {}, "classification", None, 5, objective.Given(train, 2, 255)
+    )
     scores = torch.randn(20, 2)
     weights = torch.tensor([20 / (2 * 5), 20 / (2 * 15)])
     expected = nn.functional.cross_entropy(scores, torch.stack(targets), weight=weights)
     torch.testing.assert_close(phase.loss(scores, torch.stack(targets)), expected)
 
 
-# ---- the engine ------------------------------------------------------------------------------------------------------------------
+# ---- the engine
+# ------------------------------------------------------------------------------------------------
 
 
 def ranking_arguments(tmp_path, *more):
     data = write_table(tmp_path / "data.csv")
-    options = ["--data", str(data), "--out", str(tmp_path / "run"), "--accelerator", "cpu", "--group", "query"]
+    options = [
+        "--data",
+        str(data),
+        "--out",
+        str(tmp_path / "run"),
+        "--accelerator",
+        "cpu",
+        "--group",
+        "query",
+    ]
     return ["train", "--task", "ranking", "--metric", "f1", *options, "--batch-size", "3", *more]
 
 
 def test_training_stops_early_and_a_finished_run_is_not_trained_again(tmp_path, capsys):
-    arguments = ranking_arguments(tmp_path, "--epochs", "40", "--patience", "2", "--learning-rate", "1e-9")
+    arguments = ranking_arguments(
+        tmp_path, "--epochs", "40", "--patience", "2", "--learning-rate", "1e-9"
+    )
     assert main(arguments) == 0
     result = json.loads((tmp_path / "run" / "result.json").read_text())
     assert result["epochs"] == 3  # one, and two without a better metric
@@ -271,7 +334,8 @@ def test_training_stops_early_and_a_finished_run_is_not_trained_again(tmp_path, 
 
 
 def test_iterations_are_rounded_up_to_epochs_and_never_resume_begins_again(tmp_path, capsys):
-    arguments = ranking_arguments(tmp_path, "--iterations", "3")  # 5 lists to train on: one step of 3 lists in each epoch
+    # 5 lists to train on: one step of 3 lists in each epoch
+    arguments = ranking_arguments(tmp_path, "--iterations", "3")
     assert main(arguments) == 0
     assert json.loads((tmp_path / "run" / "result.json").read_text())["steps"] == 3
     assert main([*arguments, "--seed", "1", "--resume", "never"]) == 0
@@ -300,7 +364,10 @@ def test_ctrl_c_leaves_no_result_and_the_same_command_goes_on(tmp_path, monkeypa
     handler = signal.getsignal(signal.SIGINT)
     arguments = ranking_arguments(tmp_path, "--epochs", "2", "--model", "interrupted_net:Net")
     assert main(arguments) == 130
-    assert "interrupted; what is finished is kept, the same command goes on." in capsys.readouterr().err
+    assert (
+        "interrupted; what is finished is kept, the same command goes on."
+        in capsys.readouterr().err
+    )
     assert signal.getsignal(signal.SIGINT) is handler
     assert not (tmp_path / "run" / "result.json").exists()
     (tmp_path / "stop").unlink()
@@ -309,7 +376,17 @@ def test_ctrl_c_leaves_no_result_and_the_same_command_goes_on(tmp_path, monkeypa
 
 
 def test_a_loss_that_overflows_is_told(tmp_path, capsys):
-    arguments = ranking_arguments(tmp_path, "--epochs", "9", "--learning-rate", "1e25", "--loss", "bce", "--schedule", "constant")
+    arguments = ranking_arguments(
+        tmp_path,
+        "--epochs",
+        "9",
+        "--learning-rate",
+        "1e25",
+        "--loss",
+        "bce",
+        "--schedule",
+        "constant",
+    )
     assert main(arguments) == 2
     assert "the loss was not finite in epoch" in capsys.readouterr().err
 
@@ -328,15 +405,30 @@ def test_two_processes_train_and_measure_what_one_measures(tmp_path, capsys):
         "--out",
         str(tmp_path / "run"),
     ]
-    arguments += ["--epochs", "2", "--batch-size", "2", "--model-options", '{"width": 4}', "--accelerator", "cpu"]
-    script = tmp_path / "command.py"  # lightning starts the other process by running the script again
-    script.write_text("import sys, torch\nfrom evalgrad.cli import main\ntorch.set_num_threads(1)\nsys.exit(main())\n")
+    arguments += [
+        "--epochs",
+        "2",
+        "--batch-size",
+        "2",
+        "--model-options",
+        '{"width": 4}',
+        "--accelerator",
+        "cpu",
+    ]
+    # lightning starts the other process by running the script again
+    script = tmp_path / "command.py"
+    script.write_text(
+        "import sys, torch\nfrom evalgrad.cli import"
+        " main\ntorch.set_num_threads(1)\nsys.exit(main())\n"
+    )
     command = [sys.executable, str(script), *arguments, "--devices", "2", "--strategy", "ddp"]
     subprocess.run(command, check=True, capture_output=True, timeout=300)
     result = json.loads((tmp_path / "run" / "result.json").read_text())
     assert result["steps"] == 2  # three images on each of the two ranks are one batch
     assert main(["evaluate", str(tmp_path / "run"), "--data", str(data.parent)]) == 0
-    assert float(capsys.readouterr().out.split()[1]) == pytest.approx(result["validation"], abs=1e-6)
+    assert float(capsys.readouterr().out.split()[1]) == pytest.approx(
+        result["validation"], abs=1e-6
+    )
 
 
 def test_two_processes_train_as_one_on_the_union_of_their_batches(tmp_path):
@@ -347,14 +439,44 @@ def test_two_processes_train_as_one_on_the_union_of_their_batches(tmp_path):
     data = tmp_path / "data.csv"
     data.write_text("\n".join(["a,b,target", *lines]) + "\n")
     script = tmp_path / "command.py"
-    script.write_text("import sys, torch\nfrom evalgrad.cli import main\ntorch.set_num_threads(1)\nsys.exit(main())\n")
+    script.write_text(
+        "import sys, torch\nfrom evalgrad.cli import"
+        " main\ntorch.set_num_threads(1)\nsys.exit(main())\n"
+    )
     weights = []
     for devices, batch in ((1, 10), (2, 5)):
         out = tmp_path / f"run{devices}"
-        options = ["--task", "ranking", "--metric", "f1", "--data", data, "--out", out, "--epochs", "3", "--batch-size", batch]
-        options += ["--accelerator", "cpu", "--devices", devices, "--strategy", "ddp" if devices > 1 else "auto"]
-        subprocess.run([sys.executable, script, "train", *map(str, options)], check=True, capture_output=True, timeout=300)
+        options = [
+            "--task",
+            "ranking",
+            "--metric",
+            "f1",
+            "--data",
+            data,
+            "--out",
+            out,
+            "--epochs",
+            "3",
+            "--batch-size",
+            batch,
+        ]
+        options += [
+            "--accelerator",
+            "cpu",
+            "--devices",
+            devices,
+            "--strategy",
+            "ddp" if devices > 1 else "auto",
+        ]
+        subprocess.run(
+            [sys.executable, script, "train", *map(str, options)],
+            check=True,
+            capture_output=True,
+            timeout=300,
+        )
         state = torch.load(out / "last.ckpt", weights_only=True)["state_dict"]
-        weights.append({name: tensor for name, tensor in state.items() if name.startswith("network.")})
+        weights.append(
+            {name: tensor for name, tensor in state.items() if name.startswith("network.")}
+        )
     one, two = weights
     assert all(torch.allclose(one[name], two[name], atol=1e-6) for name in one)

@@ -28,7 +28,9 @@ if __name__ == "__main__":
 
 
 def _worker_outlives(prepare, ending, seconds):
-    parent = subprocess.Popen([sys.executable, "-c", PARENT.format(prepare=prepare)], stdout=subprocess.PIPE, text=True)
+    parent = subprocess.Popen(
+        [sys.executable, "-c", PARENT.format(prepare=prepare)], stdout=subprocess.PIPE, text=True
+    )
     worker = Path("/proc") / parent.stdout.readline().strip()
     assert worker.exists()
     parent.send_signal(ending)
@@ -42,7 +44,9 @@ def _worker_outlives(prepare, ending, seconds):
     return True
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells a process of its parent's death")
+@pytest.mark.skipif(
+    sys.platform != "linux", reason="only Linux tells a process of its parent's death"
+)
 @pytest.mark.parametrize("ending", [signal.SIGTERM, signal.SIGKILL])
 def test_a_worker_ends_with_its_parent(ending):
     assert _worker_outlives("pass", ending, seconds=1)  # without it, it lives on

@@ -1,4 +1,6 @@
-"""Laws: what every loss of the table in `cases.py` promises. A new loss adds a row there and is tested by all of this."""
+"""Laws: what every loss of the table in `cases.py` promises. A new loss adds a row there and is
+tested by all of this.
+"""
 
 import copy
 import io
@@ -81,9 +83,12 @@ def test_zero_at_perfect_prediction(case, seed):
 @pytest.mark.parametrize("seed", range(4))
 def test_gradcheck(case, seed):
     if case.piecewise_constant:
-        pytest.skip("the gradient is that of the expected loss: tests of the gradient theorem check it")
+        pytest.skip(
+            "the gradient is that of the expected loss: tests of the gradient theorem check it"
+        )
     x, target = drawn(case, seed)
-    inputs = (x.requires_grad_(),)  # normal draws keep clear of ties and kinks by far more than gradcheck's step of 1e-6
+    # normal draws keep clear of ties and kinks by far more than gradcheck's step of 1e-6
+    inputs = (x.requires_grad_(),)
     assert torch.autograd.gradcheck(lambda z: case(z, target), inputs)
     assert torch.autograd.gradcheck(lambda z: case(z, target, reduction="none"), inputs)
 
@@ -95,7 +100,11 @@ def test_float32_gradient_is_the_float64_gradient(case, seed):
     value, grad = gradient(case, x.float(), target)
     expected, expected_grad = gradient(case, x.float().double(), target)
     assert_close(value, expected, 2e-6)
-    assert_close(grad / grad.abs().max().clamp(min=1e-9), expected_grad / grad.abs().max().clamp(min=1e-9), 2e-5)
+    assert_close(
+        grad / grad.abs().max().clamp(min=1e-9),
+        expected_grad / grad.abs().max().clamp(min=1e-9),
+        2e-5,
+    )
 
 
 @every_case
@@ -159,7 +168,17 @@ def test_loss_scale_saves_half_gradients(case):
 
 @every_case
 @pytest.mark.parametrize(
-    "dtype", [torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64, torch.uint16, torch.uint32, torch.uint64]
+    "dtype",
+    [
+        torch.uint8,
+        torch.int8,
+        torch.int16,
+        torch.int32,
+        torch.int64,
+        torch.uint16,
+        torch.uint32,
+        torch.uint64,
+    ],
 )
 def test_target_dtypes(case, dtype):
     x, target = drawn(case, 2)
@@ -222,7 +241,10 @@ def test_every_option_changes_something(case):
             if isinstance(options.get("classes"), list) and x.shape[1] < 2:
                 continue
             plain, changed = gradient(case, x, target), gradient(case, x, target, **options)
-            differs |= any(a.shape != b.shape or not torch.allclose(a, b) for a, b in zip(plain, changed, strict=True))
+            differs |= any(
+                a.shape != b.shape or not torch.allclose(a, b)
+                for a, b in zip(plain, changed, strict=True)
+            )
         assert differs, options
 
 
@@ -230,7 +252,9 @@ def test_every_option_changes_something(case):
 def test_module_is_the_function(case):
     x, target = drawn(case, 7)
     for options in ({}, *case.options):
-        options = {k: v[: x.shape[1]] if isinstance(v, torch.Tensor) else v for k, v in options.items()}
+        options = {
+            k: v[: x.shape[1]] if isinstance(v, torch.Tensor) else v for k, v in options.items()
+        }
         if isinstance(options.get("classes"), list) and x.shape[1] < 2:
             continue
         module = case.module(**{**case.fixed, **options})
@@ -252,7 +276,9 @@ def _reloaded(module):
 
 @every_case
 def test_backward_twice(case):
-    """The gradient is handed out without a copy; what a caller does to it must not reach the next call."""
+    """The gradient is handed out without a copy; what a caller does to it must not reach the next
+    call.
+    """
     x, target = drawn(case, 5)
     x = x.float().requires_grad_()
     value = case(x, target)
@@ -265,7 +291,9 @@ def test_backward_twice(case):
 
 @every_case
 def test_gradient_is_scaled_by_what_follows(case):
-    """Nothing to scale is the usual case, and the gradient handed out as it is; that of a weighted loss must not be."""
+    """Nothing to scale is the usual case, and the gradient handed out as it is; that of a weighted
+    loss must not be.
+    """
     x, target = drawn(case, 5)
     once = gradient(case, x.float(), target)[1]
     x = x.float().requires_grad_()
@@ -313,7 +341,8 @@ def test_descent_improves_metric(case, dtype):
     optimizer = torch.optim.Adam([scores], lr=0.1)
     for _ in range(150):
         optimizer.zero_grad()
-        noise = torch.randn(x.shape, generator=generator) if case.piecewise_constant else 0.0  # it descends the expected loss
+        # it descends the expected loss
+        noise = torch.randn(x.shape, generator=generator) if case.piecewise_constant else 0.0
         case(scores + noise, target).backward()
         optimizer.step()
     assert case.metric(scores.detach(), target) < before

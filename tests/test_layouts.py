@@ -1,4 +1,6 @@
-"""The official layouts of the papers' data sets, on tiny folders that the tests write in the same layout."""
+"""The official layouts of the papers' data sets, on tiny folders that the tests write in the same
+layout.
+"""
 
 import layout_folders as folders
 import numpy as np
@@ -41,7 +43,12 @@ def test_voc_reads_the_indices_of_the_palette_and_its_own_lists(tmp_path):
 def test_voc_with_sbd_leaves_out_the_validation_images(tmp_path):
     folders.write_voc(tmp_path)
     samples = voc(tmp_path, "trainaug")
-    assert [image.stem for image, _ in samples.pairs] == ["2007_000001", "2007_000002", "2008_000001", "2008_000002"]
+    assert [image.stem for image, _ in samples.pairs] == [
+        "2007_000001",
+        "2007_000002",
+        "2008_000001",
+        "2008_000002",
+    ]
     assert stripes(samples[0][1]) == [0, 15, IGNORE]
     assert stripes(samples[2][1]) == [0, 20]
 
@@ -49,11 +56,13 @@ def test_voc_with_sbd_leaves_out_the_validation_images(tmp_path):
 def test_voc_regions_show_the_class_where_they_overlap_its_boxes(tmp_path):
     folders.write_voc_regions(tmp_path)
     samples = voc_regions(tmp_path, "train", label="aeroplane")
-    assert samples.target.tolist() == [1, 0, 1] * 2  # the same box; the dog; a region of 15 of the 20 rows
+    # the same box; the dog; a region of 15 of the 20 rows
+    assert samples.target.tolist() == [1, 0, 1] * 2
     assert voc_regions(tmp_path, "train", label="dog").target.tolist() == [0, 1, 0] * 2
     image, label = samples[0]
     whole = read_image(samples.files[0][0])
-    assert torch.equal(image, whole[:, : 28 + 16, : 24 + 16])  # 16 pixels around, cut at the border above and on the left
+    # 16 pixels around, cut at the border above and on the left
+    assert torch.equal(image, whole[:, : 28 + 16, : 24 + 16])
     assert label.item() == 1
     assert torch.equal(samples[1][0], whole[:, : 28 + 16, 30 - 1 - 16 :])
     assert samples[3][0].shape == image.shape
@@ -70,8 +79,11 @@ def test_overlaps_are_shared_pixels_over_all_pixels():
 def bombed(root):
     folders.write_voc_regions(root)
     path = root / "VOCdevkit/VOC2012/Annotations/2008_000001.xml"
-    entities = "".join(f'<!ENTITY a{n} "{f"&a{n - 1};" * 10 if n else "ha"}">' for n in range(30))  # 10^29 times "ha"
-    path.write_text(f"<!DOCTYPE annotation [{entities}]>" + path.read_text().replace("dog", "&a29;"))
+    # 10^29 times "ha"
+    entities = "".join(f'<!ENTITY a{n} "{f"&a{n - 1};" * 10 if n else "ha"}">' for n in range(30))
+    path.write_text(
+        f"<!DOCTYPE annotation [{entities}]>" + path.read_text().replace("dog", "&a29;")
+    )
     voc_regions(root, "train", label="dog")
 
 
@@ -84,7 +96,9 @@ def without_box(root):
 
 def regions_of_another_split(root):
     folders.write_voc_regions(root)
-    (root / "selective_search_data/voc_2012_val.mat").replace(root / "selective_search_data/voc_2012_train.mat")
+    (root / "selective_search_data/voc_2012_val.mat").replace(
+        root / "selective_search_data/voc_2012_train.mat"
+    )
     voc_regions(root, "train", label="dog")
 
 
@@ -107,7 +121,9 @@ def test_cifar_splits_and_labels(tmp_path):
     assert (len(train), len(held), len(test)) == (10, 5000, 20)
     image, label = held[3]
     assert label.item() == 13
-    torch.testing.assert_close(image * 255, torch.tensor(pixels[13].reshape(3, 32, 32), dtype=torch.float32))
+    torch.testing.assert_close(
+        image * 255, torch.tensor(pixels[13].reshape(3, 32, 32), dtype=torch.float32)
+    )
     assert len(cifar10(tmp_path, "trainval")) == 5010
     assert cifar10(tmp_path, "test")[12][1].item() == 2
 
@@ -184,21 +200,60 @@ def missing_class(root):
         (empty_cityscapes, r"leftImg8bit/val holds no \*/\*_leftImg8bit.png"),
         (broken_cityscapes, r"_gtFine_labelIds.png is missing: it must hold the mask of aachen_"),
         (lambda root: voc(root, "val"), r"VOCdevkit/VOC2012 is missing"),
-        (other_matlab_file, r"2008_000001.mat must be a MATLAB file with GTcls.Segmentation. Take it from SBD's folder cls."),
-        (bombed, r"2008_000001.xml must not have a DOCTYPE. Take the annotation as Pascal VOC publishes it."),
+        (
+            other_matlab_file,
+            (
+                r"2008_000001.mat must be a MATLAB file with GTcls.Segmentation. Take it from SBD's"
+                r" folder cls."
+            ),
+        ),
+        (
+            bombed,
+            (
+                r"2008_000001.xml must not have a DOCTYPE. Take the annotation as Pascal VOC"
+                r" publishes it."
+            ),
+        ),
         (
             without_box,
-            r"2008_000001.xml must be an annotation with a bndbox in every object: could not convert .*Replace the file.",
+            (
+                r"2008_000001.xml must be an annotation with a bndbox in every object: could not"
+                r" convert .*Replace the file."
+            ),
         ),
-        (regions_of_another_split, r"the regions of train lack the image 2008_000001. Take R-CNN's file of the same split."),
-        (no_cells, r"voc_2012_train.mat must be a MATLAB file with the cells images and boxes. Take R-CNN's file."),
+        (
+            regions_of_another_split,
+            (
+                r"the regions of train lack the image 2008_000001. Take R-CNN's file of the same"
+                r" split."
+            ),
+        ),
+        (
+            no_cells,
+            (
+                r"voc_2012_train.mat must be a MATLAB file with the cells images and boxes. Take"
+                r" R-CNN's file."
+            ),
+        ),
         (lambda root: coco_stuff(root, "val"), r"val2017 is missing: it must hold the val images"),
-        (coloured_mask, r"must have one number per pixel; it has 3. Take the mask of class indices."),
+        (
+            coloured_mask,
+            r"must have one number per pixel; it has 3. Take the mask of class indices.",
+        ),
         (small_mask, r"must be of the size of .*; got \(4, 4\) and \(48, 64\)"),
-        (lambda root: cifar100(root, "test"), r"cifar-100-binary is missing: it must hold the binary version, not the Python one"),
-        (short_batch, r"test.bin must hold records of 3074 bytes; got 100 bytes. Unpack the archive again."),
+        (
+            lambda root: cifar100(root, "test"),
+            r"cifar-100-binary is missing: it must hold the binary version, not the Python one",
+        ),
+        (
+            short_batch,
+            r"test.bin must hold records of 3074 bytes; got 100 bytes. Unpack the archive again.",
+        ),
         (other_split, r"the split must be one of train, val, trainval, test; got dev."),
-        (missing_class, r"val/n02102040 is missing: it must hold the val images of class n02102040"),
+        (
+            missing_class,
+            r"val/n02102040 is missing: it must hold the val images of class n02102040",
+        ),
         (unreadable_image, r"n01440764_0.JPEG cannot be read as an image. Replace the file."),
     ],
 )

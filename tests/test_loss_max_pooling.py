@@ -1,4 +1,6 @@
-"""What loss max-pooling promises beyond the laws: every p, every scale, every layout, every criterion."""
+"""What loss max-pooling promises beyond the laws: every p, every scale, every layout, every
+criterion.
+"""
 
 import itertools
 import math
@@ -49,7 +51,9 @@ def check_against_bisection(weigh, kind, p, tolerance, dtype=torch.float32):
     """`weigh(losses (1, n), p, support)` against 60 digits."""
     for n, support in itertools.product((1, 2, 11), SUPPORTS[:: 1 if p == 1.3 else 3]):
         losses = draw(kind, 1, n, seed=n)
-        expected = torch.tensor(oracles.pooling_weights(losses[0].tolist(), p, support), dtype=torch.float64)
+        expected = torch.tensor(
+            oracles.pooling_weights(losses[0].tolist(), p, support), dtype=torch.float64
+        )
         assert relative_error(weigh(losses.to(dtype), p, support)[0], expected) <= tolerance
 
 
@@ -60,7 +64,8 @@ def test_weights_equal_60_digit_bisection(kind, p, monkeypatch):
         return eg.loss_max_pooling_weights(losses, p=p, support=support)
 
     check_against_bisection(weigh, kind, p, 3e-7)
-    check_against_bisection(weigh, kind, p, 2e-12 if p > 1.0001 else 1e-3, torch.float64)  # 1 + 1e-12 itself has 4 digits
+    # 1 + 1e-12 itself has 4 digits
+    check_against_bisection(weigh, kind, p, 2e-12 if p > 1.0001 else 1e-3, torch.float64)
     monkeypatch.setattr(_native, "library", None)
     check_against_bisection(weigh, kind, p, 3e-7)
 
@@ -78,8 +83,15 @@ def test_value_equals_a_convex_solver(p, support):
 @pytest.mark.parametrize("p", PS)
 @pytest.mark.parametrize("kind", KINDS)
 def test_long_rows_equal_float64(kind, p):
-    """The kernel's histograms, lists and passes against the sorted float64 core; one thread and two give the same bits."""
-    for n, support, masked in ((1023, 0.25, True), (1024, 1e-3, False), (70_001, 0.25, True), (70_001, 0.77, False)):
+    """The kernel's histograms, lists and passes against the sorted float64 core; one thread and two
+    give the same bits.
+    """
+    for n, support, masked in (
+        (1023, 0.25, True),
+        (1024, 1e-3, False),
+        (70_001, 0.25, True),
+        (70_001, 0.77, False),
+    ):
         losses = draw(kind, 1, n)
         mask = draw("exponential", 1, n, seed=1) < 2.3 if masked else None
         results = []
@@ -96,7 +108,9 @@ def test_long_rows_equal_float64(kind, p):
 @pytest.mark.parametrize("p", [1.0, 1.3, math.inf])
 @pytest.mark.parametrize("rows", [1, 3])
 def test_threads_share_large_inputs(rows, p):
-    """Beyond some millions of losses the kernel uses its threads: within a row if there is one, by rows otherwise."""
+    """Beyond some millions of losses the kernel uses its threads: within a row if there is one, by
+    rows otherwise.
+    """
     losses = draw("exponential", rows, (2**21 + 2**10) // rows)
     results = []
     for threads in (1, 2):
@@ -126,22 +140,31 @@ def test_p_1_is_the_mean_of_the_largest():
     assert torch.allclose(pool(losses, p=1, support=0.11)[0], fractional)
 
 
-@pytest.mark.parametrize("losses", [draw("exponential", 2, 30), draw("tied", 2, 30), draw("sparse", 2, 30)])
+@pytest.mark.parametrize(
+    "losses", [draw("exponential", 2, 30), draw("tied", 2, 30), draw("sparse", 2, 30)]
+)
 @pytest.mark.parametrize("p", [1.0, 1.3, 3.0])
 def test_gradient_is_the_maximiser(losses, p):
-    check_gradient_is_the_maximiser(lambda x, p: eg.loss_max_pooling(x, p=p, reduction="sum"), losses, p)
+    check_gradient_is_the_maximiser(
+        lambda x, p: eg.loss_max_pooling(x, p=p, reduction="sum"), losses, p
+    )
 
 
 def check_gradient_is_the_maximiser(loss, losses, p):
     losses = losses.double().requires_grad_()
     loss(losses, p).backward()
-    expected = torch.tensor([oracles.pooling_weights(row, p, 0.25) for row in losses.tolist()], dtype=torch.float64)
+    expected = torch.tensor(
+        [oracles.pooling_weights(row, p, 0.25) for row in losses.tolist()], dtype=torch.float64
+    )
     assert torch.allclose(losses.grad, expected, rtol=1e-9, atol=1e-12)
 
 
 def test_gradient_is_continuous():
     """C1: across the point where a pixel joins the saturated ones the weights do not jump."""
-    start, end = draw("exponential", 1, 20, seed=1).double(), draw("exponential", 1, 20, seed=2).double()
+    start, end = (
+        draw("exponential", 1, 20, seed=1).double(),
+        draw("exponential", 1, 20, seed=2).double(),
+    )
     steps = torch.linspace(0, 1, 20_001, dtype=torch.float64).unsqueeze(1)
     weights = eg.loss_max_pooling_weights(start + steps * (end - start))
     assert weights.diff(dim=0).abs().max() < 1e-4 < (weights[0] - weights[-1]).abs().max()
@@ -157,9 +180,13 @@ def test_infinite_losses_act_as_their_limit(n, p, dtype):
     support, tau = 3 / n, n ** -(1 - 1 / p) * 3 ** (-1 / p)
     value, weights = pool(row(math.inf, 2, 1, 0.5, 0, 0), p=p, support=support)
     assert value == math.inf
-    assert torch.allclose(weights, pool(row(1e30, 2, 1, 0.5, 0, 0), p=p, support=support)[1], rtol=1e-6)
+    assert torch.allclose(
+        weights, pool(row(1e30, 2, 1, 0.5, 0, 0), p=p, support=support)[1], rtol=1e-6
+    )
     _, weights = pool(row(math.inf, math.inf, math.inf, math.inf, 5, 0), p=p, support=support)
-    assert torch.allclose(weights[0, :5], torch.tensor([tau * (3 / 4) ** (1 / p)] * 4 + [0], dtype=dtype), rtol=1e-6)
+    assert torch.allclose(
+        weights[0, :5], torch.tensor([tau * (3 / 4) ** (1 / p)] * 4 + [0], dtype=dtype), rtol=1e-6
+    )
     value, weights = pool(row(math.nan, 2, 1, math.inf, 5, 0), p=p, support=support)
     assert value.isnan()
     assert weights.isnan().all()
@@ -174,8 +201,18 @@ def test_fewer_positive_losses_than_m_share_nothing():
 def test_any_axes_can_be_pooled():
     losses = draw("exponential", 3, 4, 5)
     mask = draw("exponential", 3, 4, 5, seed=1) < 2
-    for dim, order in ((0, (1, 2, 0)), (-1, (0, 1, 2)), ((0, 2), (1, 0, 2)), ((2, 0), (1, 0, 2)), ([0, 1, 2], (0, 1, 2))):
-        kept = [size for axis, size in enumerate(losses.shape) if axis not in ({dim % 3} if isinstance(dim, int) else set(dim))]
+    for dim, order in (
+        (0, (1, 2, 0)),
+        (-1, (0, 1, 2)),
+        ((0, 2), (1, 0, 2)),
+        ((2, 0), (1, 0, 2)),
+        ([0, 1, 2], (0, 1, 2)),
+    ):
+        kept = [
+            size
+            for axis, size in enumerate(losses.shape)
+            if axis not in ({dim % 3} if isinstance(dim, int) else set(dim))
+        ]
         rows = losses.permute(order).reshape(math.prod(kept), -1)
         counts = mask.permute(order).reshape(math.prod(kept), -1)
         expected, weights = pool(rows, mask=counts)
@@ -183,9 +220,15 @@ def test_any_axes_can_be_pooled():
         assert torch.equal(actual, expected.reshape(kept))
         assert torch.equal(gradient, eg.loss_max_pooling_weights(losses, dim=dim, mask=mask))
         assert torch.equal(gradient.permute(order).reshape_as(weights), weights)
-    assert torch.equal(eg.loss_max_pooling_weights(losses), eg.loss_max_pooling_weights(losses, dim=(1, 2)))
-    assert torch.equal(eg.loss_max_pooling_weights(losses, per_image=False), eg.loss_max_pooling_weights(losses, dim=(0, 1, 2)))
-    assert torch.equal(eg.loss_max_pooling_weights(losses[0, 0]), torch.ones(5))  # images of one pixel
+    assert torch.equal(
+        eg.loss_max_pooling_weights(losses), eg.loss_max_pooling_weights(losses, dim=(1, 2))
+    )
+    assert torch.equal(
+        eg.loss_max_pooling_weights(losses, per_image=False),
+        eg.loss_max_pooling_weights(losses, dim=(0, 1, 2)),
+    )
+    # images of one pixel
+    assert torch.equal(eg.loss_max_pooling_weights(losses[0, 0]), torch.ones(5))
 
 
 def test_cross_entropy_leaves_out_what_it_ignores():
@@ -193,7 +236,8 @@ def test_cross_entropy_leaves_out_what_it_ignores():
     target[0, :2], target[1] = 255, 255
     losses = nn.functional.cross_entropy(logits[:1, :, 2:], target[:1, 2:], reduction="none")
     pooled = eg.LossMaxPooling(nn.CrossEntropyLoss(reduction="none", ignore_index=255), p=1.5)
-    assert torch.allclose(pooled(logits, target), eg.loss_max_pooling(losses, p=1.5))  # the second image is void
+    # the second image is void
+    assert torch.allclose(pooled(logits, target), eg.loss_max_pooling(losses, p=1.5))
     keep = torch.zeros(2, 6, 7, dtype=torch.bool)
     keep[:, 4:] = True
     losses = nn.functional.cross_entropy(logits[:1, :, 4:], target[:1, 4:], reduction="none")
@@ -210,7 +254,11 @@ def focal(logits, target):
     [
         (nn.BCEWithLogitsLoss(reduction="none"), torch.randn(2, 3, 4), torch.rand(2, 3, 4)),
         (nn.L1Loss(reduction="none"), torch.randn(2, 3, 4), torch.randn(2, 3, 4)),
-        (nn.CrossEntropyLoss(reduction="none"), torch.randn(2, 3, 4), torch.rand(2, 3, 4).softmax(1)),
+        (
+            nn.CrossEntropyLoss(reduction="none"),
+            torch.randn(2, 3, 4),
+            torch.rand(2, 3, 4).softmax(1),
+        ),
         (focal, torch.randn(2, 3, 4), torch.randint(3, (2, 4))),
     ],
     ids=["bce", "l1", "soft cross-entropy", "function"],

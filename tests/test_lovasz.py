@@ -1,4 +1,6 @@
-"""What is particular to the Lovász family: bins, prox, exhaustive small cases, large counts, confident networks."""
+"""What is particular to the Lovász family: bins, prox, exhaustive small cases, large counts,
+confident networks.
+"""
 
 import itertools
 import math
@@ -20,17 +22,32 @@ def test_extension_equals_jaccard_loss_on_every_set():
         for foreground in itertools.product([False, True], repeat=n):
             sets = torch.tensor(list(itertools.product([0.0, 1.0], repeat=n)), dtype=torch.float64)
             front = torch.tensor(foreground).expand(len(sets), n)
-            expected = [oracles.jaccard_loss([bool(e) for e in row], foreground) for row in sets.tolist()]
-            torch.testing.assert_close(eg.jaccard_lovasz_extension(sets, front), torch.tensor(expected, dtype=torch.float64))
+            expected = [
+                oracles.jaccard_loss([bool(e) for e in row], foreground) for row in sets.tolist()
+            ]
+            torch.testing.assert_close(
+                eg.jaccard_lovasz_extension(sets, front),
+                torch.tensor(expected, dtype=torch.float64),
+            )
 
 
 def test_extension_of_any_real_errors():
-    """The extension is defined for negative errors too; the kernel sorts them as floats, not as magnitudes."""
+    """The extension is defined for negative errors too; the kernel sorts them as floats, not as
+    magnitudes.
+    """
     errors = torch.randn(50, 7, dtype=torch.float64)
     foreground = torch.rand(50, 7) > 0.5
-    expected = torch.tensor([oracles.extension(e, f) for e, f in zip(errors.tolist(), foreground.tolist())], dtype=torch.float64)
+    expected = torch.tensor(
+        [oracles.extension(e, f) for e, f in zip(errors.tolist(), foreground.tolist())],
+        dtype=torch.float64,
+    )
     torch.testing.assert_close(eg.jaccard_lovasz_extension(errors, foreground), expected)
-    torch.testing.assert_close(eg.jaccard_lovasz_extension(errors.float(), foreground).double(), expected, rtol=1e-5, atol=1e-6)
+    torch.testing.assert_close(
+        eg.jaccard_lovasz_extension(errors.float(), foreground).double(),
+        expected,
+        rtol=1e-5,
+        atol=1e-6,
+    )
 
 
 def test_extension_takes_a_mask():
@@ -60,7 +77,10 @@ def test_one_wrong_label_among_many_is_found(wrong):
     """The labels of a hinge are narrowed in parts, by several threads."""
     target = torch.randint(2, (3, 300, 301))
     for order in (target, target.transpose(1, 2)):
-        whole, narrow = (eg.lovasz_hinge_loss(torch.ones(order.shape), t, reduction="none") for t in (order, order == 1))
+        whole, narrow = (
+            eg.lovasz_hinge_loss(torch.ones(order.shape), t, reduction="none")
+            for t in (order, order == 1)
+        )
         assert whole.equal(narrow)
     target[2, -1, -1] = wrong
     with pytest.raises(ValueError, match=f"got the label {wrong}"):
@@ -72,7 +92,9 @@ def test_background_gradients_keep_their_digits():
 
 
 def test_counts_beyond_float32():
-    """float32 counts to 2^24 only; a weight behind 2^24 + 64 background items must still be right."""
+    """float32 counts to 2^24 only; a weight behind 2^24 + 64 background items must still be
+    right.
+    """
     background = 2**24 + 64
     errors = torch.ones(background + 1)
     errors[-1] = 0.5
@@ -87,7 +109,9 @@ def test_counts_beyond_float32():
 @pytest.mark.parametrize("per_image", [False, True])
 @pytest.mark.parametrize("bins", [None, 512])
 def test_kernel_at_size(confidence, per_image, bins):
-    """Thousands of pixels from an untrained to a saturated network: every branch of the kernel against float64."""
+    """Thousands of pixels from an untrained to a saturated network: every branch of the kernel
+    against float64.
+    """
     target = torch.randint(5, (2, 60, 70))
     target[:, :10] = 255
     logits = (1 + 0.2 * confidence) * torch.randn(2, 6, 60, 70)
@@ -95,20 +119,26 @@ def test_kernel_at_size(confidence, per_image, bins):
     results = []
     for dtype in (torch.float32, torch.float64):
         x = logits.to(dtype, copy=True).requires_grad_()
-        value = eg.lovasz_softmax_loss(x, target, ignore_index=255, per_image=per_image, classes="all", bins=bins)
+        value = eg.lovasz_softmax_loss(
+            x, target, ignore_index=255, per_image=per_image, classes="all", bins=bins
+        )
         value.backward()
         results.append((value.double(), x.grad.double() / x.grad.abs().max()))
     (value, gradient), (expected, expected_gradient) = results
     torch.testing.assert_close(value, expected, rtol=1e-5, atol=1e-6)
     # A float32 error can fall on the other side of a bin border than its float64 twin.
-    torch.testing.assert_close(gradient, expected_gradient, rtol=0, atol=2e-5 if bins is None else 0.02)
+    torch.testing.assert_close(
+        gradient, expected_gradient, rtol=0, atol=2e-5 if bins is None else 0.02
+    )
 
 
 @pytest.mark.parametrize("confidence", [0, 3, 20])
 @pytest.mark.parametrize("per_image", [False, True])
 @pytest.mark.parametrize(("outlier", "bins"), [(0.0, None), (1e5, None), (0.0, 512)])
 def test_hinge_kernel_at_size(confidence, per_image, outlier, bins):
-    """Thousands of margins, compared in units of their spread or in bins; an outlier must not make the units coarse."""
+    """Thousands of margins, compared in units of their spread or in bins; an outlier must not make
+    the units coarse.
+    """
     target = torch.randint(2, (2, 60, 90))
     logits = (1 + 0.2 * confidence) * torch.randn(2, 60, 90) + confidence * (2 * target - 1)
     logits[:, 20, 30] += outlier
@@ -122,7 +152,9 @@ def test_hinge_kernel_at_size(confidence, per_image, outlier, bins):
     (value, gradient), (expected, expected_gradient) = results
     torch.testing.assert_close(value, expected, rtol=1e-6, atol=0)
     # Two margins may be a unit apart, and swap, or on two sides of the border of a bin.
-    assert (gradient - expected_gradient).norm() <= (1e-4 if bins is None else 1e-3) * expected_gradient.norm()
+    assert (gradient - expected_gradient).norm() <= (
+        1e-4 if bins is None else 1e-3
+    ) * expected_gradient.norm()
 
 
 @pytest.mark.parametrize("ignore_index", [None, 255, -100, 0, 1])
@@ -132,12 +164,14 @@ def test_labels_are_looked_at_and_narrowed(ignore_index, pixels):
     if ignore_index is not None:
         target[0, ::3] = ignore_index
     foreground, mask = foreground_and_mask("loss", target, ignore_index)
-    assert binary_labels._narrow(target, ignore_index)[2].tolist() == [True, mask is not None]  # in that one pass
+    # in that one pass
+    assert binary_labels._narrow(target, ignore_index)[2].tolist() == [True, mask is not None]
     counts = torch.ones_like(foreground) if ignore_index is None else target != ignore_index
     assert (mask is None) == bool(counts.all())
     assert mask is None or mask.equal(counts)
     assert foreground[counts].equal((target == 1)[counts])
-    assert foreground_and_mask("loss", torch.zeros_like(target), 255)[1] is None  # none is ignored: nothing to mask
+    # none is ignored: nothing to mask
+    assert foreground_and_mask("loss", torch.zeros_like(target), 255)[1] is None
     for wrong in (2, -1, 2**40):
         target[1, -1] = wrong
         with pytest.raises(ValueError, match=f"the label {wrong}"):
@@ -180,8 +214,10 @@ def test_bins_of_the_hinge_at_the_edges(dtype):
         return value.item(), x.grad[0].tolist()
 
     assert gradient(1, -1, -7) == (0, [0, 0, 0])  # all right: no loss to make bins of
-    assert gradient(1, 1, -2) == (1, [0, 0.5, 0])  # the foreground has no loss and no bin, but counts
-    assert gradient(1, 0.75, -3, first=False) == (1.875, [0.5, 0.5, 0])  # no foreground: the largest losses, which share a bin
+    # the foreground has no loss and no bin, but counts
+    assert gradient(1, 1, -2) == (1, [0, 0.5, 0])
+    # no foreground: the largest losses, which share a bin
+    assert gradient(1, 0.75, -3, first=False) == (1.875, [0.5, 0.5, 0])
     assert gradient(-math.inf, 1, -2)[0] == math.inf
     assert gradient(-math.inf, 1, -2)[1][0] == -1
     assert math.isnan(gradient(0, math.nan, 2)[0])
@@ -222,7 +258,8 @@ def test_bin_counts_add_up_over_shards():
     assert whole.sum() == 3 * (label >= 0).sum()
 
 
-# ---- prox ---------------------------------------------------------------------------------------------------------------------
+# ---- prox
+# ------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("hinge", [False, True])
@@ -233,17 +270,27 @@ def test_prox_equals_a_convex_solver(n, hinge):
         x = torch.randn(n, generator=generator, dtype=torch.float64)
         foreground = torch.rand(n, generator=generator) > 0.4
         lam = [0.3, 1.0, 5.0][seed % 3]
-        expected = torch.tensor(oracles.prox(x.tolist(), foreground.tolist(), lam, hinge), dtype=torch.float64)
-        torch.testing.assert_close(eg.lovasz_prox(x, foreground, lam=lam, hinge=hinge), expected, rtol=0, atol=2e-5)
+        expected = torch.tensor(
+            oracles.prox(x.tolist(), foreground.tolist(), lam, hinge), dtype=torch.float64
+        )
+        torch.testing.assert_close(
+            eg.lovasz_prox(x, foreground, lam=lam, hinge=hinge), expected, rtol=0, atol=2e-5
+        )
 
 
 @pytest.mark.parametrize("lam", [0.01, 1.0, 100.0])
 def test_prox_kernel_equals_pure_torch(lam, monkeypatch):
-    x, foreground, mask = torch.randn(3, 80, dtype=torch.float64), torch.rand(3, 80) < 0.3, torch.rand(3, 80) < 0.9
+    x, foreground, mask = (
+        torch.randn(3, 80, dtype=torch.float64),
+        torch.rand(3, 80) < 0.3,
+        torch.rand(3, 80) < 0.9,
+    )
     foreground[0] = False  # the prox of the largest error
     u = eg.lovasz_prox(x, foreground, lam=lam, mask=mask)
     monkeypatch.setattr(_native, "library", None)
-    torch.testing.assert_close(eg.lovasz_prox(x, foreground, lam=lam, mask=mask), u, rtol=0, atol=1e-12)
+    torch.testing.assert_close(
+        eg.lovasz_prox(x, foreground, lam=lam, mask=mask), u, rtol=0, atol=1e-12
+    )
 
 
 def objective(u, x, foreground, lam):
@@ -264,18 +311,24 @@ def test_prox_beats_every_neighbour():
 
 
 def test_prox_has_a_certificate():
-    """lam (x - u) must be a subgradient at u: in the base polytope, and attaining the value there."""
+    """lam (x - u) must be a subgradient at u: in the base polytope, and attaining the value
+    there.
+    """
     x, foreground = torch.rand(500, dtype=torch.float64), torch.rand(500) < 0.2
     u = eg.lovasz_prox(x, foreground, lam=0.01)
     w = 0.01 * (x - u)
     assert w.sum().item() == pytest.approx(1, abs=1e-9)
-    assert (w * u).sum().item() == pytest.approx(eg.jaccard_lovasz_extension(u, foreground).item(), abs=1e-9)
+    assert (w * u).sum().item() == pytest.approx(
+        eg.jaccard_lovasz_extension(u, foreground).item(), abs=1e-9
+    )
 
 
 def test_prox_of_large_lam_stays_and_batches():
     x, foreground = torch.rand(2, 2, 30), torch.rand(2, 2, 30) < 0.5
     torch.testing.assert_close(eg.lovasz_prox(x, foreground, lam=1e9), x)
-    rows = torch.stack([eg.lovasz_prox(a, b, lam=0.5) for a, b in zip(x.flatten(0, 1), foreground.flatten(0, 1))])
+    rows = torch.stack(
+        [eg.lovasz_prox(a, b, lam=0.5) for a, b in zip(x.flatten(0, 1), foreground.flatten(0, 1))]
+    )
     torch.testing.assert_close(eg.lovasz_prox(x, foreground, lam=0.5).flatten(0, 1), rows)
 
 
@@ -301,33 +354,48 @@ def test_training_with_the_prox():
     torch.testing.assert_close(logits.grad, sign * 3.0 * (margin - u))
 
 
-# ---- hard cases -----------------------------------------------------------------------------------------------------------------
+# ---- hard cases
+# ------------------------------------------------------------------------------------------------
 
 
 def test_image_without_foreground():
     logits = torch.tensor([[0.5, -3.0], [2.0, 0.0]])
     target = torch.tensor([[0, 0], [1, 0]])
     assert eg.lovasz_hinge_loss(logits, target, reduction="none")[0] == 1.5  # the largest error
-    assert eg.lovasz_hinge_loss(logits, target, empty="skip") == eg.lovasz_hinge_loss(logits[1:], target[1:])
+    assert eg.lovasz_hinge_loss(logits, target, empty="skip") == eg.lovasz_hinge_loss(
+        logits[1:], target[1:]
+    )
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
 def test_infinite_logits_act_as_their_limit(dtype):
     """+inf: the class takes all; -inf: it is ruled out."""
-    logits = torch.tensor([[torch.inf, 0.0, 0.0], [0.0, 0.0, -torch.inf], [0.0, torch.inf, 1.0]], dtype=dtype).T[None]
+    logits = torch.tensor(
+        [[torch.inf, 0.0, 0.0], [0.0, 0.0, -torch.inf], [0.0, torch.inf, 1.0]], dtype=dtype
+    ).T[None]
     near = logits.clamp(-1e4, 1e4).requires_grad_()
     logits.requires_grad_()
     target = torch.tensor([[0, 1, 0]])
     value, expected = eg.lovasz_softmax_loss(logits, target), eg.lovasz_softmax_loss(near, target)
     torch.testing.assert_close(value, expected)
-    torch.testing.assert_close(*(torch.autograd.grad(v, x)[0] for v, x in ((value, logits), (expected, near))))
+    torch.testing.assert_close(
+        *(torch.autograd.grad(v, x)[0] for v, x in ((value, logits), (expected, near)))
+    )
 
 
 def test_one_pixel_one_class():
     for dtype in (torch.float32, torch.float64):
-        assert eg.lovasz_softmax_loss(torch.zeros(1, 1, dtype=dtype), torch.zeros(1, dtype=torch.long)) == 0
-        assert eg.lovasz_softmax_loss(torch.zeros(1, 2, dtype=dtype), torch.zeros(1, dtype=torch.long)) == 0.5
-        assert eg.lovasz_hinge_loss(torch.zeros(1, dtype=dtype), torch.ones(1, dtype=torch.long)) == 1
+        assert (
+            eg.lovasz_softmax_loss(torch.zeros(1, 1, dtype=dtype), torch.zeros(1, dtype=torch.long))
+            == 0
+        )
+        assert (
+            eg.lovasz_softmax_loss(torch.zeros(1, 2, dtype=dtype), torch.zeros(1, dtype=torch.long))
+            == 0.5
+        )
+        assert (
+            eg.lovasz_hinge_loss(torch.zeros(1, dtype=dtype), torch.ones(1, dtype=torch.long)) == 1
+        )
 
 
 def test_void_images_are_left_out_of_the_mean():
@@ -335,7 +403,9 @@ def test_void_images_are_left_out_of_the_mean():
     target[1] = 255
     kept = [0, 2]
     expected = eg.lovasz_softmax_loss(logits[kept], target[kept], per_image=True)
-    torch.testing.assert_close(eg.lovasz_softmax_loss(logits, target, per_image=True, ignore_index=255), expected)
+    torch.testing.assert_close(
+        eg.lovasz_softmax_loss(logits, target, per_image=True, ignore_index=255), expected
+    )
 
 
 @pytest.mark.parametrize("bins", [None, 64])
@@ -346,4 +416,6 @@ def test_void_images_are_left_out_of_the_mean_of_the_hinge(empty, bins):
     target[1] = 255
     kept = [0, 2]
     expected = eg.lovasz_hinge_loss(logits[kept], target[kept], empty=empty, bins=bins)
-    torch.testing.assert_close(eg.lovasz_hinge_loss(logits, target, ignore_index=255, empty=empty, bins=bins), expected)
+    torch.testing.assert_close(
+        eg.lovasz_hinge_loss(logits, target, ignore_index=255, empty=empty, bins=bins), expected
+    )

@@ -1,4 +1,6 @@
-"""Maps of many pixels, which the float32 kernels of the Lovász losses count in slots instead of sorting, against float64."""
+"""Maps of many pixels, which the float32 kernels of the Lovász losses count in slots instead of
+sorting, against float64.
+"""
 
 import pytest
 import torch
@@ -19,13 +21,17 @@ def in_two_precisions(loss, logits, target, **options):
 @pytest.mark.parametrize("pixels", [2**16, 2**17 + 250])
 @pytest.mark.parametrize("ignored", [False, True])
 def test_softmax_of_many_pixels(confidence, pixels, ignored):
-    """Of classes with many errors to bring into order the kernel counts them in slots instead of sorting."""
+    """Of classes with many errors to bring into order the kernel counts them in slots instead of
+    sorting.
+    """
     target = torch.randint(3, (1, pixels))
     logits = (1 + 0.2 * confidence) * torch.randn(1, 3, pixels)
     logits += confidence * torch.nn.functional.one_hot(target, 3).movedim(-1, 1)
     if ignored:
         target[0, ::9], logits[:, :, ::18] = 255, torch.nan
-    (value, gradient), (expected, expected_gradient) = in_two_precisions(eg.lovasz_softmax_loss, logits, target, ignore_index=255)
+    (value, gradient), (expected, expected_gradient) = in_two_precisions(
+        eg.lovasz_softmax_loss, logits, target, ignore_index=255
+    )
     assert value == pytest.approx(expected, rel=5e-7)
     # Errors of one slot share their weights.
     assert (gradient - expected_gradient).norm() <= 3e-5 * expected_gradient.norm()
@@ -71,7 +77,9 @@ def test_untrained_hinge_of_many_pixels(pixels, foreground, ignored, scale):
     assert value == pytest.approx(expected, rel=2e-7)
     # Pixels of one slot share their weights, the sum of which is exact.
     assert (gradient - expected_gradient).norm() <= 3e-5 * expected_gradient.norm()
-    assert gradient.abs().sum().item() == pytest.approx(expected_gradient.abs().sum().item(), rel=1e-6)
+    assert gradient.abs().sum().item() == pytest.approx(
+        expected_gradient.abs().sum().item(), rel=1e-6
+    )
 
 
 @pytest.mark.parametrize("width", [0.25, 1.9])
@@ -81,7 +89,9 @@ def test_pixels_more_than_a_slot_apart_are_ranked_exactly(width):
     target = (torch.rand(1, pixels) < 0.4).long()
     losses = 1 + width * (torch.randperm(pixels) / pixels - 0.5)
     logits = torch.where(target == 1, 1 - losses, losses - 1)
-    (value, gradient), (expected, expected_gradient) = in_two_precisions(eg.lovasz_hinge_loss, logits, target)
+    (value, gradient), (expected, expected_gradient) = in_two_precisions(
+        eg.lovasz_hinge_loss, logits, target
+    )
     assert value == pytest.approx(expected, rel=2e-7)
     assert (gradient - expected_gradient).norm() <= 1e-6 * expected_gradient.norm()
 
@@ -95,14 +105,20 @@ def test_hinge_of_many_equal_pixels(step, share, pixels):
     equal = logits[:, : int(share * pixels)]
     equal.copy_((equal / step).round() * step)
     target = (torch.rand(1, pixels) < 0.3).long()
-    (value, gradient), (expected, expected_gradient) = in_two_precisions(eg.lovasz_hinge_loss, logits, target)
+    (value, gradient), (expected, expected_gradient) = in_two_precisions(
+        eg.lovasz_hinge_loss, logits, target
+    )
     assert value == pytest.approx(expected, rel=5e-7)
-    assert gradient.abs().sum().item() == pytest.approx(expected_gradient.abs().sum().item(), rel=2e-6)
+    assert gradient.abs().sum().item() == pytest.approx(
+        expected_gradient.abs().sum().item(), rel=2e-6
+    )
 
 
 @pytest.mark.parametrize("foreground", [5e-5, 1e-3, 0.03])
 def test_few_foreground_pixels_among_many(foreground):
-    """Each weighs much, and one background pixel more or less ahead of it shows: the order must be exact."""
+    """Each weighs much, and one background pixel more or less ahead of it shows: the order must be
+    exact.
+    """
     logits = 2 * torch.rand(1, 2**17) - 1
     target = (torch.rand(1, 2**17) < foreground).long()
     (_, gradient), (_, expected) = in_two_precisions(eg.lovasz_hinge_loss, logits, target)
@@ -117,7 +133,9 @@ def test_large_losses_among_many_pixels(start, logit, foreground):
     logits, target = 0.3 * torch.randn(1, 2**16), (torch.rand(1, 2**16) < foreground).long()
     place = slice(start, start + 10)
     logits[0, place], target[0, place] = logit * torch.linspace(0.9, 1.0, 10), 0
-    (value, gradient), (expected, expected_gradient) = in_two_precisions(eg.lovasz_hinge_loss, logits, target)
+    (value, gradient), (expected, expected_gradient) = in_two_precisions(
+        eg.lovasz_hinge_loss, logits, target
+    )
     assert value == pytest.approx(expected, rel=1e-6, nan_ok=True)
     if logit < torch.inf:
         assert (gradient - expected_gradient)[0, place].norm() <= 1e-6 * expected_gradient.norm()
@@ -129,7 +147,9 @@ def test_small_losses_among_many_pixels(loss):
     logits, target = 0.03 * torch.randn(1, 2**16), (torch.rand(1, 2**16) < 0.4).long()
     place = slice(300, 310)
     logits[0, place], target[0, place] = 1 - loss, 1
-    (value, gradient), (expected, expected_gradient) = in_two_precisions(eg.lovasz_hinge_loss, logits, target)
+    (value, gradient), (expected, expected_gradient) = in_two_precisions(
+        eg.lovasz_hinge_loss, logits, target
+    )
     assert value == pytest.approx(expected, rel=1e-6)
     torch.testing.assert_close(gradient[0, place], expected_gradient[0, place], rtol=1e-4, atol=0)
 
@@ -144,15 +164,23 @@ def test_many_pixels_without_foreground():
 
 
 def spread(kind, shape):
-    """Evenly, or in two heaps: many pixels are then near the largest loss, where a rank that is off by one shows most."""
-    return 2 * torch.rand(shape) - 1 if kind == "even" else (torch.rand(shape) < 0.5).float() - 0.5 + 0.1 * torch.randn(shape)
+    """Evenly, or in two heaps: many pixels are then near the largest loss, where a rank that is off
+    by one shows most.
+    """
+    return (
+        2 * torch.rand(shape) - 1
+        if kind == "even"
+        else (torch.rand(shape) < 0.5).float() - 0.5 + 0.1 * torch.randn(shape)
+    )
 
 
 @pytest.mark.parametrize("kind", ["even", "heaps"])
 @pytest.mark.parametrize("foreground", [0.02, 0.05, 0.1, 0.3])
 @pytest.mark.parametrize("loss", [eg.lovasz_hinge_loss, eg.lovasz_softmax_loss])
 def test_ties_do_not_show(kind, foreground, loss):
-    """The fewer the foreground, the more a tie shows: slots must be more, or pixels sorted after all."""
+    """The fewer the foreground, the more a tie shows: slots must be more, or pixels sorted after
+    all.
+    """
     target = (torch.rand(1, 2**18) < foreground).long()
     logits = spread(kind, (1, 2**18) if loss is eg.lovasz_hinge_loss else (1, 2, 2**18))
     (_, gradient), (_, expected) = in_two_precisions(loss, logits, target)

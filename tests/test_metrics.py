@@ -16,7 +16,8 @@ def iou(prediction, target, c):
 
 @pytest.fixture
 def maps():
-    return torch.randint(4, (5, 6, 7)), torch.randint(3, (5, 6, 7))  # class 3 is predicted but never true
+    # class 3 is predicted but never true
+    return torch.randint(4, (5, 6, 7)), torch.randint(3, (5, 6, 7))
 
 
 def test_dataset_index_by_hand(maps):
@@ -36,26 +37,39 @@ def test_dataset_index_by_hand(maps):
 def test_image_and_batch_index_by_hand(maps):
     rows = [(p.flatten().tolist(), t.flatten().tolist()) for p, t in zip(*maps)]
     means = [sum(iou(p, t, c) for c in set(t)) / len(set(t)) for p, t in rows]
-    assert metrics.jaccard_index(*maps, num_classes=4, over="image").item() == pytest.approx(sum(means) / 5)
-    batches = [metrics.jaccard_index(maps[0][i : i + 2], maps[1][i : i + 2], num_classes=4) for i in (0, 2, 4)]
-    assert metrics.jaccard_index(*maps, num_classes=4, over="batch", batch_size=2).item() == pytest.approx(sum(batches).item() / 3)
+    assert metrics.jaccard_index(*maps, num_classes=4, over="image").item() == pytest.approx(
+        sum(means) / 5
+    )
+    batches = [
+        metrics.jaccard_index(maps[0][i : i + 2], maps[1][i : i + 2], num_classes=4)
+        for i in (0, 2, 4)
+    ]
+    assert metrics.jaccard_index(
+        *maps, num_classes=4, over="batch", batch_size=2
+    ).item() == pytest.approx(sum(batches).item() / 3)
 
 
 def test_equals_torchmetrics(maps):
     prediction, target = maps[0].clamp(max=2), maps[1]
     for ignore_index in (None, 1):
-        expected = multiclass_jaccard_index(prediction, target, num_classes=3, average="macro", ignore_index=ignore_index)
+        expected = multiclass_jaccard_index(
+            prediction, target, num_classes=3, average="macro", ignore_index=ignore_index
+        )
         actual = metrics.jaccard_index(prediction, target, num_classes=3, ignore_index=ignore_index)
         if ignore_index is None:
             assert actual.item() == pytest.approx(expected.item(), abs=1e-6)
         else:  # torchmetrics averages over the ignored class too; ours has no such class
-            per_class = multiclass_jaccard_index(prediction, target, num_classes=3, average=None, ignore_index=ignore_index)
+            per_class = multiclass_jaccard_index(
+                prediction, target, num_classes=3, average=None, ignore_index=ignore_index
+            )
             assert actual.item() == pytest.approx(per_class[[0, 2]].mean().item(), abs=1e-6)
 
 
 def test_counts_add_up(maps):
     counts = metrics.jaccard_counts(*maps, num_classes=4)
-    parts = torch.cat([metrics.jaccard_counts(p[None], t[None], num_classes=4) for p, t in zip(*maps)])
+    parts = torch.cat(
+        [metrics.jaccard_counts(p[None], t[None], num_classes=4) for p, t in zip(*maps)]
+    )
     assert torch.equal(counts, parts)
     whole = metrics.jaccard_from_counts(counts.sum(0, keepdim=True))
     assert whole == metrics.jaccard_index(*maps, num_classes=4)
@@ -63,4 +77,6 @@ def test_counts_add_up(maps):
 
 def test_nothing_to_average_is_nan():
     labels = torch.full((1, 3), 255)
-    assert metrics.jaccard_index(torch.zeros_like(labels), labels, num_classes=2, ignore_index=255).isnan()
+    assert metrics.jaccard_index(
+        torch.zeros_like(labels), labels, num_classes=2, ignore_index=255
+    ).isnan()

@@ -83,7 +83,9 @@ def peak_bytes(step):
     """The most that the allocator of torch holds during a call beyond what it held before."""
     with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as recorded:
         step()
-    changes = [event for event in recorded.profiler.kineto_results.events() if event.name() == "[memory]"]
+    changes = [
+        event for event in recorded.profiler.kineto_results.events() if event.name() == "[memory]"
+    ]
     held = peak = 0
     for event in sorted(changes, key=lambda event: event.start_ns()):
         held += event.nbytes()
@@ -91,13 +93,18 @@ def peak_bytes(step):
     return peak
 
 
-@pytest.mark.skipif(_native.library is None, reason="without kernels the loss sorts all scores, in memory of its own")
+@pytest.mark.skipif(
+    _native.library is None,
+    reason="without kernels the loss sorts all scores, in memory of its own",
+)
 @pytest.mark.filterwarnings("ignore:.*:UserWarning:torch.profiler")
 def test_memory_is_that_of_one_micro_batch_and_the_scores():
     images, loss = segmentation(samples=32, side=24)
     target = torch.randint(3, (4, 24, 24))
     scores = 32 * 3 * 24 * 24 * 4
-    models = [network(nn.BatchNorm2d(16), nn.ReLU(), nn.Conv2d(16, 16, 3, padding=1)) for _ in range(3)]
+    models = [
+        network(nn.BatchNorm2d(16), nn.ReLU(), nn.Conv2d(16, 16, 3, padding=1)) for _ in range(3)
+    ]
     one = peak_bytes(lambda: eg.lovasz_softmax_loss(models[0](images[:4]), target).backward())
     two_passes = peak_bytes(lambda: micro_batch_backward(models[1], images, loss, size=4))
     one_pass = peak_bytes(lambda: loss(models[2](images)).backward())
@@ -126,7 +133,11 @@ def test_several_inputs():
 def _over_ranks(rank, world):
     """Micro-batches within ranks: 5 samples in three, against 3 in two, one process with 8."""
     torch.manual_seed(0)
-    model, images, target = network().double(), torch.randn(8, 2, 6, 6).double(), torch.randint(3, (8, 6, 6))
+    model, images, target = (
+        network().double(),
+        torch.randn(8, 2, 6, 6).double(),
+        torch.randint(3, (8, 6, 6)),
+    )
     alone, own = copy.deepcopy(model), slice(0, 5) if rank == 0 else slice(5, 8)
     eg.lovasz_softmax_loss(alone(images), target).backward()
     loss, wrapped = global_batch(eg.lovasz_softmax_loss), DistributedDataParallel(model)
@@ -142,8 +153,21 @@ def test_micro_batches_of_ranks():
 @pytest.mark.parametrize(
     ("error", "inputs", "size", "message"),
     [
-        (TypeError, [1.0], 2, r"micro_batch_backward: `inputs` must be a tensor or a tuple of tensors with samples; got \[1.0\]"),
-        (ValueError, (torch.ones(3, 2), torch.ones(4)), 2, r"micro_batch_backward: `inputs` must be of one length; got \[3, 4\]"),
+        (
+            TypeError,
+            [1.0],
+            2,
+            (
+                r"micro_batch_backward: `inputs` must be a tensor or a tuple of tensors with"
+                r" samples; got \[1.0\]"
+            ),
+        ),
+        (
+            ValueError,
+            (torch.ones(3, 2), torch.ones(4)),
+            2,
+            r"micro_batch_backward: `inputs` must be of one length; got \[3, 4\]",
+        ),
         (ValueError, torch.ones(3, 2), 0, "micro_batch_backward: `size` must be at least 1; got 0"),
     ],
 )

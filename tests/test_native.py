@@ -38,5 +38,7 @@ def test_import_pulls_in_torch_alone():
     """The library's runtime dependency is torch; the lab's are extra."""
     extras = {"sklearn", "scipy", "matplotlib", "lightning", "torchmetrics"}
     code = f"import sys, evalgrad; print({extras} & set(sys.modules))"
-    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    result = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
     assert result.stdout.strip() == "set()"

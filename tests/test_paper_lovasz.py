@@ -1,4 +1,6 @@
-"""The exact experiments of the Lovász paper: surfaces of two pixels, the bias of circles; and how rates are chosen."""
+"""The exact experiments of the Lovász paper: surfaces of two pixels, the bias of circles; and how
+rates are chosen.
+"""
 
 import itertools
 import math
@@ -23,10 +25,14 @@ def test_jaccard_loss_is_the_share_of_wrong_pixels_in_the_union(truth):
 
 
 def expected_extension(truth, errors):
-    """Two pixels: the larger error a, the smaller b, and the Jaccard loss of their sets, which a and b interpolate."""
+    """Two pixels: the larger error a, the smaller b, and the Jaccard loss of their sets, which a
+    and b interpolate.
+    """
     a, b = errors.max(), errors.min()
     first = torch.zeros(1, 2).index_fill(1, errors.argmax(), 1.0)
-    return b * surfaces.jaccard_loss(truth, torch.ones(1, 2)) + (a - b) * surfaces.jaccard_loss(truth, first)
+    return b * surfaces.jaccard_loss(truth, torch.ones(1, 2)) + (a - b) * surfaces.jaccard_loss(
+        truth, first
+    )
 
 
 @pytest.mark.parametrize("truth", surfaces.TRUTHS)
@@ -34,7 +40,9 @@ def test_surfaces_interpolate_the_jaccard_loss(truth):
     expected = torch.cat([expected_extension(truth, errors) for errors in ERRORS])
     torch.testing.assert_close(surfaces.hinge(truth, ERRORS), expected)
     differences = torch.tensor([[0.5, -2.0], [3.0, 0.1]], dtype=torch.float64)
-    expected = torch.cat([expected_extension(truth, errors) for errors in torch.sigmoid(-differences)])
+    expected = torch.cat(
+        [expected_extension(truth, errors) for errors in torch.sigmoid(-differences)]
+    )
     torch.testing.assert_close(surfaces.softmax(truth, differences), expected)
 
 
@@ -53,7 +61,9 @@ def test_surface_verdict_follows_the_numbers():
 
 
 def test_bias_of_cross_entropy_is_the_prior_log_odds():
-    """log p(f | in) / p(f | out) = f for N(1/2, 1) and N(-1/2, 1): the best score is f + log odds; balanced, f itself."""
+    """log p(f | in) / p(f | out) = f for N(1/2, 1) and N(-1/2, 1): the best score is f + log odds;
+    balanced, f itself.
+    """
     setting = {"seed": 0, "radii": (3, 20), "images": 10, "size": 50}
     curves = losses_of_bias(**setting)
     share = circles(0, images=10, size=50, radii=(3, 20)).train.target.double().mean().item()
@@ -63,7 +73,10 @@ def test_bias_of_cross_entropy_is_the_prior_log_odds():
 
 
 def test_excess_is_the_jaccard_loss_at_the_minimiser_above_the_least():
-    curves = {name: [3.0, 1.0, 2.0] for name in LOSSES} | {"Jaccard": [0.5, 0.2, 0.4], "hinge": [1.0, 2.0, 0.5]}
+    curves = {name: [3.0, 1.0, 2.0] for name in LOSSES} | {
+        "Jaccard": [0.5, 0.2, 0.4],
+        "hinge": [1.0, 2.0, 0.5],
+    }
     assert excess(curves) == dict.fromkeys(LOSSES, 0.0) | {"hinge": pytest.approx(20)}
 
 
@@ -94,6 +107,8 @@ def test_learning_rate_is_the_best_on_validation_whatever_the_test_says():
         best = {"a": 0.1, "b": 0.3}[loss]
         return {"validation": -abs(learning_rate - best) + 0.01 * seed, "test": learning_rate}
 
-    found = tuning.tuned(FakePieces(), piece, {"a": {"loss": "a"}, "b": {"loss": "b"}}, [0.1, 0.3, 0.9], [0, 1])
+    found = tuning.tuned(
+        FakePieces(), piece, {"a": {"loss": "a"}, "b": {"loss": "b"}}, [0.1, 0.3, 0.9], [0, 1]
+    )
     assert {name: rate for name, (rate, _) in found.items()} == {"a": 0.1, "b": 0.3}
     assert [run["test"] for run in found["b"][1]] == [0.3, 0.3]

@@ -1,4 +1,6 @@
-"""The trained experiments of the Lovász paper: what their pieces compute, and verdicts that turn with the numbers."""
+"""The trained experiments of the Lovász paper: what their pieces compute, and verdicts that turn
+with the numbers.
+"""
 
 import gzip
 import struct
@@ -43,12 +45,24 @@ def test_equibatches_visit_every_class_that_occurs():
 
 
 def test_training_follows_the_poly_schedule():
-    """With the gradient +1 Adam moves by the learning rate: the weight falls by the sum of (1 - k/n)^0.9."""
+    """With the gradient +1 Adam moves by the learning rate: the weight falls by the sum of (1 -
+    k/n)^0.9.
+    """
     model = torch.nn.Linear(1, 1, bias=False)
     start, part, seen = model.weight.item(), Part(torch.ones(4, 1), torch.zeros(4)), []
     batches = training.uniform_batches(4, 2, 0)
-    training.train(model, lambda scores, target: scores.mean(), part, batches, learning_rate=0.1, iterations=3, watch=seen.append)
-    assert model.weight.item() == pytest.approx(start - 0.1 * sum((1 - k / 3) ** 0.9 for k in range(3)), abs=1e-5)
+    training.train(
+        model,
+        lambda scores, target: scores.mean(),
+        part,
+        batches,
+        learning_rate=0.1,
+        iterations=3,
+        watch=seen.append,
+    )
+    assert model.weight.item() == pytest.approx(
+        start - 0.1 * sum((1 - k / 3) ** 0.9 for k in range(3)), abs=1e-5
+    )
     assert seen == [1, 2, 3]
     assert not model.training
 
@@ -57,7 +71,8 @@ def test_threshold_is_found_on_scores_that_are_off():
     target = (torch.arange(100).view(1, 10, 10) >= 70).long()
     scores = torch.arange(100.0).view(1, 10, 10)  # everything is above 0
     threshold = binary_pieces.best_threshold(scores, target)
-    assert binary_pieces.image_iou(scores, target) == pytest.approx(100 * 30 / 99)  # score 0 is not above 0
+    # score 0 is not above 0
+    assert binary_pieces.image_iou(scores, target) == pytest.approx(100 * 30 / 99)
     assert binary_pieces.image_iou(scores, target, threshold) > 95
 
 
@@ -83,17 +98,31 @@ def test_tiles_cover_the_image_once():
 
 
 def test_fine_tuning_starts_every_loss_from_the_network_of_cross_entropy(monkeypatch):
-    """Where further training does nothing, all losses are judged on the network that cross-entropy gives from scratch."""
+    """Where further training does nothing, all losses are judged on the network that cross-entropy
+    gives from scratch.
+    """
     setting = {"data": "strokes", "sizes": [16, 8, 8], "seed": 0}
     base = {"learning_rate": 0.01, "iterations": 3}
     names = ["cross-entropy", "Lovász hinge"]
-    further = {**setting, "base": base, "names": names, "learning_rates": [0.01, 0.02], "iterations": 2}
+    further = {
+        **setting,
+        "base": base,
+        "names": names,
+        "learning_rates": [0.01, 0.02],
+        "iterations": 2,
+    }
     moved = binary_pieces.fine_tune_binary(**further)
-    alone = binary_pieces.fine_tune_binary(**{**further, "names": names[1:], "learning_rates": [0.02]})
+    alone = binary_pieces.fine_tune_binary(
+        **{**further, "names": names[1:], "learning_rates": [0.02]}
+    )
     assert alone[names[1]] == moved[names[1]][1:]  # whatever was trained before it
     scratch = binary_pieces.train_binary(**setting, **base, loss="cross-entropy")
     real = training.train
-    monkeypatch.setattr(binary_pieces, "train", lambda *a, iterations, **k: iterations == 3 and real(*a, iterations=3, **k))
+    monkeypatch.setattr(
+        binary_pieces,
+        "train",
+        lambda *a, iterations, **k: iterations == 3 and real(*a, iterations=3, **k),
+    )
     assert binary_pieces.fine_tune_binary(**further) == {name: [scratch, scratch] for name in names}
     values = [result["losses"]["hinge"] for name in names for result in moved[name]]
     assert len({*values, scratch["losses"]["hinge"]}) == 5
@@ -106,11 +135,20 @@ def test_rate_of_further_training_is_the_best_on_validation():
 
 
 def matrix(gain, own=0.0):
-    """Image IoU of the Lovász hinge `gain` over the others, with `own` on the diagonal and 0.5 beside it."""
+    """Image IoU of the Lovász hinge `gain` over the others, with `own` on the diagonal and 0.5
+    beside it.
+    """
     iou = {"cross-entropy": 57.0, "hinge": 56.0, "Lovász hinge": 57.0 + gain}
     return {
-        loss: {name: own if loss == name else 0.5 for name in iou}
-        | {"iou": iou[loss], "iou with threshold": iou[loss], "size of scores": 0.3, "by seed": [iou[loss], iou[loss] + 1]}
+        loss: (
+            {name: own if loss == name else 0.5 for name in iou}
+            | {
+                "iou": iou[loss],
+                "iou with threshold": iou[loss],
+                "size of scores": 0.3,
+                "by seed": [iou[loss], iou[loss] + 1],
+            }
+        )
         for loss in iou
     }
 
@@ -123,7 +161,12 @@ def test_matrix_verdict_follows_the_numbers():
     partly = binary.MATRIX.verdict({"scratch": matrix(-3.0, own=1.0), "fine-tuned": matrix(2.0)})
     assert partly.direction == "partly"
     assert "stays at 1.00 with scores of size 0.30" in partly.sentence
-    assert binary.MATRIX.verdict({"scratch": matrix(-3.0, own=0.7), "fine-tuned": matrix(-2.0, own=0.7)}).direction == "other"
+    assert (
+        binary.MATRIX.verdict(
+            {"scratch": matrix(-3.0, own=0.7), "fine-tuned": matrix(-2.0, own=0.7)}
+        ).direction
+        == "other"
+    )
 
 
 def test_prior_work_verdict_follows_the_numbers():
@@ -133,9 +176,15 @@ def test_prior_work_verdict_follows_the_numbers():
     def direction(scratch, fine_tuned):
         return binary.PRIOR_WORK.verdict({"scratch": scratch, "fine-tuned": fine_tuned}).direction
 
-    ahead, behind, mixed = found([61, 62], [60, 60]), found([58, 59], [60, 61]), found([63, 60], [60, 61])
+    ahead, behind, mixed = (
+        found([61, 62], [60, 60]),
+        found([58, 59], [60, 61]),
+        found([63, 60], [60, 61]),
+    )
     assert direction(ahead, ahead) == "same"
-    assert direction(behind, ahead) == direction(ahead, behind) == direction(mixed, behind) == "partly"
+    assert (
+        direction(behind, ahead) == direction(ahead, behind) == direction(mixed, behind) == "partly"
+    )
     assert direction(behind, behind) == "other"
 
 
@@ -165,15 +214,32 @@ def test_per_class_verdict_follows_the_numbers():
     iou = {"base": [70, 70], "cross-entropy": [71, 71], "hinge": [70, 70], "Lovász hinge": [75, 75]}
     losses = {loss: {name: [float(loss != name)] * 2 for name in names} for loss in names}
     assert per_class.PER_CLASS.verdict({"iou": iou, "losses": losses}).direction == "same"
-    assert per_class.PER_CLASS.verdict({"iou": iou | {"Lovász hinge": [60, 60]}, "losses": losses}).direction == "partly"
+    assert (
+        per_class.PER_CLASS.verdict(
+            {"iou": iou | {"Lovász hinge": [60, 60]}, "losses": losses}
+        ).direction
+        == "partly"
+    )
     losses = {loss: {name: [float(loss == name)] * 2 for name in names} for loss in names}
-    assert per_class.PER_CLASS.verdict({"iou": iou | {"Lovász hinge": [60, 60]}, "losses": losses}).direction == "other"
+    assert (
+        per_class.PER_CLASS.verdict(
+            {"iou": iou | {"Lovász hinge": [60, 60]}, "losses": losses}
+        ).direction
+        == "other"
+    )
 
 
 def table_2(gain, equi, longer):
     rows = {}
-    for loss, first, second, third in (("cross-entropy", 50, equi[0], longer[0]), ("Lovász", 50 + gain, equi[1], longer[1])):
-        rows |= {loss: first, f"{loss} + equibatch": first + second, f"{loss} + equibatch, longer": first + second + third}
+    for loss, first, second, third in (
+        ("cross-entropy", 50, equi[0], longer[0]),
+        ("Lovász", 50 + gain, equi[1], longer[1]),
+    ):
+        rows |= {
+            loss: first,
+            f"{loss} + equibatch": first + second,
+            f"{loss} + equibatch, longer": first + second + third,
+        }
     return {name: {"dataset": value, "multi-scale": value} for name, value in rows.items()}
 
 
@@ -181,16 +247,36 @@ def test_table_2_verdict_follows_the_numbers():
     assert scenes.TABLE.verdict(table_2(10, (1, 0), (-1, 1))).direction == "same"
     assert scenes.TABLE.verdict(table_2(10, (1, 0), (3, 1))).direction == "partly"
     assert "still far from its end" in scenes.TABLE.verdict(table_2(10, (1, 0), (3, 1))).sentence
-    assert "still far from its end" not in scenes.TABLE.verdict(table_2(10, (1, 0), (-1, 1))).sentence
+    assert (
+        "still far from its end" not in scenes.TABLE.verdict(table_2(10, (1, 0), (-1, 1))).sentence
+    )
     assert scenes.TABLE.verdict(table_2(-10, (0, 1), (3, 1))).direction == "other"
 
 
 def test_figure_6_verdict_follows_the_numbers():
-    test = {"Lovász": {"dataset": 60, "image": 70}, "Lovász per image": {"dataset": 50, "image": 75}}
-    assert scenes.CURVES.verdict({"test": test, "correlation": {"batch": 0.99, "image": 0.2}}).direction == "same"
+    test = {
+        "Lovász": {"dataset": 60, "image": 70},
+        "Lovász per image": {"dataset": 50, "image": 75},
+    }
+    assert (
+        scenes.CURVES.verdict(
+            {"test": test, "correlation": {"batch": 0.99, "image": 0.2}}
+        ).direction
+        == "same"
+    )
     turned = {"Lovász": test["Lovász per image"], "Lovász per image": test["Lovász"]}
-    assert scenes.CURVES.verdict({"test": turned, "correlation": {"batch": 0.99, "image": 0.2}}).direction == "partly"
-    assert scenes.CURVES.verdict({"test": turned, "correlation": {"batch": 0.1, "image": 0.2}}).direction == "other"
+    assert (
+        scenes.CURVES.verdict(
+            {"test": turned, "correlation": {"batch": 0.99, "image": 0.2}}
+        ).direction
+        == "partly"
+    )
+    assert (
+        scenes.CURVES.verdict(
+            {"test": turned, "correlation": {"batch": 0.1, "image": 0.2}}
+        ).direction
+        == "other"
+    )
 
 
 def test_every_digit_has_one_category():
@@ -198,7 +284,13 @@ def test_every_digit_has_one_category():
     assert sorted(digits) == list(range(10))
     table = enet_pieces.category_of_class()
     names = list(enet_pieces.CATEGORIES)
-    assert [names[table[label]] for label in (0, 1, 2, 9, 6)] == ["background", "loops", "straight", "loops", "curves"]
+    assert [names[table[label]] for label in (0, 1, 2, 9, 6)] == [
+        "background",
+        "loops",
+        "straight",
+        "loops",
+        "curves",
+    ]
 
 
 def test_enet_verdict_follows_the_numbers():
@@ -209,8 +301,14 @@ def test_enet_verdict_follows_the_numbers():
         "Lovász, batch 10": {"class": 55, "category": 82},
     }
     assert enet.ENET.verdict(numbers).direction == "same"
-    assert enet.ENET.verdict(numbers | {"Lovász, batch 2": {"class": 60, "category": 80}}).direction == "partly"
-    assert enet.ENET.verdict(numbers | {"Lovász, batch 10": {"class": 40, "category": 70}}).direction == "other"
+    assert (
+        enet.ENET.verdict(numbers | {"Lovász, batch 2": {"class": 60, "category": 80}}).direction
+        == "partly"
+    )
+    assert (
+        enet.ENET.verdict(numbers | {"Lovász, batch 10": {"class": 40, "category": 70}}).direction
+        == "other"
+    )
 
 
 def prox_cost(u, x, nu, step):
@@ -223,7 +321,9 @@ def test_prox_of_the_surface_is_the_minimiser(nu):
     for point in ([0.9, 1.0], [0.05, 0.02], [-0.3, 0.5], [0.5, -0.2], [-1.0, -1.0], [0.3, 0.06]):
         x, step = torch.tensor(point, dtype=torch.float64), 0.3
         precise = {"xatol": 1e-9, "fatol": 1e-12, "maxiter": 4000}
-        solver = minimize(prox_cost, x.numpy(), args=(x, nu, step), method="Nelder-Mead", options=precise)
+        solver = minimize(
+            prox_cost, x.numpy(), args=(x, nu, step), method="Nelder-Mead", options=precise
+        )
         assert prox_cost(prox_pieces.prox_of_surface(x, nu, step), x, nu, step) <= solver.fun + 1e-9
 
 
@@ -238,21 +338,36 @@ def test_surface_verdict_follows_the_numbers():
     value = {"SGD": [0.4, 0.4], "momentum": [0.2, 0.2], "prox": [0.3, 0.3]}
     crossings = {"SGD": [3, 1], "momentum": [2, 1], "prox": [0, 0]}
     assert prox.SURFACE.verdict({"value": value, "crossings": crossings}).direction == "same"
-    assert prox.SURFACE.verdict({"value": value | {"prox": [0.5, 0.3]}, "crossings": crossings}).direction == "partly"
+    assert (
+        prox.SURFACE.verdict(
+            {"value": value | {"prox": [0.5, 0.3]}, "crossings": crossings}
+        ).direction
+        == "partly"
+    )
     turned = crossings | {"prox": [4, 4]}
-    assert prox.SURFACE.verdict({"value": value | {"prox": [0.5, 0.3]}, "crossings": turned}).direction == "other"
+    assert (
+        prox.SURFACE.verdict({"value": value | {"prox": [0.5, 0.3]}, "crossings": turned}).direction
+        == "other"
+    )
 
 
 def test_last_layer_verdict_follows_the_numbers():
     def found(prox, end=0.9, lam=0.01):
         area = {"SGD": 1.0, "momentum": 0.9, "prox": prox, "prox + momentum": 0.8}
-        return {name: {"start": 1.0, "end": end, "area": value, "lam": lam} for name, value in area.items()}
+        return {
+            name: {"start": 1.0, "end": end, "area": value, "lam": lam}
+            for name, value in area.items()
+        }
 
     def verdict(zero, trained):
         return prox.LAST_LAYER.verdict({"zero": zero, "cross-entropy": trained})
 
     assert verdict(found(0.9), found(0.9)).direction == "same"
-    assert verdict(found(1.1), found(0.9)).direction == verdict(found(0.95), found(0.95)).direction == "partly"
+    assert (
+        verdict(found(1.1), found(0.9)).direction
+        == verdict(found(0.95), found(0.95)).direction
+        == "partly"
+    )
     assert verdict(found(1.1), found(1.1)).direction == "other"
     assert verdict(found(1.1), found(0.997)).direction == "other"  # a tie with SGD is not better
     assert "close to that of SGD" in verdict(found(0.9), found(0.9, lam=0.1)).sentence
@@ -264,9 +379,14 @@ def test_head_starts_at_the_hinge_of_margin_one_and_learns():
     """All scores 0, all errors 1: the extension is the Jaccard loss of everything wrong, 1."""
     mask = torch.zeros(16, 4, 4, dtype=torch.int64)
     mask[:, 1:3, 1:3] = 1
-    part = Part(torch.stack([mask.float(), torch.randn(16, 4, 4)], 1), mask.repeat_interleave(2, 1).repeat_interleave(2, 2))
+    part = Part(
+        torch.stack([mask.float(), torch.randn(16, 4, 4)], 1),
+        mask.repeat_interleave(2, 1).repeat_interleave(2, 2),
+    )
     for method in prox_pieces.METHODS:
-        head = torch.nn.Sequential(torch.nn.Conv2d(2, 4, 1), torch.nn.PixelShuffle(2), torch.nn.Flatten(1, 2))
+        head = torch.nn.Sequential(
+            torch.nn.Conv2d(2, 4, 1), torch.nn.PixelShuffle(2), torch.nn.Flatten(1, 2)
+        )
         for parameter in head.parameters():
             torch.nn.init.zeros_(parameter)
         curve = prox_pieces.fit_head(head, part, part, 20, 20, 0, method, 1.0, 1.0)
@@ -289,7 +409,9 @@ def test_every_slice_is_tested_in_one_fold():
     tested = []
     for fold in range(brain_pieces.FOLDS):
         split = brain_pieces.fold_of(part, fold, block=2)
-        parts = [one.inputs.flatten().tolist() for one in (split.train, split.validation, split.test)]
+        parts = [
+            one.inputs.flatten().tolist() for one in (split.train, split.validation, split.test)
+        ]
         assert sorted(sum(parts, [])) == list(range(31))
         assert all(parts)
         tested += parts[2]
@@ -310,7 +432,10 @@ def test_overlaps_are_jaccard_and_dice():
 def test_brain_verdict_follows_the_numbers():
     def folds(*first):
         return {
-            kind: [dict(zip(brain_pieces.NAMES, [value + more for value in first])) for more in (0, 1)] for kind in brain.INDICES
+            kind: [
+                dict(zip(brain_pieces.NAMES, [value + more for value in first])) for more in (0, 1)
+            ]
+            for kind in brain.INDICES
         }
 
     low, high, mixed = folds(60, 60, 60, 60), folds(61, 61, 61, 61), folds(70, 70, 70, 50)
@@ -329,7 +454,9 @@ def write_volume(path, volume):
     struct.pack_into("<8h", header, 40, 3, *volume.shape, 1, 1, 1, 1)
     struct.pack_into("<hh", header, 70, 2, 8)
     struct.pack_into("<f", header, 108, 352.0)
-    path.write_bytes(gzip.compress(bytes(header) + volume.permute(2, 1, 0).contiguous().numpy().tobytes()))
+    path.write_bytes(
+        gzip.compress(bytes(header) + volume.permute(2, 1, 0).contiguous().numpy().tobytes())
+    )
 
 
 def test_brain_runs_on_a_small_volume_in_the_fetched_layout(tmp_path, monkeypatch):
@@ -339,7 +466,9 @@ def test_brain_runs_on_a_small_volume_in_the_fetched_layout(tmp_path, monkeypatc
     regions[6:22, 8:24, 4:16] = torch.randint(0, 9, (16, 16, 12), dtype=torch.uint8)
     write_volume(folder / "aal.nii.gz", regions)
     write_volume(folder / "ch2.nii.gz", regions * 20)
-    (folder / "aal.nii.txt").write_text("\n".join(f"{n} {name} 0" for n, name in enumerate(brain_pieces.STRUCTURES, 1)))
+    (folder / "aal.nii.txt").write_text(
+        "\n".join(f"{n} {name} 0" for n, name in enumerate(brain_pieces.STRUCTURES, 1))
+    )
     monkeypatch.setenv("EVALGRAD_DATA", str(tmp_path))
     with Progress(disable=True) as progress:
         outcome = brain.BRAIN.run("tiny", Pieces(Store(tmp_path / "store"), 1, progress, "brain"))

@@ -16,12 +16,17 @@ SMALL = {"sizes": [300, 50, 100], "iterations": 3}
 @pytest.mark.parametrize("seed", range(20))
 def test_no_threshold_makes_fewer_errors(seed):
     generator = torch.Generator().manual_seed(seed)
-    scores, target = torch.randn(12, generator=generator), torch.randint(2, (12,), generator=generator)
+    scores, target = (
+        torch.randn(12, generator=generator),
+        torch.randint(2, (12,), generator=generator),
+    )
 
     def errors(threshold):
         return int(((scores > threshold) != (target == 1)).sum())
 
-    assert errors(best_threshold(scores, target)) == min(errors(t) for t in [-10.0, *scores.tolist()])
+    assert errors(best_threshold(scores, target)) == min(
+        errors(t) for t in [-10.0, *scores.tolist()]
+    )
 
 
 def test_a_bank_is_its_networks_side_by_side():
@@ -36,10 +41,15 @@ def test_a_bank_is_its_networks_side_by_side():
 
 @pytest.mark.parametrize("loss", LOSSES)
 def test_the_losses_of_a_bank_do_not_mix_classes(loss):
-    scores, target = torch.randn(3, 20, generator=torch.Generator().manual_seed(0)), torch.arange(60).view(3, 20) % 4 == 0
+    scores, target = (
+        torch.randn(3, 20, generator=torch.Generator().manual_seed(0)),
+        torch.arange(60).view(3, 20) % 4 == 0,
+    )
     hyper = {"epsilon": 1.0, "positive_weight": 3.0}
     together = LOSSES[loss](scores, target.long(), hyper)
-    apart = sum(LOSSES[loss](scores[row : row + 1], target[row : row + 1].long(), hyper) for row in range(3))
+    apart = sum(
+        LOSSES[loss](scores[row : row + 1], target[row : row + 1].long(), hyper) for row in range(3)
+    )
     assert torch.allclose(together, apart)
 
 
@@ -47,7 +57,10 @@ def test_the_losses_of_a_bank_do_not_mix_classes(loss):
 def test_every_setting_of_every_algorithm_trains(algorithm):
     settings = candidates(algorithm, "default")
     assert len(settings) == 8
-    results = [train(data="linear", seed=0, algorithm=algorithm, hyper=hyper, **SMALL) for hyper in settings[::4]]
+    results = [
+        train(data="linear", seed=0, algorithm=algorithm, hyper=hyper, **SMALL)
+        for hyper in settings[::4]
+    ]
     assert results[0]["curve"] != results[1]["curve"]
 
 
@@ -62,12 +75,17 @@ def test_pieces_depend_on_their_settings_alone():
 
 def test_small_batches_draw_other_points_than_the_whole():
     hyper = {"learning_rate": 0.1, "weight_decay": 0.0}
-    whole, some = (train(data="linear", seed=0, algorithm="logistic", hyper=hyper, batch=batch, **SMALL) for batch in (0, 30))
+    whole, some = (
+        train(data="linear", seed=0, algorithm="logistic", hyper=hyper, batch=batch, **SMALL)
+        for batch in (0, 30)
+    )
     assert whole["curve"] != some["curve"]
 
 
 def figures_of(**changes):
-    base = {name: [90.0, 91.0, 90.5] for name in ALGORITHMS} | {"pos-AP": [95.0, 96.0, 95.4]} | changes
+    base = (
+        {name: [90.0, 91.0, 90.5] for name in ALGORITHMS} | {"pos-AP": [95.0, 96.0, 95.4]} | changes
+    )
     return {"train": base, "validation": base}
 
 
@@ -88,7 +106,9 @@ def test_figures_4_and_5_are_judged_by_their_numbers():
 
 def test_table_1_is_judged_by_its_numbers():
     def numbers(ours):
-        return {"linear, noisy": {"logistic": [[90.0], [91.0]], "hinge": [[89.0], [90.0]], "ours": ours}}
+        return {
+            "linear, noisy": {"logistic": [[90.0], [91.0]], "hinge": [[89.0], [90.0]], "ours": ours}
+        }
 
     assert CLASSES_TABLE.verdict(numbers([[92.0], [93.0]])).direction == "same"
     assert CLASSES_TABLE.verdict(numbers([[89.5], [90.4]])).direction == "partly"

@@ -1,4 +1,6 @@
-"""The experiments on loss max-pooling: what the pieces compute, and verdicts that follow the numbers."""
+"""The experiments on loss max-pooling: what the pieces compute, and verdicts that follow the
+numbers.
+"""
 
 import pytest
 import torch
@@ -10,7 +12,15 @@ from evalgrad.lab.papers.loss_max_pooling import training
 from evalgrad.lab.papers.loss_max_pooling.methods import FIGURE_3, FIGURE_4, TABLE_2
 from evalgrad.lab.papers.loss_max_pooling.sizes import METHODS, PLAIN, WEIGHTED, pooled
 from evalgrad.lab.papers.loss_max_pooling.sweeps import TABLE_1, methods
-from evalgrad.lab.papers.loss_max_pooling.training import BATCH, IGNORE, UPDATE, Course, class_ious, loss_of, mean_iou
+from evalgrad.lab.papers.loss_max_pooling.training import (
+    BATCH,
+    IGNORE,
+    UPDATE,
+    Course,
+    class_ious,
+    loss_of,
+    mean_iou,
+)
 from evalgrad.lab.papers.loss_max_pooling.weightings import FIGURES, concentration
 
 
@@ -30,8 +40,13 @@ def test_the_losses_leave_void_pixels_out(batch):
     weight = eg.median_frequency_weights(target, num_classes=3, ignore_index=IGNORE)
     weighted = (weight[labels] * F.cross_entropy(flat, labels, reduction="none")).mean()
     assert torch.allclose(loss_of(WEIGHTED, target, 3)(scores, target), weighted)
-    by_image = [F.cross_entropy(scores[i].movedim(0, -1)[valid[i]], target[i][valid[i]], reduction="none") for i in range(2)]
-    expected = torch.stack([eg.loss_max_pooling(losses[None], p=1.7, support=0.5) for losses in by_image]).mean()
+    by_image = [
+        F.cross_entropy(scores[i].movedim(0, -1)[valid[i]], target[i][valid[i]], reduction="none")
+        for i in range(2)
+    ]
+    expected = torch.stack(
+        [eg.loss_max_pooling(losses[None], p=1.7, support=0.5) for losses in by_image]
+    ).mean()
     assert torch.allclose(loss_of(pooled(p=1.7, support=0.5), target, 3)(scores, target), expected)
 
 
@@ -53,11 +68,15 @@ def test_the_sampler_turns_to_the_class_that_does_badly():
         course.seen(perfect_at_0, target)
     drawn = next(stream)
     assert len(drawn) == BATCH
-    assert (drawn == 0).float().mean() > 0.6  # 1 - IoU is 0.05 for class 0 and 1 for class 1; at random it were 0.05
+    # 1 - IoU is 0.05 for class 0 and 1 for class 1; at random it were 0.05
+    assert (drawn == 0).float().mean() > 0.6
 
 
 def test_the_methods_are_the_two_ingredients_apart_and_together():
-    ingredients = {name: (method["loss"]["kind"] == "pooled", method["blend"] > 0) for name, method in METHODS.items()}
+    ingredients = {
+        name: (method["loss"]["kind"] == "pooled", method["blend"] > 0)
+        for name, method in METHODS.items()
+    }
     assert ingredients["BASE"] == (False, False)
     assert ingredients["BASE+"] == (False, True)
     assert ingredients["proposed loss only"] == (True, False)
@@ -71,10 +90,20 @@ def test_concentration_of_uniform_weights_is_a_tenth():
 
 
 def test_figures_1_and_2_are_judged_by_their_numbers():
-    good = {"by p": [30.0, 20.0, 10.0], "by support": [50.0, 10.0], "fewest at m = n/3": 34, "uniform": [1.0, 1.0]}
+    good = {
+        "by p": [30.0, 20.0, 10.0],
+        "by support": [50.0, 10.0],
+        "fewest at m = n/3": 34,
+        "uniform": [1.0, 1.0],
+    }
     assert FIGURES.verdict(good).direction == "same"
     assert FIGURES.verdict(good | {"by p": [10.0, 20.0, 30.0]}).direction == "partly"
-    assert FIGURES.verdict({"by p": [1.0, 2.0], "by support": [1.0], "fewest at m = n/3": 3, "uniform": [2.0]}).direction == "other"
+    assert (
+        FIGURES.verdict(
+            {"by p": [1.0, 2.0], "by support": [1.0], "fewest at m = n/3": 3, "uniform": [2.0]}
+        ).direction
+        == "other"
+    )
 
 
 def test_table_1_is_judged_by_its_numbers():
@@ -85,7 +114,11 @@ def test_table_1_is_judged_by_its_numbers():
     }
     assert TABLE_1.verdict(good).direction == "same"
     assert TABLE_1.verdict(good | {"BASE+": {"": [53.0, 55.0]}}).direction == "partly"
-    reversed_numbers = {"BASE+": {"": [60.0, 61.0]}, "p": {"1": [50.0], "2.3": [55.0]}, "support": {"0.1": [9.0], "0.25": [8.0]}}
+    reversed_numbers = {
+        "BASE+": {"": [60.0, 61.0]},
+        "p": {"1": [50.0], "2.3": [55.0]},
+        "support": {"0.1": [9.0], "0.25": [8.0]},
+    }
     assert TABLE_1.verdict(reversed_numbers).direction == "other"
 
 
@@ -94,7 +127,10 @@ def test_table_2_is_judged_by_its_numbers():
     rising = {name: [50.0 + 2 * step, 51.0 + 2 * step] for step, name in enumerate(order)}
     falling = {name: [50.0 - 2 * step, 51.0 - 2 * step] for step, name in enumerate(order)}
     assert TABLE_2.verdict({"short": rising, "long": rising}).direction == "same"
-    assert TABLE_2.verdict({"short": rising | {"BASE+": [40.0, 41.0]}, "long": rising}).direction == "partly"
+    assert (
+        TABLE_2.verdict({"short": rising | {"BASE+": [40.0, 41.0]}, "long": rising}).direction
+        == "partly"
+    )
     assert TABLE_2.verdict({"short": falling, "long": rising}).direction == "other"
 
 
@@ -113,7 +149,9 @@ def test_land_tiles_are_apart_and_leave_out_what_has_no_label(monkeypatch):
     monkeypatch.setattr(training, "landsat", lambda: (torch.stack([numbers, -numbers]), classes))
     split = training.land_tiles(0, Sizes(1, 1, 1))  # of four whole tiles one has no label
     parts = (split.train, split.validation, split.test)
-    images, labels = (torch.cat([getattr(part, name) for part in parts]) for name in ("inputs", "target"))
+    images, labels = (
+        torch.cat([getattr(part, name) for part in parts]) for name in ("inputs", "target")
+    )
     assert torch.equal(images[:, 0], -images[:, 1])
     assert torch.equal(images[:, 0] % 7, labels.float())
     assert len(images[:, 0].unique()) == 3 * 32 * 32

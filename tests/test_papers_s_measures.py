@@ -7,13 +7,29 @@ import evalgrad as eg
 from evalgrad.lab.data.split import Part, Sizes
 from evalgrad.lab.models.unet import UNet
 from evalgrad.lab.papers.s_measures import digit_training, mask_training
-from evalgrad.lab.papers.s_measures.digit_training import SizedClassifier, train_digits, train_measure
+from evalgrad.lab.papers.s_measures.digit_training import (
+    SizedClassifier,
+    train_digits,
+    train_measure,
+)
 from evalgrad.lab.papers.s_measures.digits import DIGITS, PROJECTIONS
-from evalgrad.lab.papers.s_measures.mask_training import THRESHOLDS, WIDTH, SizedUNet, quality, size_labels
+from evalgrad.lab.papers.s_measures.mask_training import (
+    THRESHOLDS,
+    WIDTH,
+    SizedUNet,
+    quality,
+    size_labels,
+)
 from evalgrad.lab.papers.s_measures.masks import MASKS, SCENES_TABLE
 from evalgrad.lab.papers.s_measures.regulariser import LAMBDA_STEP, MU_STEP, Regulariser
 
-DIGIT_SETTINGS = {"data": "s-digits", "seed": 0, "project": "epoch", "learning_rate": 0.01, "epochs": 1}
+DIGIT_SETTINGS = {
+    "data": "s-digits",
+    "seed": 0,
+    "project": "epoch",
+    "learning_rate": 0.01,
+    "epochs": 1,
+}
 
 
 def weights(hidden, alpha, solver):
@@ -27,9 +43,16 @@ def test_the_size_node_moves_a_shared_layer_and_nothing_else(solver):
 
 
 def test_projections_are_counted_per_epoch_and_per_step():
-    settings = {"seed": 0, "size": [250, 20, 20], "solver": "lagrangian", "learning_rate": 0.01, "epochs": 2}
+    settings = {
+        "seed": 0,
+        "size": [250, 20, 20],
+        "solver": "lagrangian",
+        "learning_rate": 0.01,
+        "epochs": 2,
+    }
     assert train_measure(project="epoch", **settings)["projections"] == 2
-    assert train_measure(project="step", **settings)["projections"] == 2 * 3  # 250 items in batches of 100
+    # 250 items in batches of 100
+    assert train_measure(project="step", **settings)["projections"] == 2 * 3
 
 
 def test_the_papers_steps_move_mu_less_than_lambda():
@@ -48,11 +71,16 @@ def test_the_papers_steps_move_mu_less_than_lambda():
     assert torch.allclose(moved["paper"][0] / MU_STEP, moved["lagrangian"][0] / step, rtol=1e-2)
     falling = moved["lagrangian"][1] < 0  # a rising one may stop at its price
     assert falling.any()
-    assert torch.allclose(moved["paper"][1][falling] / LAMBDA_STEP, moved["lagrangian"][1][falling] / step, rtol=1e-2)
+    assert torch.allclose(
+        moved["paper"][1][falling] / LAMBDA_STEP, moved["lagrangian"][1][falling] / step, rtol=1e-2
+    )
 
 
 def test_the_certificate_is_a_bound():
-    scores, labels = torch.randn(40, generator=torch.Generator().manual_seed(0)), torch.arange(40) % 4 == 0
+    scores, labels = (
+        torch.randn(40, generator=torch.Generator().manual_seed(0)),
+        torch.arange(40) % 4 == 0,
+    )
     bound = Regulariser(labels, 0.0).certificate(scores, labels)
     assert 0 <= bound <= 100 * eg.metrics.fbeta_score(scores, labels).item()
 
@@ -75,14 +103,20 @@ def test_one_class_quality_averages_the_papers_thresholds():
         def forward(self, images):
             return torch.logit(chances).view(1, 1, 1, 4), None
 
-    by_hand = [((chances > t) & (target[0] == 1)).sum() / ((chances > t) | (target[0] == 1)).sum() for t in THRESHOLDS]
-    assert quality(Fixed(), Part(torch.zeros(1, 1, 1, 4), target)) == pytest.approx(100 * sum(by_hand).item() / 3)
+    by_hand = [
+        ((chances > t) & (target[0] == 1)).sum() / ((chances > t) | (target[0] == 1)).sum()
+        for t in THRESHOLDS
+    ]
+    assert quality(Fixed(), Part(torch.zeros(1, 1, 1, 4), target)) == pytest.approx(
+        100 * sum(by_hand).item() / 3
+    )
 
 
 def test_sizes_come_from_the_masks():
     masks = torch.zeros(3, 4, 4, dtype=torch.int64)
     masks[0, :3], masks[1, 0] = 1, 1
-    assert size_labels("strokes", masks, 0.05).tolist() == [1, 0, 0]  # the mean foreground is 16 / 3
+    # the mean foreground is 16 / 3
+    assert size_labels("strokes", masks, 0.05).tolist() == [1, 0, 0]
     # Background and class 1 both cover more than a fifth of the first image: two of two votes.
     assert size_labels("scenes", masks, 0.2).tolist() == [1, 1, 1]
     assert size_labels("scenes", masks, 0.3).tolist() == [0, 0, 1]
@@ -106,7 +140,9 @@ def test_experiment_1_is_judged_by_its_numbers():
     better = {"baseline": [93.0, 94.0], "alpha 0.01": [95.0, 96.0]}
     assert DIGITS.verdict(experiment_1(ours=better)).direction == "partly"
     moved = {"baseline": ["a"], "alpha 0.01": ["b"]}
-    assert DIGITS.verdict(experiment_1(ours=better, **{"linear weights": moved})).direction == "same"
+    assert (
+        DIGITS.verdict(experiment_1(ours=better, **{"linear weights": moved})).direction == "same"
+    )
 
 
 def projections(epoch, step, certificate):
@@ -117,21 +153,39 @@ def projections(epoch, step, certificate):
 
 
 def test_projections_are_judged_by_their_numbers():
-    assert PROJECTIONS.verdict(projections([94.0, 95.0], [94.1, 94.9], [60.0, 61.0])).direction == "same"
-    assert PROJECTIONS.verdict(projections([94.0, 95.0], [94.1, 94.9], [10.0, 11.0])).direction == "partly"
-    worse = projections([90.0, 91.0], [94.0, 95.0], [10.0, 11.0]) | {"projections": {"epoch": 440, "step": 440}}
+    assert (
+        PROJECTIONS.verdict(projections([94.0, 95.0], [94.1, 94.9], [60.0, 61.0])).direction
+        == "same"
+    )
+    assert (
+        PROJECTIONS.verdict(projections([94.0, 95.0], [94.1, 94.9], [10.0, 11.0])).direction
+        == "partly"
+    )
+    worse = projections([90.0, 91.0], [94.0, 95.0], [10.0, 11.0]) | {
+        "projections": {"epoch": 440, "step": 440}
+    }
     assert PROJECTIONS.verdict(worse).direction == "other"
 
 
 def test_experiments_2_and_3_are_judged_by_their_numbers():
     def one_class(regularised):
         both = {"baseline": [50.0, 51.0], "alpha 0.01": regularised}
-        return {"ours": both, "validation": {"baseline": 50.0, "alpha 0.01": 50.0}, "paper's steps": both}
+        return {
+            "ours": both,
+            "validation": {"baseline": 50.0, "alpha 0.01": 50.0},
+            "paper's steps": both,
+        }
 
     assert MASKS.verdict(one_class([52.0, 53.0])).direction == "same"
     assert MASKS.verdict(one_class([48.0, 49.0])).direction == "other"
-    assert SCENES_TABLE.verdict({"baseline": [50.0, 51.0], "regularised": [52.0, 53.0]}).direction == "same"
-    assert SCENES_TABLE.verdict({"baseline": [52.0, 53.0], "regularised": [50.0, 51.0]}).direction == "other"
+    assert (
+        SCENES_TABLE.verdict({"baseline": [50.0, 51.0], "regularised": [52.0, 53.0]}).direction
+        == "same"
+    )
+    assert (
+        SCENES_TABLE.verdict({"baseline": [52.0, 53.0], "regularised": [50.0, 51.0]}).direction
+        == "other"
+    )
 
 
 def test_s_mnist_has_each_size_in_half_of_the_images(monkeypatch):
@@ -142,12 +196,17 @@ def test_s_mnist_has_each_size_in_half_of_the_images(monkeypatch):
     monkeypatch.setattr(digit_training, "MNIST_VALIDATION", 16)
     split = digit_training.s_mnist(0)
     assert [len(p) for p in (split.train, split.validation, split.test)] == [24, 16, 40]
-    pixels, (digit, large) = split.test.inputs.view(40, 28, 28) / 3 + 0.3, split.test.target.unbind(1)
+    pixels, (digit, large) = (
+        split.test.inputs.view(40, 28, 28) / 3 + 0.3,
+        split.test.target.unbind(1),
+    )
     assert digit.tolist() == part.target.tolist()
     assert large.sum() == 20
     assert torch.allclose(pixels[large == 1], part.inputs[large == 1], atol=1e-6)
     inner = pixels[large == 0][:, 7:21, 7:21]
-    assert torch.allclose(inner, torch.nn.functional.avg_pool2d(part.inputs[large == 0], 2), atol=1e-6)
+    assert torch.allclose(
+        inner, torch.nn.functional.avg_pool2d(part.inputs[large == 0], 2), atol=1e-6
+    )
     assert pixels[large == 0].sum() == pytest.approx(inner.sum().item(), rel=1e-4)
 
 

@@ -1,4 +1,6 @@
-"""Average precision and NDCG: equal to scikit-learn's without ties, against the model with them, void lists left out."""
+"""Average precision and NDCG: equal to scikit-learn's without ties, against the model with them,
+void lists left out.
+"""
 
 import math
 
@@ -26,7 +28,9 @@ def draw(seed, n=20):
 def test_average_precision_is_scikit_learns_without_ties(seed):
     scores, target = draw(seed)
     expected = [average_precision_score(y.numpy(), s.numpy()) for s, y in zip(scores, target)]
-    assert metrics.average_precision(scores, target, reduction="none").tolist() == pytest.approx(expected)
+    assert metrics.average_precision(scores, target, reduction="none").tolist() == pytest.approx(
+        expected
+    )
     assert metrics.average_precision(scores, target).item() == pytest.approx(sum(expected) / 3)
 
 
@@ -46,7 +50,9 @@ def test_ties_count_against_the_model(seed, k):
         (metrics.average_precision(scores, target, reduction="none"), "ap"),
         (metrics.ndcg(scores, target, k=k, reduction="none"), "ndcg"),
     ):
-        assert found.tolist() == pytest.approx([1 - oracles.model_loss(*row, name, k) for row in rows])
+        assert found.tolist() == pytest.approx(
+            [1 - oracles.model_loss(*row, name, k) for row in rows]
+        )
 
 
 def test_a_collapsed_network_does_not_look_perfect():
@@ -59,9 +65,12 @@ def test_a_collapsed_network_does_not_look_perfect():
 def test_losses_have_the_value_of_the_metric(seed):
     scores, target = draw(seed)
     torch.testing.assert_close(
-        1 - eg.direct_average_precision_loss(scores, target), metrics.average_precision(scores, target).float()
+        1 - eg.direct_average_precision_loss(scores, target),
+        metrics.average_precision(scores, target).float(),
     )
-    torch.testing.assert_close(1 - eg.direct_ndcg_loss(scores, target, k=4), metrics.ndcg(scores, target, k=4).float())
+    torch.testing.assert_close(
+        1 - eg.direct_ndcg_loss(scores, target, k=4), metrics.ndcg(scores, target, k=4).float()
+    )
 
 
 @pytest.mark.parametrize("metric", [metrics.average_precision, metrics.ndcg])

@@ -1,4 +1,6 @@
-"""The frame of `evalgrad reproduce`, on a paper that the tests write: pieces, resuming, pages, messages."""
+"""The frame of `evalgrad reproduce`, on a paper that the tests write: pieces, resuming, pages,
+messages.
+"""
 
 import importlib
 import json
@@ -38,13 +40,15 @@ def run(size, pieces):
     figure.subplots().plot(seeds, found)
     rows = [[seed, value, 2.0] for seed, value in zip(seeds, found)]
     table = Table("Doubles", ["seed", "ours", "paper"], rows)
-    return Outcome({"mean": sum(found) / len(found)}, "doubled [seeds].", seeds, [table], {"Doubling": figure})
+    figures = {"Doubling": figure}
+    return Outcome({"mean": sum(found) / len(found)}, "doubled [seeds].", seeds, [table], figures)
 
 def needs_data(size, pieces):
     raise SkippedError("the data is not there. `make data` fetches it.")
 
 def verdict(numbers):
-    return Verdict("same" if numbers["mean"] > 1 else "other", f"the mean is {numbers['mean']:.1f}.")
+    word = "same" if numbers["mean"] > 1 else "other"
+    return Verdict(word, f"the mean is {numbers['mean']:.1f}.")
 
 PAPER = Paper("trial", "A trial", "Nobody, 2000.", "It doubles.", [
     Experiment("trial/table-1", "Doubling", "Table 1", "it doubles.", {"mean": 2.0}, run, verdict),
@@ -65,7 +69,9 @@ def trial(tmp_path, monkeypatch):
 
 
 def reproduce(folder, *arguments):
-    return cli.main(["reproduce", *arguments, "--out", str(folder / "out"), "--docs", str(folder / "docs")])
+    return cli.main(
+        ["reproduce", *arguments, "--out", str(folder / "out"), "--docs", str(folder / "docs")]
+    )
 
 
 def calls(folder):
@@ -106,7 +112,9 @@ def test_pieces_run_in_fresh_processes_on_one_thread(trial):
     assert sorted(seed for seed, *_ in rows) == ["1", "2", "3"]
     assert str(__import__("os").getpid()) not in {process for _, process, _ in rows}
     assert {threads for *_, threads in rows} == {"1"}
-    assert "| 1 | 2 | 2 |\n| 2 | 4 | 2 |\n| 3 | 6 | 2 |" in (trial / "docs" / "trial.md").read_text()
+    assert (
+        "| 1 | 2 | 2 |\n| 2 | 4 | 2 |\n| 3 | 6 | 2 |" in (trial / "docs" / "trial.md").read_text()
+    )
 
 
 def test_changed_code_is_never_answered_by_an_old_piece(trial):
@@ -121,11 +129,14 @@ def test_changed_code_is_never_answered_by_an_old_piece(trial):
 def test_sources_behind_a_module_reach_through_imports():
     names = {module.__name__ for module in pieces.modules_behind(pieces)}
     assert names == {"evalgrad.lab.papers.pieces", "evalgrad.lab.store", "evalgrad.lab.workers"}
-    assert "evalgrad.smooth_topk.loss" in {module.__name__ for module in pieces.modules_behind(cli_of_the_library())}
+    assert "evalgrad.smooth_topk.loss" in {
+        module.__name__ for module in pieces.modules_behind(cli_of_the_library())
+    }
 
 
 def cli_of_the_library():
-    return importlib.import_module("evalgrad.lab.papers.pages")  # imports evalgrad, which imports every loss
+    # imports evalgrad, which imports every loss
+    return importlib.import_module("evalgrad.lab.papers.pages")
 
 
 def test_a_skipped_experiment_says_why_and_never_replaces_a_result(trial, capsys):
@@ -147,7 +158,10 @@ def test_a_skipped_experiment_stays_on_the_page_until_it_has_a_result(trial):
     reproduce(trial, "trial/table-1", "--tiny", "--jobs", "1")
     assert "Not run: no data." in (folder / "trial.md").read_text()
     pages.write_page(paper, {("trial/table-2", "full"): "found\n"}, {}, folder)
-    assert set(pages.read_sections(folder / "trial.md")) == {("trial/table-1", "tiny"), ("trial/table-2", "full")}
+    assert set(pages.read_sections(folder / "trial.md")) == {
+        ("trial/table-1", "tiny"),
+        ("trial/table-2", "full"),
+    }
 
 
 def test_sizes_stand_side_by_side_in_the_order_of_the_paper(trial):
@@ -185,7 +199,11 @@ def test_a_piece_is_stored_with_its_description(tmp_path):
 def test_workers_are_kept_from_run_to_run_and_given_up_after_a_failure(tmp_path):
     with Progress(disable=True) as progress:
         bench = pieces.Pieces(Store(tmp_path), 2, progress, "here")
-        workers = {process for calls in ((0, 1), (2, 3)) for process in bench.run(process_of, [{"call": call} for call in calls])}
+        workers = {
+            process
+            for calls in ((0, 1), (2, 3))
+            for process in bench.run(process_of, [{"call": call} for call in calls])
+        }
         assert len(workers) <= 2
         assert bench.run(process_of, [{"call": 4}], alone=True) == [os.getpid()]
         assert os.getpid() not in workers
@@ -209,7 +227,13 @@ def test_list_names_every_experiment(trial, capsys):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["trial/table-9"], "`trial/table-9` is neither a paper nor an experiment. Known: trial/table-1, trial/table-2."),
+        (
+            ["trial/table-9"],
+            (
+                "`trial/table-9` is neither a paper nor an experiment. Known: trial/table-1,"
+                " trial/table-2."
+            ),
+        ),
         ([], "name an experiment, a paper, or `all`. `evalgrad reproduce --list` names them."),
         (["all", "--jobs", "0"], "--jobs must be at least 1; got 0."),
     ],

@@ -1,6 +1,8 @@
-"""The operators of the ratio solver: the definition, kernel and pure torch, hard cases, forward mode, opcheck.
+"""The operators of the ratio solver: the definition, kernel and pure torch, hard cases, forward
+mode, opcheck.
 
-The other engines are laws: test_function_engines.py in eval mode, test_s_measures_training.py in training.
+The other engines are laws: test_function_engines.py in eval mode, test_s_measures_training.py in
+training.
 """
 
 import math
@@ -12,7 +14,12 @@ from torch.autograd import forward_ad
 from evalgrad import PRAUC, ROCAUC, FBeta, _native
 from evalgrad.s_measures import programs
 from evalgrad.s_measures.multipliers import renewed_multipliers
-from evalgrad.s_measures.surrogate_errors import _operator, _totals_operator, error_totals, weighted_errors
+from evalgrad.s_measures.surrogate_errors import (
+    _operator,
+    _totals_operator,
+    error_totals,
+    weighted_errors,
+)
 from evalgrad.s_measures.surrogates import SURROGATES
 
 surrogates = pytest.mark.parametrize("surrogate", SURROGATES)
@@ -29,42 +36,68 @@ Y = torch.arange(37) % 3 == 0
 
 def by_loops(scores, positive, weight, formula):
     """Value and totals written from the definition."""
-    sides = [[-s for s, y in zip(scores, positive, strict=True) if y], [s for s, y in zip(scores, positive, strict=True) if not y]]
-    totals = [[sum(formula(1 + u) for u in side), sum(u >= 0 for u in side), len(side)] for side in sides]
+    sides = [
+        [-s for s, y in zip(scores, positive, strict=True) if y],
+        [s for s, y in zip(scores, positive, strict=True) if not y],
+    ]
+    totals = [
+        [sum(formula(1 + u) for u in side), sum(u >= 0 for u in side), len(side)] for side in sides
+    ]
     both = all(sides)
-    return sum(w * t[0] / t[2] for w, t in zip(weight, totals, strict=True)) if both else 0.0, totals
+    return (
+        sum(w * t[0] / t[2] for w, t in zip(weight, totals, strict=True)) if both else 0.0
+    ), totals
 
 
 @surrogates
 @dtypes
-@pytest.mark.parametrize("items", [0, 1, 2, 16, 37, 1025, 2100])  # lanes and blocks, whole and broken
+# lanes and blocks, whole and broken
+@pytest.mark.parametrize("items", [0, 1, 2, 16, 37, 1025, 2100])
 def test_equals_the_definition(surrogate, dtype, items, request):
     draw = torch.Generator().manual_seed(items)
-    scores, positive = torch.randn(items, dtype=dtype, generator=draw), torch.rand(items, generator=draw) < 0.3
+    scores, positive = (
+        torch.randn(items, dtype=dtype, generator=draw),
+        torch.rand(items, generator=draw) < 0.3,
+    )
     weight, kind = torch.tensor([[0.7, 2.5]], dtype=dtype), SURROGATES[surrogate]
     value, totals = weighted_errors(scores, positive, weight, kind)
-    expected, sums = by_loops(scores.tolist(), positive.tolist(), weight[0].tolist(), FORMULAS[surrogate])
+    expected, sums = by_loops(
+        scores.tolist(), positive.tolist(), weight[0].tolist(), FORMULAS[surrogate]
+    )
     tolerance = {"rtol": 1e-5, "atol": 1e-5}
     torch.testing.assert_close(value, torch.tensor(expected, dtype=dtype), **tolerance)
     torch.testing.assert_close(totals, torch.tensor([sums], dtype=dtype), **tolerance)
-    torch.testing.assert_close(error_totals(scores, positive, torch.zeros(1), kind), totals, **tolerance)
+    torch.testing.assert_close(
+        error_totals(scores, positive, torch.zeros(1), kind), totals, **tolerance
+    )
     request.getfixturevalue("pure")
-    torch.testing.assert_close(weighted_errors(scores, positive, weight, kind), (value, totals), **tolerance)
-    torch.testing.assert_close(error_totals(scores, positive, torch.zeros(1), kind), totals, **tolerance)
+    torch.testing.assert_close(
+        weighted_errors(scores, positive, weight, kind), (value, totals), **tolerance
+    )
+    torch.testing.assert_close(
+        error_totals(scores, positive, torch.zeros(1), kind), totals, **tolerance
+    )
 
 
 @surrogates
 def test_totals_leave_out_what_was_not_seen(surrogate, request):
     scores, seen = X.clone(), torch.arange(37) % 4 != 1
     scores[~seen] = torch.nan
-    threshold, scale, kind = torch.tensor([0.3, -0.2]), torch.tensor([2.0, 0.5]), SURROGATES[surrogate]
+    threshold, scale, kind = (
+        torch.tensor([0.3, -0.2]),
+        torch.tensor([2.0, 0.5]),
+        SURROGATES[surrogate],
+    )
     expected = [
         by_loops((c * (X[seen] - b)).tolist(), Y[seen].tolist(), (1, 1), FORMULAS[surrogate])[1]
         for b, c in zip(threshold, scale, strict=True)
     ]
     for _ in ("kernel", "pure"):
         torch.testing.assert_close(
-            error_totals(scores, Y, threshold, kind, scale=scale), torch.tensor(expected), rtol=1e-5, atol=1e-5
+            error_totals(scores, Y, threshold, kind, scale=scale),
+            torch.tensor(expected),
+            rtol=1e-5,
+            atol=1e-5,
         )
         request.getfixturevalue("pure")
 
@@ -85,12 +118,17 @@ def test_kernel_gradient_equals_autograd_of_the_formula(surrogate, rows, request
 
 
 def multiplier_arguments(program, *, due, dtype=torch.float32):
-    """What the solver of a program gives to `renewed_multipliers`, with totals of two different rows of scores per program row."""
+    """What the solver of a program gives to `renewed_multipliers`, with totals of two different
+    rows of scores per program row.
+    """
     rows, count, _ = program.constraints.shape
     threshold = torch.linspace(-0.5, 0.5, rows, dtype=dtype)
     totals = error_totals(X.to(dtype), Y, threshold, SURROGATES["hinge"])
     worst = [float(program.objective[0, 3]), 2.0] if program.fractional else []
-    mu, weight = torch.linspace(0, 1, rows * count, dtype=dtype).view(rows, count), torch.rand(rows, 2, dtype=dtype)
+    mu, weight = (
+        torch.linspace(0, 1, rows * count, dtype=dtype).view(rows, count),
+        torch.rand(rows, 2, dtype=dtype),
+    )
     parts = [part.to(dtype) for part in (program.objective, program.constraints, program.share)]
     return (totals, mu, weight, *parts, torch.tensor(due), 1.7, worst, 0.2, 100.0, program.required)
 
@@ -109,8 +147,12 @@ PROGRAMS = {
 def test_operators_pass_opcheck():
     torch.library.opcheck(_operator, (X.view(1, -1), Y.view(1, -1), torch.ones(1, 2), 0))
     for due in (False, True):
-        torch.library.opcheck(_totals_operator, (X, Y, torch.ones(2), torch.zeros(2), torch.tensor(due), 0))
-        torch.library.opcheck(renewed_multipliers, multiplier_arguments(PROGRAMS["p@r, required"], due=due))
+        torch.library.opcheck(
+            _totals_operator, (X, Y, torch.ones(2), torch.zeros(2), torch.tensor(due), 0)
+        )
+        torch.library.opcheck(
+            renewed_multipliers, multiplier_arguments(PROGRAMS["p@r, required"], due=due)
+        )
 
 
 @pytest.mark.parametrize("program", PROGRAMS.values(), ids=PROGRAMS)
@@ -131,7 +173,11 @@ def test_multipliers_equal_the_definition(program, dtype, engine):
             pressed = min(max(new + 5 * step * residual, 0), ceiling)
             if worst:
                 highest = worst[0] + worst[1] * prior
-                ratio = sum(o * r for o, r in zip(objective[k].tolist(), rates, strict=True)) / found if found > 0 else highest
+                ratio = (
+                    sum(o * r for o, r in zip(objective[k].tolist(), rates, strict=True)) / found
+                    if found > 0
+                    else highest
+                )
                 new = pressed = -min(ratio, highest)
             wanted.append(new)
             row = [r + pressed * c for r, c in zip(row, constraint, strict=True)]
@@ -149,7 +195,9 @@ def test_multipliers_stay_without_totals(program, spoiled, engine):
         totals, mu, weight, *rest = multiplier_arguments(program, due=due)
         if due:
             totals[:, 0] = spoiled
-        for new, old in zip(renewed_multipliers(totals, mu, weight, *rest), (mu, weight), strict=True):
+        for new, old in zip(
+            renewed_multipliers(totals, mu, weight, *rest), (mu, weight), strict=True
+        ):
             assert torch.equal(new, old)
 
 
@@ -163,7 +211,13 @@ def test_infinite_scores_are_limits_and_nan_shows(surrogate):
     assert weighted_errors(torch.where(Y, torch.nan, 0.0), Y, weight, kind)[0].isnan()
 
 
-@pytest.fixture(params=[lambda **o: FBeta(**o), lambda **o: FBeta(surrogate="square", **o), lambda **o: ROCAUC(3, **o)])
+@pytest.fixture(
+    params=[
+        lambda **o: FBeta(**o),
+        lambda **o: FBeta(surrogate="square", **o),
+        lambda **o: ROCAUC(3, **o),
+    ]
+)
 def make(request):
     return request.param
 

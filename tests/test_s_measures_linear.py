@@ -1,6 +1,8 @@
-"""Both solvers reach the optimum of the linear program that HiGHS solves: 1 % in full batches, 3 % with eighths.
+"""Both solvers reach the optimum of the linear program that HiGHS solves: 1 % in full batches, 3 %
+with eighths.
 
-A part of the table that `python benchmarks/s_measures.py` prints whole, so that the tests stay quick.
+A part of the table that `python benchmarks/s_measures.py` prints whole, so that the tests stay
+quick.
 """
 
 from collections.abc import Callable
@@ -23,11 +25,34 @@ def single(x: np.ndarray, y: np.ndarray, kind: str, anchor: float) -> float:
 
 # name -> module, its argument, (x, y) -> the best certificate
 PROBLEMS: dict[str, tuple[type[nn.Module], object, Callable[[np.ndarray, np.ndarray], float]]] = {
-    **{f"fbeta {b}": (FBeta, b, lambda x, y, b=b: (1 + b**2) / (1 + oracles.fbeta_program(x, y, b))) for b in (0.5, 1.0, 2.0)},
-    "p@r": (PrecisionAtRecall, 0.8, lambda x, y: 0.8 / (0.8 + single(x, y, "precision@recall", 0.8))),
+    **{
+        f"fbeta {b}": (
+            FBeta,
+            b,
+            lambda x, y, b=b: (1 + b**2) / (1 + oracles.fbeta_program(x, y, b)),
+        )
+        for b in (0.5, 1.0, 2.0)
+    },
+    "p@r": (
+        PrecisionAtRecall,
+        0.8,
+        lambda x, y: 0.8 / (0.8 + single(x, y, "precision@recall", 0.8)),
+    ),
     "r@p": (RecallAtPrecision, 0.5, lambda x, y: -single(x, y, "recall@precision", 0.5)),
-    "roc": (ROCAUC, ROC, lambda x, y: -oracles.anchored_program(x, y, "tpr@fpr", ROC, [0.2, 0.2, 0.2, 0.3], free=True)),
-    "pr": (PRAUC, PR, lambda x, y: -oracles.anchored_program(x, y, "recall@precision", PR, [0.3, 0.15], free=True)),
+    "roc": (
+        ROCAUC,
+        ROC,
+        lambda x, y: (
+            -oracles.anchored_program(x, y, "tpr@fpr", ROC, [0.2, 0.2, 0.2, 0.3], free=True)
+        ),
+    ),
+    "pr": (
+        PRAUC,
+        PR,
+        lambda x, y: (
+            -oracles.anchored_program(x, y, "recall@precision", PR, [0.3, 0.15], free=True)
+        ),
+    ),
 }
 
 
@@ -74,12 +99,15 @@ def test_minibatches_come_close(problem, solver):
     report = reg.diagnostics()
     assert report["certificate"] == pytest.approx(optimum(x, y), rel=0.03)
     if measure is FBeta:
-        assert report["mu"][0][0] == pytest.approx(1 - (1 + argument**2) / optimum(x, y), rel=0.03)  # -V*
+        # -V*
+        assert report["mu"][0][0] == pytest.approx(1 - (1 + argument**2) / optimum(x, y), rel=0.03)
     lambda_keeps_its_range(report)
 
 
 def test_one_projection_per_epoch_comes_close_to_one_per_step():
-    """Figure 3 of the paper: as many projections fewer as an epoch has steps, at almost the same F1."""
+    """Figure 3 of the paper: as many projections fewer as an epoch has steps, at almost the same
+    F1.
+    """
     counts = projection_counts(*linear_problem(1), epochs=100, batches=8)
     each, rare = counts["every step"], counts["once per epoch"]
     assert (each["projections"], rare["projections"]) == (800, 100)

@@ -1,4 +1,6 @@
-"""The exact metrics against loops over thresholds, with ties, and against scikit-learn without them."""
+"""The exact metrics against loops over thresholds, with ties, and against scikit-learn without
+them.
+"""
 
 import numpy as np
 import oracles_s_measures as oracles
@@ -31,11 +33,16 @@ def test_equals_the_oracle(ours, oracle, options, tied):
         scores = draw.normal(size=n)
         scores = np.round(scores) if tied else scores
         padded, labels, mask = (
-            torch.tensor(np.concatenate(p)) for p in ((scores, [np.nan, 9.0]), (y, [1, 0]), (y | True, [False, False]))
+            torch.tensor(np.concatenate(p))
+            for p in ((scores, [np.nan, 9.0]), (y, [1, 0]), (y | True, [False, False]))
         )
         expected = oracle(scores, y, **options)
-        assert float(ours(torch.tensor(scores), torch.tensor(y), **options)) == pytest.approx(expected, abs=1e-12)
-        assert float(ours(padded, labels, mask=mask.bool(), **options)) == pytest.approx(expected, abs=1e-12)
+        assert float(ours(torch.tensor(scores), torch.tensor(y), **options)) == pytest.approx(
+            expected, abs=1e-12
+        )
+        assert float(ours(padded, labels, mask=mask.bool(), **options)) == pytest.approx(
+            expected, abs=1e-12
+        )
 
 
 def test_roc_equals_sklearn_without_ties_and_collapse_scores_zero():
@@ -47,7 +54,9 @@ def test_roc_equals_sklearn_without_ties_and_collapse_scores_zero():
 
 def test_void_rows_are_nan_and_nan_scores_show():
     scores = torch.tensor([[1.0, 2.0], [1.0, torch.nan]])
-    assert metrics.fbeta_score(scores, torch.tensor([[0, 0], [1, 0]]), reduction="none").isnan().all()
+    assert (
+        metrics.fbeta_score(scores, torch.tensor([[0, 0], [1, 0]]), reduction="none").isnan().all()
+    )
     assert metrics.roc_auc(scores, torch.tensor([[1, 1], [1, 0]]), reduction="none").isnan().all()
 
 
@@ -57,5 +66,10 @@ def test_the_mean_leaves_void_lists_out(ours, oracle, options):
     target[2] = False
     expected = np.mean([oracle(scores[i].numpy(), target[i].numpy(), **options) for i in (0, 1, 3)])
     assert float(ours(scores, target, **options)) == pytest.approx(expected, abs=1e-12)
-    assert ours(scores, target, reduction="none", **options).isnan().tolist() == [False, False, True, False]
+    assert ours(scores, target, reduction="none", **options).isnan().tolist() == [
+        False,
+        False,
+        True,
+        False,
+    ]
     assert ours(scores[:, :0], target[:, :0], **options).isnan()

@@ -15,7 +15,13 @@ N = 200
 X = torch.randn(N, 4)
 Y = (X[:, 0] + 0.7 * torch.randn(N)) > 0.8
 INDEX = torch.arange(N)
-MEASURES = [(FBeta, 1.0), (PrecisionAtRecall, 0.7), (RecallAtPrecision, 0.6), (ROCAUC, 4), (PRAUC, 4)]
+MEASURES = [
+    (FBeta, 1.0),
+    (PrecisionAtRecall, 0.7),
+    (RecallAtPrecision, 0.6),
+    (ROCAUC, 4),
+    (PRAUC, 4),
+]
 every = pytest.mark.parametrize(("measure", "argument"), MEASURES)
 solvers = pytest.mark.parametrize("solver", ["ratio", "lagrangian"])
 surrogates = pytest.mark.parametrize("surrogate", ["hinge", "square", "cross_entropy", "margin"])
@@ -79,10 +85,13 @@ def test_zero_at_perfect_prediction_and_nan_shows():
 @every
 @solvers
 def test_resume_is_bitwise(measure, argument, solver):
-    order = [torch.randperm(N)[:50] for _ in range(24)]  # duplicates across batches, items never seen, no epochs
+    # duplicates across batches, items never seen, no epochs
+    order = [torch.randperm(N)[:50] for _ in range(24)]
 
     def fresh():
-        return measure(argument, labels=Y, solver=solver, project_every=3), torch.zeros(4, requires_grad=True)
+        return measure(argument, labels=Y, solver=solver, project_every=3), torch.zeros(
+            4, requires_grad=True
+        )
 
     reg, weight = fresh()
     whole = run(reg, weight, order)
@@ -151,7 +160,8 @@ def test_half_scores_and_half_modules(solver, dtype):
     torch.testing.assert_close(value.float(), expected, rtol=1e-2, atol=1e-2)
     with torch.autocast("cpu", dtype=torch.bfloat16):
         torch.testing.assert_close(
-            FBeta(labels=Y, solver=solver)(scores, Y, index=INDEX), FBeta(labels=Y, solver=solver)(scores, Y, index=INDEX)
+            FBeta(labels=Y, solver=solver)(scores, Y, index=INDEX),
+            FBeta(labels=Y, solver=solver)(scores, Y, index=INDEX),
         )
 
 
@@ -187,12 +197,18 @@ def test_order_of_groups_is_one_vs_rest_macro():
 def test_spatial_shapes_are_flattened():
     scores = torch.randn(N)
     flat = FBeta(labels=Y)(scores, Y, index=INDEX)
-    shaped = FBeta(labels=Y)(scores.view(4, 5, 10), Y.view(4, 5, 10).long(), index=INDEX.view(4, 5, 10))
+    shaped = FBeta(labels=Y)(
+        scores.view(4, 5, 10), Y.view(4, 5, 10).long(), index=INDEX.view(4, 5, 10)
+    )
     assert torch.equal(flat, shaped)
 
 
 @pytest.mark.parametrize(
-    "make", [lambda: RecallAtPrecision(0.7, labels=Y, at_least=0.5), lambda: PrecisionAtRecall(0.5, labels=Y, at_least=0.7)]
+    "make",
+    [
+        lambda: RecallAtPrecision(0.7, labels=Y, at_least=0.5),
+        lambda: PrecisionAtRecall(0.5, labels=Y, at_least=0.7),
+    ],
 )
 def test_constraint_is_met_by_hard_counts(make):
     reg, weight = make(), torch.zeros(5, requires_grad=True)
@@ -230,9 +246,13 @@ def test_impossible_constraint_says_why():
 @solvers
 @pytest.mark.parametrize("drop_last", [False, True])
 def test_a_shuffling_loader_with_a_broken_last_batch(solver, drop_last):
-    """Any order, a last batch of one item or left out: the cache ends with the last score of every item that came."""
+    """Any order, a last batch of one item or left out: the cache ends with the last score of every
+    item that came.
+    """
     reg, weight = FBeta(labels=Y, solver=solver), torch.zeros(4, requires_grad=True)
-    loader = torch.utils.data.DataLoader(torch.utils.data.TensorDataset(INDEX), batch_size=66, shuffle=True, drop_last=drop_last)
+    loader = torch.utils.data.DataLoader(
+        torch.utils.data.TensorDataset(INDEX), batch_size=66, shuffle=True, drop_last=drop_last
+    )
     seen = []
     for (index,) in loader:
         run(reg, weight, [index])
@@ -248,14 +268,18 @@ def test_a_shuffling_loader_with_a_broken_last_batch(solver, drop_last):
 def test_order_of_the_items_of_a_batch_does_not_matter(solver):
     order, scores = torch.randperm(N), torch.randn(N)
     one, other = FBeta(labels=Y, solver=solver), FBeta(labels=Y, solver=solver)
-    torch.testing.assert_close(other(scores[order], Y[order], index=order), one(scores, Y, index=INDEX))
+    torch.testing.assert_close(
+        other(scores[order], Y[order], index=order), one(scores, Y, index=INDEX)
+    )
     one.dual_step(), other.dual_step()
     torch.testing.assert_close(one.groups[0].mu, other.groups[0].mu)
 
 
 @pytest.mark.parametrize("make", [FBeta, lambda **options: ROCAUC([0.1, 0.3], **options)])
 def test_lambda_stops_at_its_price_unless_it_alone_pulls_tau_down(make):
-    """Scores far below what tau claims press on lambda. Without the square of `augment` it must pass the price to lower tau."""
+    """Scores far below what tau claims press on lambda. Without the square of `augment` it must
+    pass the price to lower tau.
+    """
     for augment in (1.0, 0.0):
         reg = make(labels=Y, solver="lagrangian", augment=augment)
         reg(torch.where(Y, -9.0, -20.0), Y, index=INDEX)
@@ -266,7 +290,9 @@ def test_lambda_stops_at_its_price_unless_it_alone_pulls_tau_down(make):
 
 
 def test_accumulated_gradients_are_the_sum_of_those_of_the_batches():
-    """State moves between the parts of an accumulated step; what each part contributed stays what it was when it was taken."""
+    """State moves between the parts of an accumulated step; what each part contributed stays what
+    it was when it was taken.
+    """
     weight, halves = torch.zeros(4, requires_grad=True), (INDEX[::2], INDEX[1::2])
     together, apart = FBeta(labels=Y), FBeta(labels=Y)
     sum(together(X[i] @ weight, Y[i], index=i) for i in halves).backward()

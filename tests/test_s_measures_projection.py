@@ -21,12 +21,19 @@ def random_points(count: int):
 def error(project, tau, epsilon, rho):
     expected_tau, expected_epsilon = oracles.projection(tau, epsilon, rho)
     got_tau, got_epsilon = project(tau, epsilon)
-    return max(np.abs(np.asarray(got_tau) - expected_tau).max(), abs(float(got_epsilon) - expected_epsilon))
+    return max(
+        np.abs(np.asarray(got_tau) - expected_tau).max(), abs(float(got_epsilon) - expected_epsilon)
+    )
 
 
 def test_equals_the_quadratic_program():
     for tau, epsilon, rho in random_points(1000):
-        ours = lambda t, e: project_onto_ceiling(torch.tensor(t), torch.tensor(e, dtype=torch.float64), rho=rho)  # noqa: E731, B023
+
+        def ours(t, e, rho=rho):
+            return project_onto_ceiling(
+                torch.tensor(t), torch.tensor(e, dtype=torch.float64), rho=rho
+            )
+
         assert error(ours, tau, epsilon, rho) < 1e-8 * max(1, np.abs(tau).max())
 
 
@@ -46,14 +53,18 @@ def test_gradcheck(rho):
         torch.randn(4, 6, dtype=torch.float64, requires_grad=True),
         torch.randn(4, dtype=torch.float64, requires_grad=True),
     )
-    assert torch.autograd.gradcheck(lambda t, e: project_onto_ceiling(t, e, rho=rho), (tau, epsilon))
+    assert torch.autograd.gradcheck(
+        lambda t, e: project_onto_ceiling(t, e, rho=rho), (tau, epsilon)
+    )
 
 
 def test_edges():
     t, e = project_onto_ceiling(torch.zeros(0), torch.tensor(-2.0))
     assert t.shape == (0,)
     assert e == 0
-    t, e = project_onto_ceiling(torch.tensor([3.0, 1.0], dtype=torch.bfloat16), torch.tensor(1.0, dtype=torch.bfloat16))
+    t, e = project_onto_ceiling(
+        torch.tensor([3.0, 1.0], dtype=torch.bfloat16), torch.tensor(1.0, dtype=torch.bfloat16)
+    )
     assert t.dtype == e.dtype == torch.bfloat16
     assert e == 2
     assert project_onto_ceiling(torch.tensor([torch.nan, 1.0]), torch.tensor(0.0))[1].isnan()

@@ -1,4 +1,6 @@
-"""S-measures over ranks: the state is the same on every rank, bit by bit, and the training that of one process."""
+"""S-measures over ranks: the state is the same on every rank, bit by bit, and the training that of
+one process.
+"""
 
 import copy
 
@@ -20,7 +22,9 @@ MEASURES = {
     "f-beta, lagrangian": lambda: eg.FBeta(labels=LABELS, solver="lagrangian"),
     "f-beta, no labels": lambda: eg.FBeta(),
     "precision at recall": lambda: eg.PrecisionAtRecall(0.8, labels=LABELS),
-    "recall at precision, lagrangian": lambda: eg.RecallAtPrecision(0.8, labels=LABELS, solver="lagrangian"),
+    "recall at precision, lagrangian": lambda: eg.RecallAtPrecision(
+        0.8, labels=LABELS, solver="lagrangian"
+    ),
     "roc area": lambda: eg.ROCAUC(3, labels=LABELS),
 }
 
@@ -52,20 +56,33 @@ def pair(name, wrap, world):
     model, measure = nn.Linear(3, 1).double(), MEASURES[name]().double()
     alone = Training(copy.deepcopy(model), copy.deepcopy(measure), None)
     alone.loss = alone.measure
-    return Training(
-        wrap(model, world), measure, global_batch(measure, once="index" if name != "f-beta, no labels" else None)
-    ), alone
+    return (
+        Training(
+            wrap(model, world),
+            measure,
+            global_batch(measure, once="index" if name != "f-beta, no labels" else None),
+        ),
+        alone,
+    )
 
 
 def state(training):
-    tensors = {key: value for key, value in training.measure.state_dict().items() if isinstance(value, torch.Tensor)}
-    scorer = [p.full_tensor() if hasattr(p, "full_tensor") else p for p in training.model.parameters()]
+    tensors = {
+        key: value
+        for key, value in training.measure.state_dict().items()
+        if isinstance(value, torch.Tensor)
+    }
+    scorer = [
+        p.full_tensor() if hasattr(p, "full_tensor") else p for p in training.model.parameters()
+    ]
     return tensors | {f"scorer.{i}": p.detach().clone() for i, p in enumerate(scorer)}
 
 
 def furthest(one, two):
     """Largest difference of two states; what both have not seen yet (NaN) is equal."""
-    return torch.cat([(one[key] - two[key]).nan_to_num().abs().flatten() for key in one]).max().item()
+    return (
+        torch.cat([(one[key] - two[key]).nan_to_num().abs().flatten() for key in one]).max().item()
+    )
 
 
 def _train(rank, world, wrap):
@@ -79,7 +96,10 @@ def _train(rank, world, wrap):
                 if step == 2:  # the first rank has no positives
                     union = union[LABELS[union].long().argsort()]
                 own = union[sum(sizes[:rank]) : sum(sizes[: rank + 1])]
-                values = over.step(x, own, "no labels" not in name), alone.step(x, union, "no labels" not in name)
+                values = (
+                    over.step(x, own, "no labels" not in name),
+                    alone.step(x, union, "no labels" not in name),
+                )
                 assert abs(values[0] - values[1]) < EXACT
             bits = {key: value.numpy().tobytes() for key, value in state(over).items()}
             results[name, sizes] = furthest(state(over), state(alone)), bits
@@ -98,7 +118,9 @@ def test_training_is_that_of_one_process(world, wrap):
 
 
 def _epoch(rank, world, drop):
-    """An epoch of a padded sampler, against one process that sees every item once. The padding may stay in, to see the harm."""
+    """An epoch of a padded sampler, against one process that sees every item once. The padding may
+    stay in, to see the harm.
+    """
     x, batch = torch.randn(ITEMS, 3, dtype=torch.float64), 3
     over, alone = pair("f-beta", by_ddp, world)
     samplers = [DistributedSampler(range(ITEMS), world, r, seed=1) for r in range(world)]
@@ -128,5 +150,7 @@ def test_sampler_padding_is_what_the_sampler_repeats():
 
 
 def test_message():
-    with pytest.raises(TypeError, match="sampler_padding: `sampler` must be a DistributedSampler; got"):
+    with pytest.raises(
+        TypeError, match="sampler_padding: `sampler` must be a DistributedSampler; got"
+    ):
         sampler_padding(torch.utils.data.SequentialSampler(range(3)), 0, 3)

@@ -5,7 +5,11 @@ from evalgrad import FBeta, SizeHead, SizeLabels, majority_size_labels
 
 def test_head_trains_on_any_feature_map():
     labels = torch.arange(6) % 2
-    for features, groups in ((torch.randn(6, 5), 2), (torch.randn(6, 5, 3, 3), 2), (torch.randn(6, 5, 2, 2, 2), 3)):
+    for features, groups in (
+        (torch.randn(6, 5), 2),
+        (torch.randn(6, 5, 3, 3), 2),
+        (torch.randn(6, 5, 2, 2, 2), 3),
+    ):
         head = SizeHead(5, groups)
         target = labels if groups == 2 else torch.arange(6) % 3
         FBeta(labels=target)(head(features), target).backward()
@@ -25,7 +29,9 @@ def test_labels_by_the_training_mean():
 
 
 def test_labels_by_majority_of_the_classes_present():
-    target = torch.tensor([[0] * 10, [0] * 5 + [1] * 5, [0] * 8 + [1, 2], [255] * 10, [0] * 9 + [1]])
+    target = torch.tensor(
+        [[0] * 10, [0] * 5 + [1] * 5, [0] * 8 + [1, 2], [255] * 10, [0] * 9 + [1]]
+    )
     labels = majority_size_labels(target, classes=3, threshold=0.2, ignore_index=255)
     assert labels.tolist() == [1, 1, 0, 0, 0]  # the last vote is even
     per_class = majority_size_labels(target[:2], classes=3, threshold=torch.tensor([0.2, 0.6, 0.1]))

@@ -1,4 +1,6 @@
-"""Training the S-measures on every engine: the kernel, pure torch and a compiled graph keep the same state."""
+"""Training the S-measures on every engine: the kernel, pure torch and a compiled graph keep the
+same state.
+"""
 
 import copy
 import pickle
@@ -30,13 +32,19 @@ def is_lagrangian(measure):
 
 
 def batches(measure, count, *, seed=0):
-    """(scores, target, index or None) of changing size: with positions, then without where the measure can."""
+    """(scores, target, index or None) of changing size: with positions, then without where the
+    measure can.
+    """
     draw, groups = torch.Generator().manual_seed(seed), len(measure.groups)
     for step in range(count):
-        drawn = torch.randint(ITEMS, (1 + step % 12,), generator=draw)  # some items twice, some batches without a class
+        # some items twice, some batches without a class
+        drawn = torch.randint(ITEMS, (1 + step % 12,), generator=draw)
         member = torch.nn.functional.one_hot(LABELS[drawn], 3) if groups > 1 else Y[drawn]
-        scores = 1.6 * member - 0.8 + torch.randn(member.shape, generator=draw) / 2  # better than a constant: F-beta's v moves
-        positions = len(measure.groups[0].counts.labels) > 0 and (is_lagrangian(measure) or step < count // 2)
+        # better than a constant: F-beta's v moves
+        scores = 1.6 * member - 0.8 + torch.randn(member.shape, generator=draw) / 2
+        positions = len(measure.groups[0].counts.labels) > 0 and (
+            is_lagrangian(measure) or step < count // 2
+        )
         yield scores, LABELS[drawn] if groups > 1 else member, {"index": drawn} if positions else {}
 
 
@@ -50,7 +58,9 @@ def step(measure, scores, target, keywords):
 def assert_same_state(one, two, **tolerance):
     for (key, a), b in zip(one.state_dict().items(), two.state_dict().values(), strict=True):
         if isinstance(a, torch.Tensor):
-            torch.testing.assert_close(a, b, equal_nan=True, **tolerance, msg=lambda text, key=key: f"{key}: {text}")
+            torch.testing.assert_close(
+                a, b, equal_nan=True, **tolerance, msg=lambda text, key=key: f"{key}: {text}"
+            )
         else:
             assert a == b
 
@@ -60,15 +70,25 @@ def assert_same_state(one, two, **tolerance):
 def test_one_graph_without_a_break_serves_all_batches(make):
     eager, inside = make(), make()
     torch._dynamo.reset()
-    with torch._dynamo.config.patch(error_on_recompile=True), torch.fx.experimental._config.patch(use_duck_shape=False):
+    with (
+        torch._dynamo.config.patch(error_on_recompile=True),
+        torch.fx.experimental._config.patch(use_duck_shape=False),
+    ):
         for indexed in (True, False):
             compiled = torch.compile(inside, fullgraph=True, dynamic=True, backend="aot_eager")
             for scores, target, keywords in batches(eager, 150):
-                if bool(keywords) == indexed and len(target) > 1:  # torch makes graphs of their own for sizes 0 and 1
-                    torch.testing.assert_close(step(compiled, scores, target, keywords), step(eager, scores, target, keywords))
+                # torch makes graphs of their own for sizes 0 and 1
+                if bool(keywords) == indexed and len(target) > 1:
+                    torch.testing.assert_close(
+                        step(compiled, scores, target, keywords),
+                        step(eager, scores, target, keywords),
+                    )
             torch._dynamo.reset()
     assert_same_state(eager, inside)
-    moved = [not torch.equal(old.mu, new.mu) for old, new in zip(make().groups, inside.groups, strict=True)]
+    moved = [
+        not torch.equal(old.mu, new.mu)
+        for old, new in zip(make().groups, inside.groups, strict=True)
+    ]
     assert all(moved) != is_lagrangian(inside)  # which moves by `dual_step()` alone
 
 
@@ -81,7 +101,9 @@ def test_kernel_and_pure_torch_keep_the_same_state(make, dtype, monkeypatch):
     for scores, target, keywords in batches(native, 120):
         expected = step(native, scores.to(dtype), target, keywords)
         monkeypatch.setattr(_native, "library", None)
-        torch.testing.assert_close(step(pure, scores.to(dtype), target, keywords), expected, **close)
+        torch.testing.assert_close(
+            step(pure, scores.to(dtype), target, keywords), expected, **close
+        )
         monkeypatch.setattr(_native, "library", library)
     assert_same_state(native, pure, **close)
 
@@ -103,7 +125,9 @@ def test_copies_go_on_like_the_original(make):
 
 
 @every_measure
-@pytest.mark.parametrize("transform", [lambda f: torch.func.grad(f), lambda f: lambda x: torch.vmap(f)(x.unsqueeze(0))])
+@pytest.mark.parametrize(
+    "transform", [lambda f: torch.func.grad(f), lambda f: lambda x: torch.vmap(f)(x.unsqueeze(0))]
+)
 def test_training_inside_a_transform_is_refused(make, transform):
     measure = make()
     scores, target, keywords = next(batches(measure, 2))
@@ -151,7 +175,9 @@ def test_totals_come_once_per_pass_however_it_is_cut():
     for item in range(20):
         before = measure.groups[0].mu.clone()
         measure(
-            torch.tensor([1.0 - 2.0 * (item % 2) + item / 40]), labels[item % 10 : item % 10 + 1], index=torch.tensor([item % 10])
+            torch.tensor([1.0 - 2.0 * (item % 2) + item / 40]),
+            labels[item % 10 : item % 10 + 1],
+            index=torch.tensor([item % 10]),
         )
         if not torch.equal(before, measure.groups[0].mu):
             moves.append(item)
@@ -159,7 +185,9 @@ def test_totals_come_once_per_pass_however_it_is_cut():
 
 
 def test_an_untrained_network_on_rare_positives_does_not_throw_the_multiplier(engine):
-    """Its 99 false positives per positive count as one violation, not as 99: a start of 1, a step of 0.2, five more as damping."""
+    """Its 99 false positives per positive count as one violation, not as 99: a start of 1, a step
+    of 0.2, five more as damping.
+    """
     labels = torch.arange(1000) % 100 == 0
     measure = RecallAtPrecision(0.9, labels=labels)
     measure(torch.zeros(1000), labels, index=torch.arange(1000))
@@ -172,4 +200,6 @@ def test_momentum_may_be_an_integer(engine):
     measure, scores = FBeta(labels=Y, momentum=0), torch.linspace(-1, 1, ITEMS)
     measure(scores, Y)
     hinge = (1 - torch.where(Y, scores, -scores)).relu()
-    torch.testing.assert_close(measure.groups[0].counts.totals[0, :, 0], torch.stack([hinge[Y].sum(), hinge[~Y].sum()]))
+    torch.testing.assert_close(
+        measure.groups[0].counts.totals[0, :, 0], torch.stack([hinge[Y].sum(), hinge[~Y].sum()])
+    )

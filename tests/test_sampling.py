@@ -1,4 +1,6 @@
-"""The samplers: visit guarantees, proportions within binomial bounds, shards, resumption, DataLoader workers, sentences."""
+"""The samplers: visit guarantees, proportions within binomial bounds, shards, resumption,
+DataLoader workers, sentences.
+"""
 
 import itertools
 import math
@@ -28,7 +30,10 @@ def table(samples=40, classes=CLASSES, seed=0, density=0.2):
 
 def within_binomial_bounds(hits, draws, probability):
     """Six standard deviations: a fair draw misses them once in 10^8 times."""
-    return abs(hits - draws * probability) <= 6 * math.sqrt(draws * probability * (1 - probability)) + 1
+    return (
+        abs(hits - draws * probability)
+        <= 6 * math.sqrt(draws * probability * (1 - probability)) + 1
+    )
 
 
 def union(samplers):
@@ -40,12 +45,16 @@ def union(samplers):
 def test_equibatch_visits_every_class_in_any_window(samples, classes, world_size, seed):
     presence = table(samples, classes, seed)
     ranks = [
-        eg.EquibatchSampler(presence, seed=seed, rank=rank, world_size=world_size, num_samples=3 * classes)
+        eg.EquibatchSampler(
+            presence, seed=seed, rank=rank, world_size=world_size, num_samples=3 * classes
+        )
         for rank in range(world_size)
     ]
-    # A turn holds one sample of each rank, in whatever order: windows are cut between turns, also across epochs.
+    # A turn holds one sample of each rank, in whatever order: windows are cut between turns, also
+    # across epochs.
     turns = [turn for _ in range(3) for turn in zip(*map(list, ranks), strict=True)]
-    width = -(-(classes + world_size - 1) // world_size)  # so many turns contain C consecutive places at least
+    # so many turns contain C consecutive places at least
+    width = -(-(classes + world_size - 1) // world_size)
     for start in range(len(turns) - width + 1):
         window = list(itertools.chain.from_iterable(turns[start : start + width]))
         assert presence[window].any(0).all()
@@ -62,7 +71,9 @@ def test_equibatch_window_of_one_rank_is_exactly_the_number_of_classes():
 def test_plain_shuffling_breaks_the_guarantee():
     presence = table()
     stream = torch.randperm(len(presence)).tolist()
-    assert not all(presence[stream[i : i + CLASSES]].any(0).all() for i in range(len(stream) - CLASSES + 1))
+    assert not all(
+        presence[stream[i : i + CLASSES]].any(0).all() for i in range(len(stream) - CLASSES + 1)
+    )
 
 
 def test_equibatch_goes_through_a_class_before_it_repeats():
@@ -77,31 +88,47 @@ def test_equibatch_goes_through_a_class_before_it_repeats():
 
 def test_batches_of_all_ranks_have_every_class():
     presence = table()
-    ranks = [DataLoader(range(40), sampler=eg.EquibatchSampler(presence, rank=r, world_size=2), batch_size=5) for r in range(2)]
+    ranks = [
+        DataLoader(
+            range(40), sampler=eg.EquibatchSampler(presence, rank=r, world_size=2), batch_size=5
+        )
+        for r in range(2)
+    ]
     for batches in zip(*ranks, strict=True):
         assert presence[torch.cat(batches)].any(0).all()
 
 
 @pytest.mark.parametrize("world_size", [2, 4, 5])
 def test_every_rank_meets_every_class(world_size):
-    """With a fixed share of the places, a world size that divides the number of classes would deprive a rank of some."""
+    """With a fixed share of the places, a world size that divides the number of classes would
+    deprive a rank of some.
+    """
     presence = torch.eye(4, dtype=torch.bool)
     for rank in range(world_size):
-        assert set(eg.EquibatchSampler(presence, num_samples=400, rank=rank, world_size=world_size)) == {0, 1, 2, 3}
+        assert set(
+            eg.EquibatchSampler(presence, num_samples=400, rank=rank, world_size=world_size)
+        ) == {0, 1, 2, 3}
 
 
 @pytest.mark.parametrize("kind", [eg.EquibatchSampler, eg.PerformanceSampler])
 @pytest.mark.parametrize("world_size", [2, 3, 7])
 def test_shards_are_disjoint_and_complete(kind, world_size):
-    """Every place of the stream goes to one rank: together the ranks draw what one process would, turn by turn."""
+    """Every place of the stream goes to one rank: together the ranks draw what one process would,
+    turn by turn.
+    """
     presence = table()
     whole = kind(presence, num_samples=10 * world_size, seed=3)
-    ranks = [kind(presence, num_samples=10 * world_size, seed=3, rank=r, world_size=world_size) for r in range(world_size)]
+    ranks = [
+        kind(presence, num_samples=10 * world_size, seed=3, rank=r, world_size=world_size)
+        for r in range(world_size)
+    ]
     assert [len(rank) for rank in ranks] == [10] * world_size
     for _ in range(2):
         alone, together = list(whole), union(ranks)
         for start in range(0, len(alone), world_size):
-            assert sorted(together[start : start + world_size]) == sorted(alone[start : start + world_size])
+            assert sorted(together[start : start + world_size]) == sorted(
+                alone[start : start + world_size]
+            )
 
 
 @pytest.mark.parametrize("kind", [eg.EquibatchSampler, eg.PerformanceSampler])
@@ -176,12 +203,16 @@ def test_seed_and_epoch_decide(kind):
 
 
 def test_performance_blends_half_and_half():
-    """Of the draws, half are uniform; the other half go to classes in proportion to 1 - IoU, and within one uniformly."""
+    """Of the draws, half are uniform; the other half go to classes in proportion to 1 - IoU, and
+    within one uniformly.
+    """
     presence = torch.eye(4, dtype=torch.bool).repeat_interleave(torch.tensor([60, 30, 8, 2]), 0)
     iou = torch.tensor([0.9, 0.5, 0.4, 0.0])
     for blend, world_size in ((0.5, 1), (0.2, 3), (0.0, 1), (1.0, 1)):
         ranks = [
-            eg.PerformanceSampler(presence, blend=blend, num_samples=20_000, rank=r, world_size=world_size)
+            eg.PerformanceSampler(
+                presence, blend=blend, num_samples=20_000, rank=r, world_size=world_size
+            )
             for r in range(world_size)
         ]
         for rank in ranks:
@@ -192,7 +223,9 @@ def test_performance_blends_half_and_half():
             hits = draws[presence[:, c]]
             assert within_binomial_bounds(hits.sum().item(), draws.sum().item(), expected[c].item())
             for hit in hits.tolist():
-                assert within_binomial_bounds(hit, draws.sum().item(), expected[c].item() / len(hits))
+                assert within_binomial_bounds(
+                    hit, draws.sum().item(), expected[c].item() / len(hits)
+                )
 
 
 def test_the_bounds_reject_a_wrong_blend():
@@ -260,7 +293,9 @@ class Maps:
 def test_presence_from_a_dataset_with_any_progress_bar(missing, monkeypatch, capfd):
     for module in missing:
         monkeypatch.setitem(sys.modules, module, None)  # as if it were not installed
-    presence = eg.class_presence(Maps(), num_classes=4, ignore_index=255, target=lambda item: item["label"])
+    presence = eg.class_presence(
+        Maps(), num_classes=4, ignore_index=255, target=lambda item: item["label"]
+    )
     expected = torch.zeros(6, 4, dtype=torch.bool)
     expected[torch.arange(6), torch.arange(6) % 3], expected[:, 3] = True, True
     assert torch.equal(presence, expected)
@@ -273,7 +308,10 @@ def test_presence_from_a_dataset_with_any_progress_bar(missing, monkeypatch, cap
 
 def test_presence_without_a_bar(capfd):
     pairs = [(None, np.array([0, 1], dtype=np.uint8)), (None, 1)]
-    assert eg.class_presence(pairs, num_classes=2, progress=False).tolist() == [[True, True], [False, True]]
+    assert eg.class_presence(pairs, num_classes=2, progress=False).tolist() == [
+        [True, True],
+        [False, True],
+    ]
     assert capfd.readouterr() == ("", "")
 
 
@@ -284,41 +322,112 @@ def absent():
 
 
 def loaded(**changed):
-    eg.EquibatchSampler(table(), **changed).load_state_dict(eg.EquibatchSampler(table()).state_dict())
+    eg.EquibatchSampler(table(), **changed).load_state_dict(
+        eg.EquibatchSampler(table()).state_dict()
+    )
 
 
 BAD = (
     (
         lambda: eg.EquibatchSampler(absent()),
         ValueError,
-        r"EquibatchSampler: `presence` must be a table where every class has a sample; got none for class 2\. Leave it out",
+        (
+            r"EquibatchSampler: `presence` must be a table where every class has a sample; got none"
+            r" for class 2\. Leave it out"
+        ),
     ),
     (
-        lambda: eg.PerformanceSampler(absent(), class_names=["road", "car", "rider", "bus", "train"]),
+        lambda: eg.PerformanceSampler(
+            absent(), class_names=["road", "car", "rider", "bus", "train"]
+        ),
         ValueError,
         r"got none for class 2 \('rider'\)",
     ),
-    (lambda: eg.EquibatchSampler([[1, 0]]), ValueError, r"`presence` must be a matrix \(samples, classes\).*class_presence"),
-    (lambda: eg.EquibatchSampler(table(), classes=[]), ValueError, "`classes` must be at least one class; got none"),
-    (lambda: eg.EquibatchSampler(table(), classes=[5]), ValueError, r"`classes` must be in \[0, 4\]; got 5"),
-    (lambda: eg.EquibatchSampler(table(), num_samples=0), ValueError, "`num_samples` must be at least 1; got 0"),
-    (lambda: eg.EquibatchSampler(table(), seed=-1), ValueError, "`seed` must be at least 0; got -1"),
-    (lambda: eg.EquibatchSampler(table(), world_size=0), ValueError, "`world_size` must be at least 1; got 0"),
-    (lambda: eg.EquibatchSampler(table(), rank=2, world_size=2), ValueError, r"`rank` must be in \[0, 1\]; got 2"),
-    (lambda: loaded(seed=1), ValueError, "`state` must be of a sampler with seed=1; got one with seed=0"),
-    (lambda: loaded(world_size=2), ValueError, "`state` must be of a sampler with world_size=2; got one with world_size=1"),
-    (lambda: eg.PerformanceSampler(table(), blend=1.5), ValueError, "`blend` must be at most 1; got 1.5. It is the share"),
-    (lambda: eg.PerformanceSampler(table(), blend=-1), ValueError, "`blend` must be finite and at least 0; got -1"),
-    (lambda: eg.PerformanceSampler(table(), momentum=1.0), ValueError, "`momentum` must be below 1; got 1.0"),
+    (
+        lambda: eg.EquibatchSampler([[1, 0]]),
+        ValueError,
+        r"`presence` must be a matrix \(samples, classes\).*class_presence",
+    ),
+    (
+        lambda: eg.EquibatchSampler(table(), classes=[]),
+        ValueError,
+        "`classes` must be at least one class; got none",
+    ),
+    (
+        lambda: eg.EquibatchSampler(table(), classes=[5]),
+        ValueError,
+        r"`classes` must be in \[0, 4\]; got 5",
+    ),
+    (
+        lambda: eg.EquibatchSampler(table(), num_samples=0),
+        ValueError,
+        "`num_samples` must be at least 1; got 0",
+    ),
+    (
+        lambda: eg.EquibatchSampler(table(), seed=-1),
+        ValueError,
+        "`seed` must be at least 0; got -1",
+    ),
+    (
+        lambda: eg.EquibatchSampler(table(), world_size=0),
+        ValueError,
+        "`world_size` must be at least 1; got 0",
+    ),
+    (
+        lambda: eg.EquibatchSampler(table(), rank=2, world_size=2),
+        ValueError,
+        r"`rank` must be in \[0, 1\]; got 2",
+    ),
+    (
+        lambda: loaded(seed=1),
+        ValueError,
+        "`state` must be of a sampler with seed=1; got one with seed=0",
+    ),
+    (
+        lambda: loaded(world_size=2),
+        ValueError,
+        "`state` must be of a sampler with world_size=2; got one with world_size=1",
+    ),
+    (
+        lambda: eg.PerformanceSampler(table(), blend=1.5),
+        ValueError,
+        "`blend` must be at most 1; got 1.5. It is the share",
+    ),
+    (
+        lambda: eg.PerformanceSampler(table(), blend=-1),
+        ValueError,
+        "`blend` must be finite and at least 0; got -1",
+    ),
+    (
+        lambda: eg.PerformanceSampler(table(), momentum=1.0),
+        ValueError,
+        "`momentum` must be below 1; got 1.0",
+    ),
     (
         lambda: eg.PerformanceSampler(table()).update([0.5]),
         ValueError,
         r"`per_class_iou` must be 5 values in \[0, 1\]; got \[0.5\]",
     ),
-    (lambda: eg.PerformanceSampler(table()).update([2.0] * 5), ValueError, "`per_class_iou` must be 5 values in"),
-    (lambda: eg.class_presence(Maps(), num_classes=0), ValueError, "`num_classes` must be at least 1; got 0"),
-    (lambda: eg.class_presence([(0, 7)], num_classes=2, progress=False), ValueError, r"labels in \[0, 1\]; got the label 7"),
-    (lambda: eg.class_presence([(0, 0.5)], num_classes=2, progress=False), TypeError, "an integer or bool tensor of labels"),
+    (
+        lambda: eg.PerformanceSampler(table()).update([2.0] * 5),
+        ValueError,
+        "`per_class_iou` must be 5 values in",
+    ),
+    (
+        lambda: eg.class_presence(Maps(), num_classes=0),
+        ValueError,
+        "`num_classes` must be at least 1; got 0",
+    ),
+    (
+        lambda: eg.class_presence([(0, 7)], num_classes=2, progress=False),
+        ValueError,
+        r"labels in \[0, 1\]; got the label 7",
+    ),
+    (
+        lambda: eg.class_presence([(0, 0.5)], num_classes=2, progress=False),
+        TypeError,
+        "an integer or bool tensor of labels",
+    ),
 )
 
 

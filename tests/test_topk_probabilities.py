@@ -1,4 +1,6 @@
-"""Symmetric polynomials, marginals and predictions against the oracle and against their own sums."""
+"""Symmetric polynomials, marginals and predictions against the oracle and against their own
+sums.
+"""
 
 import math
 
@@ -17,7 +19,9 @@ from evalgrad import metrics
 @pytest.mark.parametrize(("n", "k"), [(1, 1), (5, 5), (9, 2), (65, 1), (100, 16), (60, 59)])
 def test_log_sigma_equals_oracle(n, k, kind, dtype):
     x = draw(kind, n, k, 1.0).to(dtype)
-    expected = torch.tensor(topk_oracles.log_elementary_symmetric(x.tolist(), k), dtype=torch.float64)
+    expected = torch.tensor(
+        topk_oracles.log_elementary_symmetric(x.tolist(), k), dtype=torch.float64
+    )
     scale = max(1.0, x.abs().max().item(), expected.abs().max().item())
     error = (eg.log_elementary_symmetric(x, k=k).double() - expected).abs().max().item()
     assert error <= (1e-13 if dtype == torch.float64 else 1e-6) * scale
@@ -30,7 +34,9 @@ def test_probabilities_equal_oracle_and_sum_to_k(n, k, kind, dtype):
     for temperature in (10.0, 1.0, 1e-3):
         x = draw(kind, n, k, temperature).to(dtype)
         p = eg.topk_probabilities(x, k=k, temperature=temperature).double()
-        expected = torch.tensor(topk_oracles.topk_probabilities(x.tolist(), k, temperature), dtype=torch.float64)
+        expected = torch.tensor(
+            topk_oracles.topk_probabilities(x.tolist(), k, temperature), dtype=torch.float64
+        )
         tolerance = 1e-13 if dtype == torch.float64 else 1e-6
         assert (p - expected).abs().max() <= tolerance
         assert abs(p.sum().item() - k) <= tolerance * k
@@ -55,7 +61,9 @@ def test_a_shorter_call_is_a_prefix():
     x = torch.randn(4, 60, dtype=torch.float64)
     full = eg.log_elementary_symmetric(x, k=20)
     for k in range(1, 20):
-        torch.testing.assert_close(eg.log_elementary_symmetric(x, k=k), full[:, : k + 1], rtol=1e-14, atol=1e-14)
+        torch.testing.assert_close(
+            eg.log_elementary_symmetric(x, k=k), full[:, : k + 1], rtol=1e-14, atol=1e-14
+        )
 
 
 @pytest.mark.parametrize("function", [eg.log_elementary_symmetric, eg.topk_probabilities])
@@ -119,7 +127,9 @@ def test_topk_error_in_the_hard_cases():
     assert metrics.topk_error(constant.fill_(math.nan), y, k=2) == 1
     sure = torch.eye(6)[y]
     assert metrics.topk_error(sure, y, k=1) == 0
-    assert metrics.topk_error(sure, torch.tensor([0, 1, 255, 4]), k=1, ignore_index=255).item() == pytest.approx(1 / 3)
+    assert metrics.topk_error(
+        sure, torch.tensor([0, 1, 255, 4]), k=1, ignore_index=255
+    ).item() == pytest.approx(1 / 3)
     assert metrics.topk_error(sure, torch.full((4,), 255), k=1, ignore_index=255).isnan()
     pixels, labels = sure.T.reshape(1, 6, 2, 2), y.reshape(1, 2, 2)
     assert metrics.topk_error(pixels, labels, k=1) == 0

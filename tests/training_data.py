@@ -7,7 +7,9 @@ from PIL import Image
 
 
 def write_segmentation(path, count=20, size=16, seed=0):
-    """Noisy grey images with a bright block of class 1 and a brighter spot of class 2, and their masks."""
+    """Noisy grey images with a bright block of class 1 and a brighter spot of class 2, and their
+    masks.
+    """
     generator = np.random.default_rng(seed)
     for folder in ("images", "masks"):
         (path / folder).mkdir(parents=True, exist_ok=True)
@@ -23,7 +25,9 @@ def write_segmentation(path, count=20, size=16, seed=0):
 
 
 def table(count=120, seed=0):
-    """Rows of three numbers; the first and the second decide the target, the group is one of six."""
+    """Rows of three numbers; the first and the second decide the target, the group is one
+    of six.
+    """
     generator = np.random.default_rng(seed)
     x = generator.normal(size=(count, 3))
     target = (x[:, 0] + x[:, 1] + 0.3 * generator.normal(size=count) > 0.8).astype(int)

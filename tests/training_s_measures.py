@@ -1,4 +1,6 @@
-"""Training of a linear scorer on a measure, for the benchmark and the tests: full batch or minibatches, either solver."""
+"""Training of a linear scorer on a measure, for the benchmark and the tests: full batch or
+minibatches, either solver.
+"""
 
 import numpy as np
 import torch
@@ -7,7 +9,9 @@ from torch import nn
 from evalgrad import FBeta
 
 
-def linear_problem(seed: int, items: int = 240, features: int = 5, positives: float = 0.25, separation: float = 1.5):
+def linear_problem(
+    seed: int, items: int = 240, features: int = 5, positives: float = 0.25, separation: float = 1.5
+):
     """Two Gaussians and a bias column; (x, y) as numpy."""
     draw = np.random.default_rng(seed)
     y = draw.random(items) < positives
@@ -17,11 +21,20 @@ def linear_problem(seed: int, items: int = 240, features: int = 5, positives: fl
 
 
 def train(
-    measure: nn.Module, x: np.ndarray, y: np.ndarray, *, steps: int, batches: int = 1, lr: float = 0.2, primal_lr: float = 0.1
+    measure: nn.Module,
+    x: np.ndarray,
+    y: np.ndarray,
+    *,
+    steps: int,
+    batches: int = 1,
+    lr: float = 0.2,
+    primal_lr: float = 0.1,
 ) -> torch.Tensor:
-    """Adam on the weights, plain SGD on the measure's own variables, their rates falling linearly to zero.
+    """Adam on the weights, plain SGD on the measure's own variables, their rates falling linearly
+    to zero.
 
-    The multipliers move once per pass. Their rate falls in the last tenth only: they must not freeze before the rest has settled.
+    The multipliers move once per pass. Their rate falls in the last tenth only: they must not
+    freeze before the rest has settled.
     """
     torch.manual_seed(0)
     features, target = torch.tensor(x, dtype=torch.float32), torch.tensor(y)
@@ -30,7 +43,9 @@ def train(
     own = measure.primal_groups(primal_lr)
     if own:
         optimisers.append(torch.optim.SGD(own, lr=primal_lr))
-    decay = [torch.optim.lr_scheduler.LambdaLR(o, lambda t: 1 - t / (steps + 1)) for o in optimisers]
+    decay = [
+        torch.optim.lr_scheduler.LambdaLR(o, lambda t: 1 - t / (steps + 1)) for o in optimisers
+    ]
     lagrangian = any(p.endswith("tau") for p, _ in measure.named_parameters())
     done, size = 0, len(x) // batches
     while done < steps:
@@ -53,8 +68,12 @@ def train(
     return weight.detach()
 
 
-def projection_counts(x: np.ndarray, y: np.ndarray, *, epochs: int, batches: int) -> dict[str, dict[str, float]]:
-    """The comparison of the paper's figure 3: projections spent and F1 certified, at every step and once per epoch."""
+def projection_counts(
+    x: np.ndarray, y: np.ndarray, *, epochs: int, batches: int
+) -> dict[str, dict[str, float]]:
+    """The comparison of the paper's figure 3: projections spent and F1 certified, at every step and
+    once per epoch.
+    """
     result = {}
     for name, every in (("every step", 1), ("once per epoch", batches)):
         reg = FBeta(labels=torch.tensor(y), solver="lagrangian", project_every=every)

@@ -1,7 +1,9 @@
-"""Train a classifier on an arbitrary cost matrix: `evalgrad.direct_loss` with the user's own task loss and inference.
+"""Train a classifier on an arbitrary cost matrix: `evalgrad.direct_loss` with the user's own task
+loss and inference.
 
-Three overlapping classes; taking class 0 for class 2 costs ten times what other mistakes cost. Cross-entropy knows nothing of that.
-Direct loss minimisation needs the score of a class, its cost, and two argmaxes. Run it: `python docs/examples/cost_matrix.py`.
+Three overlapping classes; taking class 0 for class 2 costs ten times what other mistakes cost.
+Cross-entropy knows nothing of that. Direct loss minimisation needs the score of a class, its cost,
+and two argmaxes. Run it: `python docs/examples/cost_matrix.py`.
 """
 
 import torch
@@ -9,10 +11,13 @@ from torch import Tensor
 
 from evalgrad import direct_loss
 
-COST = torch.tensor([[0.0, 1.0, 10.0], [1.0, 0.0, 1.0], [1.0, 1.0, 0.0]])  # COST[true class, predicted class]
+# COST[true class, predicted class]
+COST = torch.tensor([[0.0, 1.0, 10.0], [1.0, 0.0, 1.0], [1.0, 1.0, 0.0]])
 
 
-def cost_matrix_loss(logits: Tensor, target: Tensor, cost: Tensor, *, epsilon: float, direction: str = "positive") -> Tensor:
+def cost_matrix_loss(
+    logits: Tensor, target: Tensor, cost: Tensor, *, epsilon: float, direction: str = "positive"
+) -> Tensor:
     """Cost of the predicted class of every sample, (N,), with the direct loss gradient."""
     costs = cost[target]  # (N, C): what each answer would cost
     return direct_loss(
@@ -32,10 +37,16 @@ def draw(n: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
     return centers[target] + torch.randn(n, 2, generator=generator), target
 
 
-def train(x: Tensor, target: Tensor, *, direct: bool, start: torch.nn.Linear | None = None) -> torch.nn.Linear:
+def train(
+    x: Tensor, target: Tensor, *, direct: bool, start: torch.nn.Linear | None = None
+) -> torch.nn.Linear:
     """A linear classifier by cross-entropy, or, from `start` on, by the direct loss."""
     model = torch.nn.Linear(2, 3)
-    torch.nn.init.zeros_(model.weight) if start is None else model.load_state_dict(start.state_dict())
+    (
+        torch.nn.init.zeros_(model.weight)
+        if start is None
+        else model.load_state_dict(start.state_dict())
+    )
     optimizer = torch.optim.SGD(model.parameters(), lr=0.05 if direct else 0.5)
     for _ in range(300):
         optimizer.zero_grad()
@@ -55,7 +66,9 @@ def mean_cost(model: torch.nn.Linear, x: Tensor, target: Tensor) -> float:
 
 
 def main() -> tuple[float, float]:
-    """Mean cost on new points after cross-entropy, and after direct loss minimisation from there."""
+    """Mean cost on new points after cross-entropy, and after direct loss minimisation from
+    there.
+    """
     generator = torch.Generator().manual_seed(0)
     x, target = draw(2000, generator)
     test_x, test_target = draw(20_000, generator)

@@ -1,4 +1,6 @@
-"""An evalgrad loss inside a Lightning module: correct on one device, and under `strategy="ddp"` on many."""
+"""An evalgrad loss inside a Lightning module: correct on one device, and under `strategy="ddp"` on
+many.
+"""
 
 import lightning
 import torch
@@ -22,7 +24,12 @@ class Segmenter(lightning.LightningModule):
 
 
 data = TensorDataset(torch.randn(16, 3, 16, 16), torch.randint(4, (16, 16, 16)))
-quiet = {"logger": False, "enable_checkpointing": False, "enable_progress_bar": False, "enable_model_summary": False}
+quiet = {
+    "logger": False,
+    "enable_checkpointing": False,
+    "enable_progress_bar": False,
+    "enable_model_summary": False,
+}
 trainer = lightning.Trainer(max_epochs=1, accelerator="cpu", **quiet)
 trainer.fit(Segmenter(), DataLoader(data, batch_size=8))
 print(f"trained {trainer.global_step} steps")

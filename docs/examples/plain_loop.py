@@ -1,4 +1,6 @@
-"""A plain training loop on the global batch: alone, or on ranks by `torchrun --standalone --nproc-per-node 2 plain_loop.py`."""
+"""A plain training loop on the global batch: alone, or on ranks by `torchrun --standalone
+--nproc-per-node 2 plain_loop.py`.
+"""
 
 import os
 

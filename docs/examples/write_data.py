@@ -1,7 +1,7 @@
 """Write two small data sets of scikit-learn's own data, in the forms that `evalgrad train` reads.
 
-`digits/images` and `digits/masks`: handwritten digits in noise, class d + 1 where there is ink of the digit d. `tumours.csv`: a
-table with the column `target`.
+`digits/images` and `digits/masks`: handwritten digits in noise, class d + 1 where there is ink of
+the digit d. `tumours.csv`: a table with the column `target`.
 """
 
 import argparse
@@ -22,7 +22,9 @@ def write_digits(folder: Path, count: int) -> None:
         image = 40 + 160 * ink + generator.normal(0, 20, ink.shape)
         mask = np.where(ink > 0.3, data.target[i] + 1, 0)
         for part, values in (("images", image), ("masks", mask)):
-            Image.fromarray(values.clip(0, 255).astype(np.uint8)).save(folder / part / f"{i:04}.png")
+            Image.fromarray(values.clip(0, 255).astype(np.uint8)).save(
+                folder / part / f"{i:04}.png"
+            )
 
 
 def write_tumours(path: Path) -> None:
@@ -30,7 +32,10 @@ def write_tumours(path: Path) -> None:
     with path.open("w", newline="") as file:
         writer = csv.writer(file)
         writer.writerow([*data.feature_names, "target"])
-        writer.writerows([*row, 1 - label] for row, label in zip(data.data, data.target, strict=True))  # 1 = malignant
+        # 1 = malignant
+        writer.writerows(
+            [*row, 1 - label] for row, label in zip(data.data, data.target, strict=True)
+        )
 
 
 if __name__ == "__main__":

@@ -1,4 +1,6 @@
-"""What counts and what does not: ignored labels, void groups, and the reductions over what is left."""
+"""What counts and what does not: ignored labels, void groups, and the reductions over what
+is left.
+"""
 
 from collections.abc import Sequence
 
@@ -16,7 +18,9 @@ def valid_mask(target: Tensor, ignore_index: int | None) -> Tensor | None:
 
 
 def any_item(flags: Tensor) -> Tensor:
-    """Whether any of the last axis is True. Of bytes, torch finds out in a thirtieth of the time that it takes for bools."""
+    """Whether any of the last axis is True. Of bytes, torch finds out in a thirtieth of the time
+    that it takes for bools.
+    """
     return flags.view(torch.uint8).any(-1).bool()
 
 
@@ -26,13 +30,17 @@ def working_dtype(x: Tensor) -> torch.dtype:
 
 
 def reduction_factor(counted: Tensor, reduction: str) -> Tensor:
-    """What each group is multiplied with before the sum that makes the mean or the sum over what is `counted`; 0 for the rest."""
+    """What each group is multiplied with before the sum that makes the mean or the sum over what is
+    `counted`; 0 for the rest.
+    """
     factor = counted.double()
     return factor / factor.sum().clamp(min=1) if reduction == "mean" else factor
 
 
 def reduce(values: Tensor, counted: Tensor, reduction: str) -> Tensor:
-    """Reduce `values` over what is `counted`; the mean of nothing is 0. What does not count holds 0 under "none"."""
+    """Reduce `values` over what is `counted`; the mean of nothing is 0. What does not count holds 0
+    under "none".
+    """
     values = torch.where(counted, values, values.new_zeros(()))
     if reduction == "none":
         return values
@@ -40,13 +48,19 @@ def reduce(values: Tensor, counted: Tensor, reduction: str) -> Tensor:
     return total if reduction == "sum" else total / counted.sum().clamp(min=1)
 
 
-def group_pixels(logits: Tensor, target: Tensor, per_image: bool, ignore_index: int | None) -> tuple[Tensor, Tensor]:
-    """Canonical form: logits ``(groups, images, C, pixels)`` and int64 labels ``(groups, images, pixels)``, -1 where ignored."""
+def group_pixels(
+    logits: Tensor, target: Tensor, per_image: bool, ignore_index: int | None
+) -> tuple[Tensor, Tensor]:
+    """Canonical form: logits ``(groups, images, C, pixels)`` and int64 labels ``(groups, images,
+    pixels)``, -1 where ignored.
+    """
     mask = valid_mask(target, ignore_index)
     label = target.long() if mask is None else target.long().masked_fill(~mask, -1)
     axis = 1 if per_image else 0
     n, c = logits.shape[:2]
-    return logits.reshape(n, c, -1 if n else 0).unsqueeze(axis), label.reshape(n, -1 if n else 0).unsqueeze(axis)
+    return logits.reshape(n, c, -1 if n else 0).unsqueeze(axis), label.reshape(
+        n, -1 if n else 0
+    ).unsqueeze(axis)
 
 
 def class_factor(counts: Tensor, classes: Classes, weight: Tensor | None, reduction: str) -> Tensor:
@@ -76,5 +90,7 @@ def class_counts(label: Tensor, num_classes: int) -> Tensor:
 
 
 def finite_where_ignored(x: Tensor, label: Tensor) -> Tensor:
-    """Grouped scores with 0 at ignored pixels, whose NaN would reach the gradient, and +inf as its limit."""
+    """Grouped scores with 0 at ignored pixels, whose NaN would reach the gradient, and +inf as its
+    limit.
+    """
     return torch.where(label.unsqueeze(2) >= 0, x.clamp(max=torch.finfo(x.dtype).max), 0.0)

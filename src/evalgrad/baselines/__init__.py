@@ -1,4 +1,6 @@
-"""What the segmentation papers compare with, under the arguments and the hard cases of the other losses."""
+"""What the segmentation papers compare with, under the arguments and the hard cases of the other
+losses.
+"""
 
 from evalgrad.baselines.bootstrapping import BootstrappedCrossEntropy, bootstrapped_cross_entropy
 from evalgrad.baselines.frequencies import inverse_frequency_weights, median_frequency_weights

@@ -1,4 +1,6 @@
-"""Bootstrapped cross-entropy: only the hardest pixels count (online bootstrapping, OHEM). Ordinary autograd."""
+"""Bootstrapped cross-entropy: only the hardest pixels count (online bootstrapping, OHEM). Ordinary
+autograd.
+"""
 
 import math
 from typing import Any
@@ -23,22 +25,27 @@ def bootstrapped_cross_entropy(
 ) -> Tensor:
     """Cross-entropy of the hardest valid pixels (online bootstrapping, OHEM).
 
-    Wu, Shen, van den Hengel: Bridging Category-level and Instance-level Semantic Image Segmentation, 2016.
+    Wu, Shen, van den Hengel: Bridging Category-level and Instance-level Semantic Image
+    Segmentation, 2016.
 
     Args:
         logits: ``(N, C, *)`` raw scores.
         target: ``(N, *)`` class indices.
-        k: how many pixels of a group are kept: an integer, or a float in (0, 1] for a fraction of the valid pixels, rounded down
-            but not to 0. The hardest are those with the highest cross-entropy, before class weights.
-        threshold: keep every pixel whose class has a probability below this, and `k` pixels at least.
+        k: how many pixels of a group are kept: an integer, or a float in (0, 1] for a fraction of
+            the valid pixels, rounded down but not to 0. The hardest are those with the highest
+            cross-entropy, before class weights.
+        threshold: keep every pixel whose class has a probability below this, and `k` pixels at
+            least.
         per_image: True: every image is a group. False: the batch is one group.
         ignore_index: label of pixels that are as if absent.
-        weight: ``(C,)`` class weights; the loss of a group is the weighted mean over the pixels kept.
+        weight: ``(C,)`` class weights; the loss of a group is the weighted mean over the pixels
+            kept.
         reduction: over groups ``"mean"`` | ``"sum"`` | ``"none"``: ``(groups,)``.
 
     Example:
         >>> logits = torch.tensor([[[0.0, 100.0, 0.0, 100.0], [0.0, 0.0, 100.0, 0.0]]])
-        >>> bootstrapped_cross_entropy(logits, torch.tensor([[0, 0, 0, 255]]), k=2, ignore_index=255)
+        >>> target = torch.tensor([[0, 0, 0, 255]])
+        >>> bootstrapped_cross_entropy(logits, target, k=2, ignore_index=255)
         tensor(50.3466)
     """
     _check_options(k, threshold, per_image, ignore_index, reduction)
@@ -86,14 +93,26 @@ class BootstrappedCrossEntropy(nn.Module):
         return ", ".join(f"{name}={value!r}" for name, value in self.options.items())
 
 
-def _check_options(k: int | float, threshold: float | None, per_image: bool, ignore_index: int | None, reduction: str) -> None:
+def _check_options(
+    k: int | float,
+    threshold: float | None,
+    per_image: bool,
+    ignore_index: int | None,
+    reduction: str,
+) -> None:
     function = "bootstrapped_cross_entropy"
-    repair = "Pass a number of pixels as an integer, or a fraction of the valid pixels as a float in (0, 1]."
+    repair = (
+        "Pass a number of pixels as an integer, or a fraction of the valid pixels as a float in"
+        " (0, 1]."
+    )
     _checks.check_number(function, "k", k, above=0, repair=repair)
     if isinstance(k, float) and k > 1:
         _checks.fail(ValueError, function, "k", "an integer or at most 1.0", repr(k), repair)
     if threshold is not None:
-        repair = "It is a probability: pixels whose class has less are kept; 0.7 is usual, None keeps exactly k."
+        repair = (
+            "It is a probability: pixels whose class has less are kept; 0.7 is usual, None keeps"
+            " exactly k."
+        )
         _checks.check_number(function, "threshold", threshold, above=0, repair=repair)
         if threshold >= 1:
             _checks.fail(ValueError, function, "threshold", "below 1", repr(threshold), repair)
@@ -109,13 +128,26 @@ def _pixel_losses(x: Tensor, label: Tensor) -> Tensor:
 
 
 def _hardest(losses: Tensor, valid: Tensor, k: int | float, threshold: float | None) -> Tensor:
-    """Which pixels are kept: the k highest losses of each row, or all above -log(threshold) if those are more."""
+    """Which pixels are kept: the k highest losses of each row, or all above -log(threshold) if
+    those are more.
+    """
     n = losses.shape[1]
     available = valid.sum(-1, keepdim=True)
-    wanted = (k * available.double()).floor().clamp(min=1) if isinstance(k, float) else available.new_full((), k)
+    wanted = (
+        (k * available.double()).floor().clamp(min=1)
+        if isinstance(k, float)
+        else available.new_full((), k)
+    )
     wanted = torch.minimum(wanted.to(available), available)
-    # No more than this are wanted of any row. Under compile n may be a symbol, which does not multiply by a float.
-    most = n if torch.compiler.is_compiling() else min(n, max(int(k * n), 1)) if isinstance(k, float) else min(n, k)
+    # No more than this are wanted of any row. Under compile n may be a symbol, which does not
+    # multiply by a float.
+    most = (
+        n
+        if torch.compiler.is_compiling()
+        else min(n, max(int(k * n), 1))
+        if isinstance(k, float)
+        else min(n, k)
+    )
     top = losses.masked_fill(~valid, -1.0).topk(most, dim=-1).indices
     among = torch.arange(most, device=losses.device) < wanted
     kept = torch.zeros_like(valid).scatter(-1, top, among)

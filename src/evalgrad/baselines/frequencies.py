@@ -9,13 +9,18 @@ from evalgrad import _checks
 from evalgrad._masking import class_counts, valid_mask
 
 
-def median_frequency_weights(targets: Tensor | Iterable[Tensor], *, num_classes: int, ignore_index: int | None = None) -> Tensor:
-    """Class weights median(f) / f_c, f_c = the share of class c in the pixels of the images that have it.
+def median_frequency_weights(
+    targets: Tensor | Iterable[Tensor], *, num_classes: int, ignore_index: int | None = None
+) -> Tensor:
+    """Class weights median(f) / f_c, f_c = the share of class c in the pixels of the images that
+    have it.
 
-    Eigen, Fergus: Predicting Depth, Surface Normals and Semantic Labels, 2015. A class that never occurs has the weight 0.
+    Eigen, Fergus: Predicting Depth, Surface Normals and Semantic Labels, 2015. A class that never
+    occurs has the weight 0.
 
     Args:
-        targets: ``(N, *)`` class indices, or a stream of such batches, e.g. ``(target for _, target in loader)``.
+        targets: ``(N, *)`` class indices, or a stream of such batches, e.g. ``(target for _, target
+            in loader)``.
         num_classes: C.
         ignore_index: label of pixels that are as if absent.
 
@@ -28,14 +33,19 @@ def median_frequency_weights(targets: Tensor | Iterable[Tensor], *, num_classes:
     """
     pixels, among = _count_stream("median_frequency_weights", targets, num_classes, ignore_index)
     frequency = pixels / among.clamp(min=1)
-    middle = frequency[pixels > 0].quantile(0.5)  # of an even number of classes the mean of the two in the middle
+    # of an even number of classes the mean of the two in the middle
+    middle = frequency[pixels > 0].quantile(0.5)
     return torch.where(pixels > 0, middle / frequency, 0.0).to(torch.get_default_dtype())
 
 
-def inverse_frequency_weights(targets: Tensor | Iterable[Tensor], *, num_classes: int, ignore_index: int | None = None) -> Tensor:
-    """Class weights in inverse proportion to the number of pixels, such that the mean weight of a pixel is 1.
+def inverse_frequency_weights(
+    targets: Tensor | Iterable[Tensor], *, num_classes: int, ignore_index: int | None = None
+) -> Tensor:
+    """Class weights in inverse proportion to the number of pixels, such that the mean weight of a
+    pixel is 1.
 
-    The arguments are those of `median_frequency_weights`. A class that never occurs has the weight 0.
+    The arguments are those of `median_frequency_weights`. A class that never occurs has the weight
+    0.
 
     Example:
         >>> inverse_frequency_weights(torch.tensor([[0, 0, 0, 1]]), num_classes=2)
@@ -50,7 +60,9 @@ def _count_stream(
     function: str, targets: Tensor | Iterable[Tensor], num_classes: int, ignore_index: int | None
 ) -> tuple[Tensor, Tensor]:
     """Pixels of each class, and the valid pixels of the images that have it; float64 ``(C,)``."""
-    _checks.check_integer(function, "num_classes", num_classes, low=1, repair="Pass the number of classes.")
+    _checks.check_integer(
+        function, "num_classes", num_classes, low=1, repair="Pass the number of classes."
+    )
     _checks.check_ignore_index(function, ignore_index)
     pixels = among = torch.zeros(num_classes, dtype=torch.float64)
     for target in [targets] if isinstance(targets, Tensor) else targets:
@@ -58,10 +70,19 @@ def _count_stream(
         mask = valid_mask(target, ignore_index)
         _checks.check_labels(function, target, num_classes, mask, argument="targets")
         label = target.long() if mask is None else target.long().masked_fill(~mask, -1)
-        counts = class_counts(label.reshape(label.shape[0], label.shape[1:].numel()).cpu(), num_classes).double()
+        counts = class_counts(
+            label.reshape(label.shape[0], label.shape[1:].numel()).cpu(), num_classes
+        ).double()
         pixels = pixels + counts.sum(0)
         among = among + torch.where(counts > 0, counts.sum(1, keepdim=True), 0.0).sum(0)
     if not bool(pixels.sum()):
         repair = "Check `ignore_index`, and pass a stream that has not been used up."
-        _checks.fail(ValueError, function, "targets", "labels of at least one pixel that counts", "none", repair)
+        _checks.fail(
+            ValueError,
+            function,
+            "targets",
+            "labels of at least one pixel that counts",
+            "none",
+            repair,
+        )
     return pixels, among

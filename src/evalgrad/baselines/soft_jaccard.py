@@ -1,4 +1,6 @@
-"""The soft Jaccard loss: 1 - IoU with probabilities in place of a hard prediction. Ordinary autograd."""
+"""The soft Jaccard loss: 1 - IoU with probabilities in place of a hard prediction. Ordinary
+autograd.
+"""
 
 from typing import Any
 
@@ -6,7 +8,14 @@ import torch
 from torch import Tensor, nn
 
 from evalgrad import _checks
-from evalgrad._masking import Classes, class_counts, class_factor, finite_where_ignored, group_pixels, working_dtype
+from evalgrad._masking import (
+    Classes,
+    class_counts,
+    class_factor,
+    finite_where_ignored,
+    group_pixels,
+    working_dtype,
+)
 
 
 def soft_jaccard_loss(
@@ -19,16 +28,18 @@ def soft_jaccard_loss(
     weight: Tensor | None = None,
     reduction: str = "mean",
 ) -> Tensor:
-    """1 - the Jaccard index with probabilities in place of a hard prediction: sum p y / sum (p + y - p y) for each class.
+    """1 - the Jaccard index with probabilities in place of a hard prediction: sum p y / sum (p + y
+    - p y) for each class.
 
-    Rahman, Wang: Optimizing Intersection-over-Union in Deep Neural Networks for Image Segmentation, 2016. It equals 1 - IoU at
-    confident predictions. A class neither predicted nor true has the loss 0.
+    Rahman, Wang: Optimizing Intersection-over-Union in Deep Neural Networks for Image Segmentation,
+    2016. It equals 1 - IoU at confident predictions. A class neither predicted nor true has the
+    loss 0.
 
     Args:
         logits: ``(N, C, *)`` raw scores.
         target: ``(N, *)`` class indices.
-        classes: ``"present"`` averages over the classes that occur in the group's target, ``"all"`` over all C, a list over those
-            it names.
+        classes: ``"present"`` averages over the classes that occur in the group's target, ``"all"``
+            over all C, a list over those it names.
         per_image: False: the batch is one group. True: every image is a group.
         ignore_index: label of pixels that are as if absent.
         weight: ``(C,)`` class weights, normalised over the classes averaged.
@@ -43,7 +54,9 @@ def soft_jaccard_loss(
     _checks.check_classes("soft_jaccard_loss", classes, logits.shape[1])
     x, label = group_pixels(logits, target, per_image, ignore_index)
     losses = _class_losses(x.to(working_dtype(logits)), label)
-    losses = losses * class_factor(class_counts(label, x.shape[2]), classes, weight, reduction).to(losses)
+    losses = losses * class_factor(class_counts(label, x.shape[2]), classes, weight, reduction).to(
+        losses
+    )
     return (losses if reduction == "none" else losses.sum()).to(logits.dtype)
 
 
@@ -78,7 +91,9 @@ class SoftJaccardLoss(nn.Module):
         return ", ".join(f"{name}={value!r}" for name, value in self.options.items())
 
 
-def _check_options(classes: Classes, per_image: bool, ignore_index: int | None, reduction: str) -> None:
+def _check_options(
+    classes: Classes, per_image: bool, ignore_index: int | None, reduction: str
+) -> None:
     function = "soft_jaccard_loss"
     _checks.check_classes(function, classes)
     _checks.check_flag(function, "per_image", per_image)
@@ -87,7 +102,9 @@ def _check_options(classes: Classes, per_image: bool, ignore_index: int | None, 
 
 
 def _class_losses(x: Tensor, label: Tensor) -> Tensor:
-    """Soft Jaccard loss of every class, ``(G, C)``: the errors over the soft union, which loses no digits near 0."""
+    """Soft Jaccard loss of every class, ``(G, C)``: the errors over the soft union, which loses no
+    digits near 0.
+    """
     p = finite_where_ignored(x, label).softmax(2)
     item = label.unsqueeze(2)
     front = item == torch.arange(x.shape[2], device=x.device).unsqueeze(-1)

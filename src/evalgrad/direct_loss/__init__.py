@@ -1,4 +1,6 @@
-"""Direct loss minimisation: training on the task loss itself, for rankings, sets, decisions and anything else with an inference."""
+"""Direct loss minimisation: training on the task loss itself, for rankings, sets, decisions and
+anything else with an inference.
+"""
 
 from evalgrad.direct_loss.general import direct_loss
 from evalgrad.direct_loss.jaccard import DirectJaccardLoss, direct_jaccard_loss

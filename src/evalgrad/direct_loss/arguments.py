@@ -1,4 +1,6 @@
-"""What the losses over lists of scored items share: the checks of their arguments, and lists of any shape as rows."""
+"""What the losses over lists of scored items share: the checks of their arguments, and lists of any
+shape as rows.
+"""
 
 from torch import Tensor
 
@@ -16,7 +18,9 @@ def check_options(function: str, epsilon: float, direction: str, reduction: str)
 
 def check_step(function: str, epsilon: float, direction: str) -> None:
     """The two options that define y_direct."""
-    repair = "It acts on the scale of the scores; `suggest_epsilon` finds a first value from a batch."
+    repair = (
+        "It acts on the scale of the scores; `suggest_epsilon` finds a first value from a batch."
+    )
     _checks.check_number(function, "epsilon", epsilon, above=0, repair=repair)
     _checks.check_option(function, "direction", direction, tuple(SIGNS))
 
@@ -35,12 +39,16 @@ def as_rows(x: Tensor) -> Tensor:
 
 
 def counts_of(target: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
-    """Which items of a bool `target` are positives that count, and which are negatives that count."""
+    """Which items of a bool `target` are positives that count, and which are negatives that
+    count.
+    """
     return (target, ~target) if mask is None else (target & mask, ~target & mask)
 
 
 def reduce_lists(value: Tensor, counted: Tensor, like: Tensor, reduction: str) -> Tensor:
-    """Row values back in the leading axes and the dtype of the scores, reduced over the lists that count."""
+    """Row values back in the leading axes and the dtype of the scores, reduced over the lists that
+    count.
+    """
     shape = like.shape[:-1]
     return reduce(value.reshape(shape), counted.reshape(shape), reduction).to(like.dtype)
 

@@ -1,7 +1,9 @@
-"""Direct loss minimisation for any task loss: the user brings the score, the task loss and the two inferences.
+"""Direct loss minimisation for any task loss: the user brings the score, the task loss and the two
+inferences.
 
-The General Loss Gradient Theorem (Song et al., ICML 2016) asks nothing else: the gradient of the expected task loss E[Delta(y_w)]
-is the limit for eps -> 0 of (s/eps) E[dF(y_direct) - dF(y_w)], y_w = argmax F and y_direct = argmax F + s eps Delta.
+The General Loss Gradient Theorem (Song et al., ICML 2016) asks nothing else: the gradient of the
+expected task loss E[Delta(y_w)] is the limit for eps -> 0 of (s/eps) E[dF(y_direct) - dF(y_w)], y_w
+= argmax F and y_direct = argmax F + s eps Delta.
 """
 
 from collections.abc import Callable
@@ -26,16 +28,21 @@ def direct_loss(
 ) -> Tensor:
     """The task loss of the model's prediction, with the direct loss gradient.
 
-    Outputs y are whatever the four functions agree upon: class indices, labellings, trees; usually those of a whole batch.
+    Outputs y are whatever the four functions agree upon: class indices, labellings, trees; usually
+    those of a whole batch.
 
     Args:
-        score: ``score(y)`` is F(y), differentiable in the network's outputs, one number per sample: a tensor of any shape.
-        task_loss: ``task_loss(y)`` is Delta of the true output and y, a tensor of the shape of the scores.
+        score: ``score(y)`` is F(y), differentiable in the network's outputs, one number per sample:
+            a tensor of any shape.
+        task_loss: ``task_loss(y)`` is Delta of the true output and y, a tensor of the shape of the
+            scores.
         predict: ``predict()`` returns y_w, the maximiser of F.
-        augment: ``augment(weight)`` returns the maximiser of F + weight Delta. It is called once, with weight = epsilon or, in the
-            negative direction, -epsilon. An approximate maximiser biases the gradient; nothing else checks it.
+        augment: ``augment(weight)`` returns the maximiser of F + weight Delta. It is called once,
+            with weight = epsilon or, in the negative direction, -epsilon. An approximate maximiser
+            biases the gradient; nothing else checks it.
         epsilon: on the scale of the scores; smaller is less biased and more noisy.
-        direction: ``"positive"`` moves away from a worse output, ``"negative"`` towards a better one.
+        direction: ``"positive"`` moves away from a worse output, ``"negative"`` towards a better
+            one.
 
     Returns:
         The task losses of y_w, unreduced: take the mean.
@@ -55,9 +62,21 @@ def direct_loss(
         (1.0, tensor([[  0., -10.,  10.]]))
     """
     function = "direct_loss"
-    for name, argument in (("score", score), ("task_loss", task_loss), ("predict", predict), ("augment", augment)):
+    for name, argument in (
+        ("score", score),
+        ("task_loss", task_loss),
+        ("predict", predict),
+        ("augment", augment),
+    ):
         if not callable(argument):
-            _checks.fail(TypeError, function, name, "a function", _checks.describe(argument), "Wrap it: `lambda y: ...`.")
+            _checks.fail(
+                TypeError,
+                function,
+                name,
+                "a function",
+                _checks.describe(argument),
+                "Wrap it: `lambda y: ...`.",
+            )
     check_step(function, epsilon, direction)
     sign = SIGNS[direction]
     with torch.no_grad():
@@ -66,5 +85,12 @@ def direct_loss(
     slope = (score(direct) - score(model)) * (sign / epsilon)
     if not isinstance(value, Tensor) or value.shape != slope.shape:
         repair = "Return one task loss per score, and do not reduce either."
-        _checks.fail(ValueError, function, "task_loss", f"of shape {tuple(slope.shape)}", _checks.describe(value), repair)
+        _checks.fail(
+            ValueError,
+            function,
+            "task_loss",
+            f"of shape {tuple(slope.shape)}",
+            _checks.describe(value),
+            repair,
+        )
     return with_gradient(slope, value.to(slope.dtype), torch.ones_like(slope))

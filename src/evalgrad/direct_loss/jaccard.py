@@ -1,8 +1,10 @@
-"""Direct loss minimisation for the Jaccard index (IoU) of a binary labelling, which the paper left to future work.
+"""Direct loss minimisation for the Jaccard index (IoU) of a binary labelling, which the paper left
+to future work.
 
-F(y) = (1/n) sum_i y_i s_i over the n items of a list, y_i = 0 or 1, so that y_w predicts the items with a positive score;
-Delta = 1 - |y and target| / |y or target|. For every number b of false positives the best false positives are those of the
-highest scores, and a foreground item pays exactly if s_i > s eps n/(P + b): loss-augmented inference is two sorts and one scan.
+F(y) = (1/n) sum_i y_i s_i over the n items of a list, y_i = 0 or 1, so that y_w predicts the items
+with a positive score; Delta = 1 - |y and target| / |y or target|. For every number b of false
+positives the best false positives are those of the highest scores, and a foreground item pays
+exactly if s_i > s eps n/(P + b): loss-augmented inference is two sorts and one scan.
 """
 
 import math
@@ -14,7 +16,14 @@ from torch import Tensor, nn
 from evalgrad import _native
 from evalgrad._gradient import with_gradient
 from evalgrad._masking import working_dtype
-from evalgrad.direct_loss.arguments import SIGNS, as_rows, check_lists, check_options, describe_options, reduce_lists
+from evalgrad.direct_loss.arguments import (
+    SIGNS,
+    as_rows,
+    check_lists,
+    check_options,
+    describe_options,
+    reduce_lists,
+)
 from evalgrad.direct_loss.inference import TIE
 from evalgrad.direct_loss.operators import KERNEL_DTYPES, KEY_INDICES
 from evalgrad.direct_loss.sorted_lists import exact_dtype
@@ -32,18 +41,22 @@ def direct_jaccard_loss(
     """1 - Jaccard index of the prediction `scores > 0` in each list, with the direct loss gradient.
 
     Args:
-        scores: ``(*, n)``, positive where an item is predicted; for segmentation flatten the pixels of an image into n.
-        target: the same shape, 1 or True on the foreground. A list without foreground has the value 0 if nothing is predicted,
-            and 1 otherwise.
-        epsilon: how far y_direct may go from the prediction; a score beyond eps n never changes sides. Choose it on
-            validation data.
-        direction: ``"positive"`` moves away from a worse labelling, ``"negative"`` towards a better one.
-        mask: bool, the same shape, True = counts. A list of which nothing counts is left out of the mean.
+        scores: ``(*, n)``, positive where an item is predicted; for segmentation flatten the pixels
+            of an image into n.
+        target: the same shape, 1 or True on the foreground. A list without foreground has the value
+            0 if nothing is predicted, and 1 otherwise.
+        epsilon: how far y_direct may go from the prediction; a score beyond eps n never changes
+            sides. Choose it on validation data.
+        direction: ``"positive"`` moves away from a worse labelling, ``"negative"`` towards a better
+            one.
+        mask: bool, the same shape, True = counts. A list of which nothing counts is left out of the
+            mean.
         reduction: over lists ``"mean"`` | ``"sum"`` | ``"none"``: the leading axes.
 
     Example:
         >>> scores = torch.tensor([2.0, 0.1, -0.1, -3.0], requires_grad=True)
-        >>> loss = direct_jaccard_loss(scores, torch.tensor([1, 0, 1, 0]), epsilon=0.5, direction="negative")
+        >>> target = torch.tensor([1, 0, 1, 0])
+        >>> loss = direct_jaccard_loss(scores, target, epsilon=0.5, direction="negative")
         >>> loss.backward()
         >>> round(loss.item(), 4), scores.grad
         (0.6667, tensor([ 0.0000,  0.5000, -0.5000,  0.0000]))
@@ -53,17 +66,27 @@ def direct_jaccard_loss(
     check_lists(function, scores, target, mask)
     x, labels = as_rows(scores), as_rows(target == 1)
     counts = torch.ones_like(labels) if mask is None else as_rows(mask)
-    value, gradient = direct_jaccard(x.detach().to(working_dtype(x)), labels, counts, float(epsilon), SIGNS[direction])
+    value, gradient = direct_jaccard(
+        x.detach().to(working_dtype(x)), labels, counts, float(epsilon), SIGNS[direction]
+    )
     return reduce_lists(with_gradient(x, value, gradient), counts.any(-1), scores, reduction)
 
 
 class DirectJaccardLoss(nn.Module):
-    """`direct_jaccard_loss` as a module, with the same options; `mask` is an argument of the call."""
+    """`direct_jaccard_loss` as a module, with the same options; `mask` is an argument of
+    the call.
+    """
 
-    def __init__(self, *, epsilon: float = 0.1, direction: str = "positive", reduction: str = "mean") -> None:
+    def __init__(
+        self, *, epsilon: float = 0.1, direction: str = "positive", reduction: str = "mean"
+    ) -> None:
         super().__init__()
         check_options("direct_jaccard_loss", epsilon, direction, reduction)
-        self.options: dict[str, Any] = {"epsilon": epsilon, "direction": direction, "reduction": reduction}
+        self.options: dict[str, Any] = {
+            "epsilon": epsilon,
+            "direction": direction,
+            "reduction": reduction,
+        }
 
     def forward(self, scores: Tensor, target: Tensor, mask: Tensor | None = None) -> Tensor:
         return direct_jaccard_loss(scores, target, mask=mask, **self.options)
@@ -72,13 +95,17 @@ class DirectJaccardLoss(nn.Module):
         return describe_options(self.options)
 
 
-def _pure(scores: Tensor, target: Tensor, mask: Tensor, epsilon: float, sign: int) -> tuple[Tensor, Tensor]:
+def _pure(
+    scores: Tensor, target: Tensor, mask: Tensor, epsilon: float, sign: int
+) -> tuple[Tensor, Tensor]:
     """Values (R,) and gradients (R, n)."""
     if scores.numel() == 0:
         return scores.new_zeros(scores.shape[0]), scores.new_zeros(scores.shape)
     isnan = mask & scores.isnan()
     predicted, foreground = mask & (scores > 0), mask & target
-    direct = _augment(torch.where(mask & ~isnan, scores, 0.0).to(exact_dtype(scores)), target, mask, epsilon, sign)
+    direct = _augment(
+        torch.where(mask & ~isnan, scores, 0.0).to(exact_dtype(scores)), target, mask, epsilon, sign
+    )
     n = mask.sum(1, keepdim=True).clamp_min(1)
     gradient = sign * (direct.long() - predicted.long()) / (epsilon * n.to(exact_dtype(scores)))
     gradient = torch.where(mask & isnan.any(1, keepdim=True), math.nan, gradient)
@@ -89,19 +116,28 @@ def _pure(scores: Tensor, target: Tensor, mask: Tensor, epsilon: float, sign: in
 
 
 def _augment(scores: Tensor, target: Tensor, mask: Tensor, epsilon: float, sign: int) -> Tensor:
-    """The labelling that maximises F + sign eps Delta; of equal ones that with the fewest false positives."""
+    """The labelling that maximises F + sign eps Delta; of equal ones that with the fewest false
+    positives.
+    """
     foreground, background = mask & target, mask & ~target
     n, P = (x.sum(1, keepdim=True) for x in (mask, foreground))
     reach = epsilon * n.to(scores.dtype)
-    # An item beyond eps n never flips (it would cost more than eps): closing the range makes infinities act as their limit.
+    # An item beyond eps n never flips (it would cost more than eps): closing the range makes
+    # infinities act as their limit.
     scores = torch.minimum(torch.maximum(scores, -2 * reach), 2 * reach)
     b = torch.arange(scores.shape[1] + 1, device=scores.device)  # number of false positives
     theta = sign * reach / torch.clamp_min(P + b, 1)
-    false_scores, false_order = torch.where(background, scores, -math.inf).sort(dim=1, descending=True, stable=True)
-    gained = torch.nn.functional.pad(false_scores.cumsum(1), (1, 0)) + _surplus(scores, foreground, P, theta)
-    gained = gained + torch.where((P == 0) & (b > 0), sign * reach, 0.0)  # without foreground Delta = [b > 0]
+    false_scores, false_order = torch.where(background, scores, -math.inf).sort(
+        dim=1, descending=True, stable=True
+    )
+    gained = torch.nn.functional.pad(false_scores.cumsum(1), (1, 0)) + _surplus(
+        scores, foreground, P, theta
+    )
+    # without foreground Delta = [b > 0]
+    gained = gained + torch.where((P == 0) & (b > 0), sign * reach, 0.0)
     gained = torch.where(b <= n - P, gained, -math.inf)
-    best = (gained >= gained.amax(1, keepdim=True) - TIE * reach).int().argmax(1, keepdim=True)  # the first True
+    # the first True
+    best = (gained >= gained.amax(1, keepdim=True) - TIE * reach).int().argmax(1, keepdim=True)
     chosen_false = torch.zeros_like(mask).scatter_(1, false_order, b[:-1] < best)
     return torch.where(target, scores > theta.gather(1, best), chosen_false) & mask
 
@@ -110,11 +146,15 @@ def _surplus(scores: Tensor, foreground: Tensor, P: Tensor, theta: Tensor) -> Te
     """sum over foreground of max(s_i - theta, 0) for every threshold, (R, n + 1)."""
     rising = torch.where(foreground, scores, math.inf).sort(dim=1).values
     below = torch.searchsorted(rising, theta.contiguous(), right=True)
-    total = torch.nn.functional.pad(torch.where(rising.isinf(), 0.0, rising).flip(1).cumsum(1), (1, 0)).flip(1)
+    total = torch.nn.functional.pad(
+        torch.where(rising.isinf(), 0.0, rising).flip(1).cumsum(1), (1, 0)
+    ).flip(1)
     return total.gather(1, below) - (P - below) * theta
 
 
-def _native_rows(scores: Tensor, target: Tensor, mask: Tensor, epsilon: float, sign: int) -> tuple[Tensor, Tensor]:
+def _native_rows(
+    scores: Tensor, target: Tensor, mask: Tensor, epsilon: float, sign: int
+) -> tuple[Tensor, Tensor]:
     if scores.shape[1] >= KEY_INDICES:
         return _pure(scores, target, mask, epsilon, sign)
     value, gradient = _native.empty_results(scores)
@@ -124,7 +164,8 @@ def _native_rows(scores: Tensor, target: Tensor, mask: Tensor, epsilon: float, s
 
 
 direct_jaccard = _native.operator(
-    "direct_jaccard(Tensor scores, Tensor target, Tensor mask, float epsilon, int sign) -> (Tensor, Tensor)",
+    "direct_jaccard(Tensor scores, Tensor target, Tensor mask, float epsilon, int sign) -> (Tensor,"
+    " Tensor)",
     pure=_pure,
     native=_native_rows,
     dtypes=tuple(KERNEL_DTYPES),

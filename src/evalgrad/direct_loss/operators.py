@@ -1,50 +1,96 @@
-"""The operators behind the ranking losses: value and gradient of every row in one go, by the kernel or by pure torch."""
+"""The operators behind the ranking losses: value and gradient of every row in one go, by the kernel
+or by pure torch.
+"""
 
 import torch
 from torch import Tensor
 
 from evalgrad import _native
 from evalgrad.direct_loss.inference import RankingMetric, augment
-from evalgrad.direct_loss.sorted_lists import in_given_order, row_values, score_above_perfect, score_gradient, sort_lists
+from evalgrad.direct_loss.sorted_lists import (
+    in_given_order,
+    row_values,
+    score_above_perfect,
+    score_gradient,
+    sort_lists,
+)
 
 KERNEL_DTYPES = {torch.float32: "f32", torch.float64: "f64"}
 KEY_INDICES = 2**31  # a kernel key has 31 bits for the index
 
 
 def _direct_pure(
-    scores: Tensor, target: Tensor, mask: Tensor | None, epsilon: float, sign: int, ndcg: bool, k: int
+    scores: Tensor,
+    target: Tensor,
+    mask: Tensor | None,
+    epsilon: float,
+    sign: int,
+    ndcg: bool,
+    k: int,
 ) -> tuple[Tensor, Tensor, Tensor]:
     if scores.numel() == 0:
-        return scores.new_zeros(scores.shape[0]), scores.new_zeros(scores.shape[0]), scores.new_zeros(scores.shape)
+        return (
+            scores.new_zeros(scores.shape[0]),
+            scores.new_zeros(scores.shape[0]),
+            scores.new_zeros(scores.shape),
+        )
     lists = sort_lists(scores, target, mask, epsilon)
     metric = RankingMetric(lists, ndcg, k)
     above = augment(lists, metric, epsilon, sign)
-    gradient = sign / epsilon * score_gradient(lists, above, lists.positive_rank, lists.negative_rank)
+    gradient = (
+        sign / epsilon * score_gradient(lists, above, lists.positive_rank, lists.negative_rank)
+    )
     value, gradient = in_given_order(lists, metric.loss(lists.positive_rank), gradient, scores)
     return value, row_values(lists, metric.loss(above), scores), gradient
 
 
 def _direct_native(
-    scores: Tensor, target: Tensor, mask: Tensor | None, epsilon: float, sign: int, ndcg: bool, k: int
+    scores: Tensor,
+    target: Tensor,
+    mask: Tensor | None,
+    epsilon: float,
+    sign: int,
+    ndcg: bool,
+    k: int,
 ) -> tuple[Tensor, Tensor, Tensor]:
     if scores.shape[1] >= KEY_INDICES:
         return _direct_pure(scores, target, mask, epsilon, sign, ndcg, k)
     value, reached, gradient = _direct_fake(scores, target, mask, epsilon, sign, ndcg, k)
-    name, options = f"direct_ranking_{KERNEL_DTYPES[scores.dtype]}", (float(epsilon), sign, int(ndcg), k)
+    name, options = (
+        f"direct_ranking_{KERNEL_DTYPES[scores.dtype]}",
+        (
+            float(epsilon),
+            sign,
+            int(ndcg),
+            k,
+        ),
+    )
     _native.call(name, scores, target, mask, *scores.shape, *options, value, reached, gradient)
     return value, reached, gradient
 
 
 def _direct_fake(
-    scores: Tensor, target: Tensor, mask: Tensor | None, epsilon: float, sign: int, ndcg: bool, k: int
+    scores: Tensor,
+    target: Tensor,
+    mask: Tensor | None,
+    epsilon: float,
+    sign: int,
+    ndcg: bool,
+    k: int,
 ) -> tuple[Tensor, Tensor, Tensor]:
     values = scores.new_empty(scores.shape[0])
-    return values, torch.empty_like(values), torch.empty_like(scores, memory_format=torch.contiguous_format)
+    return (
+        values,
+        torch.empty_like(values),
+        torch.empty_like(scores, memory_format=torch.contiguous_format),
+    )
 
 
 direct_ranking = _native.operator(
-    "direct_ranking(Tensor scores, Tensor target, Tensor? mask, float epsilon, int sign, bool ndcg, int k)"
-    " -> (Tensor, Tensor, Tensor)",  # Delta of y_w, Delta of y_direct, direct loss gradient; k = 0: no cutoff
+    "direct_ranking(Tensor scores, Tensor target, Tensor? mask, float epsilon, int sign, bool ndcg,"
+    " int k)"
+    # Delta of y_w, Delta of y_direct, direct loss gradient; k = 0: no cutoff
+    " -> (Tensor, Tensor, Tensor)",
     pure=_direct_pure,
     native=_direct_native,
     fake=_direct_fake,
@@ -52,7 +98,9 @@ direct_ranking = _native.operator(
 )
 
 
-def _structured_pure(scores: Tensor, target: Tensor, mask: Tensor | None, augmented: bool) -> tuple[Tensor, Tensor]:
+def _structured_pure(
+    scores: Tensor, target: Tensor, mask: Tensor | None, augmented: bool
+) -> tuple[Tensor, Tensor]:
     if scores.numel() == 0:
         return scores.new_zeros(scores.shape[0]), scores.new_zeros(scores.shape)
     lists = sort_lists(scores, target, mask, 1.0)
@@ -61,11 +109,15 @@ def _structured_pure(scores: Tensor, target: Tensor, mask: Tensor | None, augmen
         metric = RankingMetric(lists, ndcg=False, k=0)
         above = augment(lists, metric, 1.0, +1)
         lost = metric.loss(above)
-    gradient = score_gradient(lists, above, torch.zeros_like(above), lists.positives.expand_as(above))
+    gradient = score_gradient(
+        lists, above, torch.zeros_like(above), lists.positives.expand_as(above)
+    )
     return in_given_order(lists, lost + score_above_perfect(lists, above), gradient, scores)
 
 
-def _structured_native(scores: Tensor, target: Tensor, mask: Tensor | None, augmented: bool) -> tuple[Tensor, Tensor]:
+def _structured_native(
+    scores: Tensor, target: Tensor, mask: Tensor | None, augmented: bool
+) -> tuple[Tensor, Tensor]:
     if scores.shape[1] >= KEY_INDICES:
         return _structured_pure(scores, target, mask, augmented)
     value, gradient = _native.empty_results(scores)

@@ -1,4 +1,7 @@
-"""Positives and negatives of every row in descending order of score: what all ranking losses start from, in pure torch."""
+"""Positives and negatives of every row in descending order of score, in pure torch.
+
+All ranking losses start from these lists.
+"""
 
 import math
 from typing import NamedTuple
@@ -10,12 +13,13 @@ from evalgrad._ranking import against_the_model, ahead
 
 
 class SortedLists(NamedTuple):
-    """Positives and negatives of every row, both in descending order and aligned left; R rows, n columns."""
+    """Positives and negatives of each row, in descending order, aligned left; R rows, n columns."""
 
     order: Tensor  # (R, n) items from the top of the model's ranking, those that do not count last
     is_positive: Tensor  # (R, n) in that order
     is_negative: Tensor
-    place: Tensor  # (R, n) number of items of the same class above, in that order: the column in the lists below
+    # (R, n) number of items of the same class above, in that order: the column in the lists below
+    place: Tensor
     positives: Tensor  # (R, 1) |P|, |N|
     negatives: Tensor
     phi: Tensor  # (R, n) scores up to a constant, wide gaps closed
@@ -27,7 +31,7 @@ class SortedLists(NamedTuple):
 
     @property
     def pairs(self) -> Tensor:
-        """|P||N|, (R, 1), as a real number: a product of integers with a float would fall to float32."""
+        """|P||N|, (R, 1), as a real number: an integer times a float would fall to float32."""
         return self.positives.to(self.phi.dtype) * self.negatives
 
     @property
@@ -37,10 +41,13 @@ class SortedLists(NamedTuple):
 
 
 def sort_lists(scores: Tensor, target: Tensor, mask: Tensor | None, epsilon: float) -> SortedLists:
-    """Sort and split the rows of `scores` (R, n). `epsilon` only says how wide a gap is too wide to cross."""
+    """Sort and split the rows of `scores` (R, n). `epsilon` says which gap is too wide to cross."""
     counts = torch.ones_like(target) if mask is None else mask
     ranked, order = against_the_model(scores.to(exact_dtype(scores)), target, counts)
-    is_positive, is_negative = (target & counts).gather(1, order), (~target & counts).gather(1, order)
+    is_positive, is_negative = (
+        (target & counts).gather(1, order),
+        (~target & counts).gather(1, order),
+    )
     above_positive, above_negative = ahead(is_positive), ahead(is_negative)
     positives, negatives = is_positive.sum(1, keepdim=True), is_negative.sum(1, keepdim=True)
     z = _close_gaps(ranked, epsilon * positives.to(ranked.dtype) * negatives)
@@ -68,23 +75,27 @@ def exact_dtype(x: Tensor) -> torch.dtype:
 def _close_gaps(ranked: Tensor, widest: Tensor) -> Tensor:
     """Descending scores from 0 with gaps of at most `widest`; equal infinities have none.
 
-    Ranking a pair against such a gap costs 2 eps of F, and Delta <= 1: no y_direct ever does. So infinite scores act as their
-    limit, and an outlier does not swallow the digits of the other scores.
+    Ranking a pair against such a gap costs 2 eps of F, and Delta <= 1: no y_direct ever does. So
+    infinite scores act as their limit, and an outlier does not swallow the digits of the others.
     """
     equal = ranked[:, 1:] == ranked[:, :-1]
     gaps = torch.where(equal, 0.0, ranked[:, :-1] - ranked[:, 1:])
-    return -torch.nn.functional.pad(torch.minimum(gaps, widest), (1, 0)).cumsum(1)[:, : ranked.shape[1]]
+    return -torch.nn.functional.pad(torch.minimum(gaps, widest), (1, 0)).cumsum(1)[
+        :, : ranked.shape[1]
+    ]
 
 
 def _align(x: Tensor, chosen: Tensor, place: Tensor, fill: Tensor) -> Tensor:
-    """The chosen entries of every row moved to the left, in order; the rest of the row is `fill`."""
+    """The chosen entries of every row moved left, in order; the rest of the row is `fill`."""
     rows, n = x.shape
     aligned = fill.expand(rows, n + 1).clone()  # column n takes what is not chosen
     return aligned.scatter_(1, torch.where(chosen, place, n), x)[:, :n]
 
 
-def score_gradient(lists: SortedLists, above: Tensor, above_reference: Tensor, below_reference: Tensor) -> Tensor:
-    """dF(y) - dF(y_reference) of the items in the order of the lists, (R, n); zero where they do not count.
+def score_gradient(
+    lists: SortedLists, above: Tensor, above_reference: Tensor, below_reference: Tensor
+) -> Tensor:
+    """dF(y) - dF(y_reference) of the items in the order of the lists, (R, n); 0 where ignored.
 
     y has n_i = above; dF/dphi_i = (|N| - 2 n_i)/(|P||N|) and dF/dpsi_j = -(2 o_j - |P|)/(|P||N|).
     """
@@ -92,16 +103,23 @@ def score_gradient(lists: SortedLists, above: Tensor, above_reference: Tensor, b
     j = torch.arange(1, above.shape[1] + 1, device=above.device).expand_as(above).contiguous()
     below = torch.minimum(torch.searchsorted(above.contiguous(), j), lists.positives)
     moved_positive, moved_negative = (above - above_reference), (below - below_reference)
-    moved = torch.where(lists.is_positive, moved_positive.gather(1, lists.place), moved_negative.gather(1, lists.place))
+    moved = torch.where(
+        lists.is_positive,
+        moved_positive.gather(1, lists.place),
+        moved_negative.gather(1, lists.place),
+    )
     counts = (lists.is_positive | lists.is_negative) & lists.live
     return torch.where(counts, moved * (-2.0 / lists.pairs.clamp_min(1)), 0.0)
 
 
 def score_above_perfect(lists: SortedLists, above: Tensor) -> Tensor:
-    """F(y) - F(all positives first) = (2/|P||N|) sum_i (S(n_i) - n_i phi_i) in the scores as given, (R,)."""
-    # An infinite score in an inverted pair meets its like and cancels, or the value is infinite (below).
+    """F(y) - F(all positives first) = (2/|P||N|) sum_i (S(n_i) - n_i phi_i) in the scores, (R,)."""
+    # An infinite score in an inverted pair meets its like and cancels, or the value is
+    # infinite (below).
     top = lists.scores[:, :1]
-    shifted = torch.where(lists.scores.isinf(), 0.0, lists.scores - torch.where(top.isinf(), 0.0, top))
+    shifted = torch.where(
+        lists.scores.isinf(), 0.0, lists.scores - torch.where(top.isinf(), 0.0, top)
+    )
     zero = shifted.new_zeros(())
     phi = _align(shifted, lists.is_positive, lists.place, zero)
     psi = _align(shifted, lists.is_negative, lists.place, zero)
@@ -113,7 +131,9 @@ def score_above_perfect(lists: SortedLists, above: Tensor) -> Tensor:
     return torch.where((highest > lowest) & (highest.isinf() | lowest.isinf()), math.inf, total)
 
 
-def in_given_order(lists: SortedLists, value: Tensor, gradient: Tensor, like: Tensor) -> tuple[Tensor, Tensor]:
+def in_given_order(
+    lists: SortedLists, value: Tensor, gradient: Tensor, like: Tensor
+) -> tuple[Tensor, Tensor]:
     """Back to the order and dtype of the scores; NaN rows are NaN where they count, void rows 0."""
     counts = lists.is_positive | lists.is_negative
     gradient = torch.where(lists.nan & lists.live & counts, math.nan, gradient)

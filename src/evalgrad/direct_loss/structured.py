@@ -1,8 +1,10 @@
-"""The structured baselines of direct loss minimisation: hinge and perceptron, for average precision and for 0-1 error.
+"""The structured baselines of direct loss minimisation: hinge and perceptron, for average precision
+and for 0-1 error.
 
-With F as in `ranking` and `zero_one` and y the correct output, the hinge is max_yhat (F(yhat) + Delta(yhat)) - F(y), a convex upper
-bound of Delta(y_w); the perceptron is F(y_w) - F(y), which knows nothing of Delta. Together with the direct losses in both
-directions and cross-entropy they are the nine algorithms of Song et al. (ICML 2016), section 4.1.
+With F as in `ranking` and `zero_one` and y the correct output, the hinge is max_yhat (F(yhat) +
+Delta(yhat)) - F(y), a convex upper bound of Delta(y_w); the perceptron is F(y_w) - F(y), which
+knows nothing of Delta. Together with the direct losses in both directions and cross-entropy they
+are the nine algorithms of Song et al. (ICML 2016), section 4.1.
 """
 
 from typing import Any
@@ -13,17 +15,27 @@ from torch import Tensor, nn
 from evalgrad import _checks
 from evalgrad._gradient import with_gradient
 from evalgrad._masking import working_dtype
-from evalgrad.direct_loss.arguments import as_rows, check_lists, counts_of, describe_options, reduce_lists
+from evalgrad.direct_loss.arguments import (
+    as_rows,
+    check_lists,
+    counts_of,
+    describe_options,
+    reduce_lists,
+)
 from evalgrad.direct_loss.operators import ap_structured
 from evalgrad.direct_loss.zero_one import margins, mean_over_items
 
 
-def average_precision_hinge_loss(scores: Tensor, target: Tensor, *, mask: Tensor | None = None, reduction: str = "mean") -> Tensor:
-    """Structured hinge loss of average precision: max (F + 1 - AP) - F(all positives first), at least 1 - AP.
+def average_precision_hinge_loss(
+    scores: Tensor, target: Tensor, *, mask: Tensor | None = None, reduction: str = "mean"
+) -> Tensor:
+    """Structured hinge loss of average precision: max (F + 1 - AP) - F(all positives first), at
+    least 1 - AP.
 
     Args:
         scores: ``(*, n)``, what ranks the n items of each list.
-        target: the same shape, 1 or True for positives. A list without a positive or without a negative is void.
+        target: the same shape, 1 or True for positives. A list without a positive or without a
+            negative is void.
         mask: bool, the same shape, True = counts.
         reduction: over lists ``"mean"`` | ``"sum"`` | ``"none"``: the leading axes.
 
@@ -39,7 +51,9 @@ class AveragePrecisionHingeLoss(nn.Module):
 
     def __init__(self, *, reduction: str = "mean") -> None:
         super().__init__()
-        _checks.check_option("average_precision_hinge_loss", "reduction", reduction, _checks.REDUCTIONS)
+        _checks.check_option(
+            "average_precision_hinge_loss", "reduction", reduction, _checks.REDUCTIONS
+        )
         self.options: dict[str, Any] = {"reduction": reduction}
 
     def forward(self, scores: Tensor, target: Tensor, mask: Tensor | None = None) -> Tensor:
@@ -52,15 +66,19 @@ class AveragePrecisionHingeLoss(nn.Module):
 def average_precision_perceptron_loss(
     scores: Tensor, target: Tensor, *, mask: Tensor | None = None, reduction: str = "mean"
 ) -> Tensor:
-    """Ranking perceptron: (2/|P||N|) times the sum of max(0, psi_j - phi_i) over all pairs, in the time of a sort.
+    """Ranking perceptron: (2/|P||N|) times the sum of max(0, psi_j - phi_i) over all pairs, in the
+    time of a sort.
 
     Arguments as `average_precision_hinge_loss`.
 
     Example:
-        >>> average_precision_perceptron_loss(torch.tensor([1.0, 0.0, 2.0]), torch.tensor([1, 0, 0]))
+        >>> scores, target = torch.tensor([1.0, 0.0, 2.0]), torch.tensor([1, 0, 0])
+        >>> average_precision_perceptron_loss(scores, target)
         tensor(1.)
     """
-    return _average_precision("average_precision_perceptron_loss", scores, target, mask, False, reduction)
+    return _average_precision(
+        "average_precision_perceptron_loss", scores, target, mask, False, reduction
+    )
 
 
 class AveragePrecisionPerceptronLoss(nn.Module):
@@ -68,7 +86,9 @@ class AveragePrecisionPerceptronLoss(nn.Module):
 
     def __init__(self, *, reduction: str = "mean") -> None:
         super().__init__()
-        _checks.check_option("average_precision_perceptron_loss", "reduction", reduction, _checks.REDUCTIONS)
+        _checks.check_option(
+            "average_precision_perceptron_loss", "reduction", reduction, _checks.REDUCTIONS
+        )
         self.options: dict[str, Any] = {"reduction": reduction}
 
     def forward(self, scores: Tensor, target: Tensor, mask: Tensor | None = None) -> Tensor:
@@ -78,8 +98,11 @@ class AveragePrecisionPerceptronLoss(nn.Module):
         return describe_options(self.options)
 
 
-def zero_one_hinge_loss(scores: Tensor, target: Tensor, *, mask: Tensor | None = None, reduction: str = "mean") -> Tensor:
-    """Structured hinge loss of 0-1 error: the mean of max(0, 1 - 2 y s) over the items of each list, y = -1 or +1.
+def zero_one_hinge_loss(
+    scores: Tensor, target: Tensor, *, mask: Tensor | None = None, reduction: str = "mean"
+) -> Tensor:
+    """Structured hinge loss of 0-1 error: the mean of max(0, 1 - 2 y s) over the items of each
+    list, y = -1 or +1.
 
     Arguments as `direct_zero_one_loss`.
 
@@ -105,7 +128,9 @@ class ZeroOneHingeLoss(nn.Module):
         return describe_options(self.options)
 
 
-def zero_one_perceptron_loss(scores: Tensor, target: Tensor, *, mask: Tensor | None = None, reduction: str = "mean") -> Tensor:
+def zero_one_perceptron_loss(
+    scores: Tensor, target: Tensor, *, mask: Tensor | None = None, reduction: str = "mean"
+) -> Tensor:
     """Perceptron loss: the mean of max(0, -2 y s) over the items of each list, y = -1 or +1.
 
     Arguments as `direct_zero_one_loss`.
@@ -133,19 +158,39 @@ class ZeroOnePerceptronLoss(nn.Module):
 
 
 def _average_precision(
-    function: str, scores: Tensor, target: Tensor, mask: Tensor | None, augmented: bool, reduction: str
+    function: str,
+    scores: Tensor,
+    target: Tensor,
+    mask: Tensor | None,
+    augmented: bool,
+    reduction: str,
 ) -> Tensor:
     _checks.check_option(function, "reduction", reduction, _checks.REDUCTIONS)
     check_lists(function, scores, target, mask)
-    x, labels, counts = as_rows(scores), as_rows(target == 1), None if mask is None else as_rows(mask)
+    x, labels, counts = (
+        as_rows(scores),
+        as_rows(target == 1),
+        None if mask is None else as_rows(mask),
+    )
     value, gradient = ap_structured(x.detach().to(working_dtype(x)), labels, counts, augmented)
     positive, negative = counts_of(labels, counts)
-    return reduce_lists(with_gradient(x, value, gradient), positive.any(-1) & negative.any(-1), scores, reduction)
+    return reduce_lists(
+        with_gradient(x, value, gradient), positive.any(-1) & negative.any(-1), scores, reduction
+    )
 
 
-def _zero_one(function: str, scores: Tensor, target: Tensor, mask: Tensor | None, margin: float, reduction: str) -> Tensor:
+def _zero_one(
+    function: str,
+    scores: Tensor,
+    target: Tensor,
+    mask: Tensor | None,
+    margin: float,
+    reduction: str,
+) -> Tensor:
     _checks.check_option(function, "reduction", reduction, _checks.REDUCTIONS)
     check_lists(function, scores, target, mask)
     reached, sign = margins(scores, target)
     losses = (margin - 2 * reached).clamp(min=0)
-    return mean_over_items(scores, mask, losses, torch.where(losses > 0, -2 * sign, 0.0), reached, reduction)
+    return mean_over_items(
+        scores, mask, losses, torch.where(losses > 0, -2 * sign, 0.0), reached, reduction
+    )

@@ -1,9 +1,10 @@
 """The union of the ranks' batches, as a tensor that autograd sees through.
 
-Every rank then computes the same loss on the union. In the backward pass a rank keeps its own slice of the gradient, times the
-number of ranks: DDP and FSDP average the gradients of the ranks, and that average is then the gradient of one process with the
-whole batch. No collective runs in the backward pass, so its order cannot differ between ranks. An ordinary mean over the local
-batch may be added beside such a loss, unscaled.
+Every rank then computes the same loss on the union. In the backward pass a rank keeps its own slice
+of the gradient, times the number of ranks: DDP and FSDP average the gradients of the ranks, and
+that average is then the gradient of one process with the whole batch. No collective runs in the
+backward pass, so its order cannot differ between ranks. An ordinary mean over the local batch may
+be added beside such a loss, unscaled.
 """
 
 from __future__ import annotations  # a torch built without `distributed` has no ProcessGroup
@@ -17,28 +18,38 @@ from torch import Tensor
 
 from evalgrad import _checks
 
-DTYPES = sorted({x for x in vars(torch).values() if isinstance(x, torch.dtype)}, key=str)  # numbered alike on all ranks
+# numbered alike on all ranks
+DTYPES = sorted({x for x in vars(torch).values() if isinstance(x, torch.dtype)}, key=str)
 MAX_AXES = 8
 
 
 def gather_batch(x: Tensor, group: dist.ProcessGroup | None = None, *, dim: int = 0) -> Tensor:
     """Concatenate `x` of all ranks, in the order of the ranks; differentiable.
 
-    Every rank of the group must call it, in the same order as the others. Without an initialised process group it returns `x`.
+    Every rank of the group must call it, in the same order as the others. Without an initialised
+    process group it returns `x`.
 
     Args:
-        x: any dtype, bool and integers included. Ranks may hold different numbers of items, or none; the tensor of a rank that
-            holds none needs neither the shape nor the dtype of the others.
+        x: any dtype, bool and integers included. Ranks may hold different numbers of items, or
+            none; the tensor of a rank that holds none needs neither the shape nor the dtype of the
+            others.
         group: the ranks among which the gradients are averaged; None: all.
         dim: the axis of the items.
 
     Returns:
-        The union. Its gradient comes back to each rank as its own slice times the number of ranks, for gradients that are
-        averaged over the ranks, as DDP and FSDP do by default.
+        The union. Its gradient comes back to each rank as its own slice times the number of ranks,
+        for gradients that are averaged over the ranks, as DDP and FSDP do by default.
     """
     if not isinstance(x, Tensor) or not 1 <= x.ndim <= MAX_AXES:
         repair = "Add an axis for the items, e.g. `x.unsqueeze(0)`."
-        _checks.fail(TypeError, "gather_batch", "x", f"a tensor with 1 to {MAX_AXES} axes", _checks.describe(x), repair)
+        _checks.fail(
+            TypeError,
+            "gather_batch",
+            "x",
+            f"a tensor with 1 to {MAX_AXES} axes",
+            _checks.describe(x),
+            repair,
+        )
     if number_of_ranks(group) == 1:
         return x
     return _gather(x, group, dim)
@@ -64,9 +75,10 @@ def _together(function: str, collective: Callable[[], Any]) -> None:
         collective()
     except RuntimeError as error:
         raise RuntimeError(
-            f"{function}: rank {dist.get_rank()} waited for the other ranks in vain: one of them was killed, failed, or did not "
-            "call this function within the timeout of the process group. Look for the first error in the logs of the ranks; every "
-            f"rank must call it equally often, with an empty batch if it has none. The backend says: {error}"
+            f"{function}: rank {dist.get_rank()} waited for the other ranks in vain: one of them"
+            " was killed, failed, or did not call this function within the timeout of the process"
+            " group. Look for the first error in the logs of the ranks; every rank must call it"
+            f" equally often, with an empty batch if it has none. The backend says: {error}"
         ) from error
 
 
@@ -86,19 +98,26 @@ class _Gather(torch.autograd.Function):
         if like is None:  # nobody has anything
             return x.clone()
         dtype, shape = like
-        padded = torch.zeros(max(sizes), *shape, dtype=dtype, device=x.device)  # gloo aborts on an empty tensor
+        # gloo aborts on an empty tensor
+        padded = torch.zeros(max(sizes), *shape, dtype=dtype, device=x.device)
         if x.shape[0]:
             padded[: x.shape[0]] = x
         if not padded.numel():  # items without a pixel
             return padded.new_zeros(sum(sizes), *shape)
         # As bytes: not every backend sends every dtype.
-        parts = _exchange(padded.flatten().view(torch.uint8), group).view(dtype).view(len(sizes), *padded.shape)
+        parts = (
+            _exchange(padded.flatten().view(torch.uint8), group)
+            .view(dtype)
+            .view(len(sizes), *padded.shape)
+        )
         return torch.cat([part[:size] for part, size in zip(parts, sizes, strict=True)])
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> Any:
         start, size, ranks, shape = ctx.place
-        return gradient.narrow(0, start, size).mul(ranks) if size else gradient.new_zeros(shape), None
+        return (
+            gradient.narrow(0, start, size).mul(ranks) if size else gradient.new_zeros(shape)
+        ), None
 
 
 def _kind(x: Tensor) -> Tensor:
@@ -108,14 +127,21 @@ def _kind(x: Tensor) -> Tensor:
 
 
 def _agreed(kinds: list[list[int]]) -> tuple[torch.dtype, list[int]] | None:
-    """Dtype and shape of one item, of the ranks that have items. All ranks see the same rows, so all raise or none does."""
-    held = {rank: (DTYPES[dtype], shape[: axes - 1]) for rank, (size, dtype, axes, *shape) in enumerate(kinds) if size}
+    """Dtype and shape of one item, of the ranks that have items. All ranks see the same rows, so
+    all raise or none does.
+    """
+    held = {
+        rank: (DTYPES[dtype], shape[: axes - 1])
+        for rank, (size, dtype, axes, *shape) in enumerate(kinds)
+        if size
+    }
     (first, like), *others = held.items() or [(0, None)]
     for rank, other in others:
         if other != like:
             raise ValueError(
-                f"gather_batch: `x` must have one dtype and one shape per item on all ranks; got {_words(like)} on rank {first} "
-                f"and {_words(other)} on rank {rank}. Crop or pad to one size, and cast to one dtype."
+                "gather_batch: `x` must have one dtype and one shape per item on all ranks; got"
+                f" {_words(like)} on rank {first} and {_words(other)} on rank {rank}. Crop or pad"
+                " to one size, and cast to one dtype."
             )
     return like
 
@@ -127,5 +153,7 @@ def _words(like: Any) -> str:
 def _exchange(row: Tensor, group: dist.ProcessGroup | None) -> Tensor:
     """The equally long rows of all ranks, stacked."""
     rows = torch.empty(dist.get_world_size(group), *row.shape, dtype=row.dtype, device=row.device)
-    _together("gather_batch", lambda: dist.all_gather(list(rows.unbind()), row.contiguous(), group=group))
+    _together(
+        "gather_batch", lambda: dist.all_gather(list(rows.unbind()), row.contiguous(), group=group)
+    )
     return rows

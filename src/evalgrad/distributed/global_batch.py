@@ -1,8 +1,8 @@
 """Any loss on the union of the ranks' batches.
 
-A loss that follows a metric is not a mean over samples: the mean of the ranks' losses is not the loss of their union, and
-training on it follows another objective, the more so the fewer items a rank has. `global_batch` computes the loss of the union
-instead.
+A loss that follows a metric is not a mean over samples: the mean of the ranks' losses is not the
+loss of their union, and training on it follows another objective, the more so the fewer items a
+rank has. `global_batch` computes the loss of the union instead.
 """
 
 from __future__ import annotations  # a torch built without `distributed` has no ProcessGroup
@@ -30,29 +30,34 @@ def global_batch(
     once: str | None = None,
     dim: int = 0,
 ) -> GlobalBatch:
-    """Wrap a loss so that a call with this rank's tensors gives the loss of the batches of all ranks, the same on every rank.
+    """Wrap a loss so that a call with this rank's tensors gives the loss of the batches of all
+    ranks, the same on every rank.
 
-    The gradient is scaled for DDP and FSDP2, which average it over the ranks: the average equals the gradient of one process
-    with the concatenated batch. Every rank must call the loss at every step, with empty tensors if it has no items. Without an
-    initialised process group it is the loss itself.
+    The gradient is scaled for DDP and FSDP2, which average it over the ranks: the average equals
+    the gradient of one process with the concatenated batch. Every rank must call the loss at every
+    step, with empty tensors if it has no items. Without an initialised process group it is the loss
+    itself.
 
     Args:
-        loss: a function or a module, of this library or any other. A module stays a submodule: its buffers move, save and load.
+        loss: a function or a module, of this library or any other. A module stays a submodule: its
+            buffers move, save and load.
         group: the ranks among which the gradients are averaged; None: all.
-        gather: the names of keyword arguments that hold one entry per item. Tensors among the positional arguments are always
-            gathered; every other keyword, such as `weight`, goes to the loss as it is.
-        once: name of the keyword argument with the position of each item in the data set, e.g. ``"index"``. An item that several
-            ranks hold, as the padding of a `DistributedSampler` may be, then counts once, where it comes first.
+        gather: the names of keyword arguments that hold one entry per item. Tensors among the
+            positional arguments are always gathered; every other keyword, such as `weight`, goes to
+            the loss as it is.
+        once: name of the keyword argument with the position of each item in the data set, e.g.
+            ``"index"``. An item that several ranks hold, as the padding of a `DistributedSampler`
+            may be, then counts once, where it comes first.
         dim: the axis of the items, e.g. -1 for lists ``(classes, items)`` of a ranking loss.
 
-    A `LovaszSoftmaxLoss` with `bins` over the batch adds up counts instead of gathering pixels: its traffic does not depend on
-    the number of pixels.
+    A `LovaszSoftmaxLoss` with `bins` over the batch adds up counts instead of gathering pixels: its
+    traffic does not depend on the number of pixels.
 
     Example:
         >>> import evalgrad as eg
         >>> loss = global_batch(eg.DirectAveragePrecisionLoss())
         >>> scores = torch.tensor([0.3, 0.1, 0.2], requires_grad=True)
-        >>> round(loss(scores, torch.tensor([1, 1, 0])).item(), 4)  # not distributed: the loss itself
+        >>> round(loss(scores, torch.tensor([1, 1, 0])).item(), 4)  # one process: the loss itself
         0.1667
     """
     return GlobalBatch(loss, group, gather, once, dim)
@@ -62,7 +67,12 @@ class GlobalBatch(nn.Module):
     """What `global_batch` returns."""
 
     def __init__(
-        self, loss: Callable[..., Tensor], group: dist.ProcessGroup | None, gather: Collection[str], once: str | None, dim: int
+        self,
+        loss: Callable[..., Tensor],
+        group: dist.ProcessGroup | None,
+        gather: Collection[str],
+        once: str | None,
+        dim: int,
     ) -> None:
         super().__init__()
         _check_options(loss, gather, once)
@@ -75,7 +85,9 @@ class GlobalBatch(nn.Module):
         if isinstance(self.loss, LovaszSoftmaxLoss) and bin_counts.applies(self.loss):
             return bin_counts.lovasz_softmax_loss(self.loss, *tensors, group=self.group, **keywords)
         union = [self._gathered(x) for x in tensors]
-        named = {name: self._gathered(x) if name in self.gather else x for name, x in keywords.items()}
+        named = {
+            name: self._gathered(x) if name in self.gather else x for name, x in keywords.items()
+        }
         if self.once is not None:
             keep = _first_of_each(named[self.once])
             union = [self._kept(x, keep) for x in union]
@@ -104,8 +116,29 @@ def _first_of_each(index: Tensor) -> Tensor:
 def _check_options(loss: object, gather: Collection[str], once: str | None) -> None:
     function = "global_batch"
     if not callable(loss):
-        _checks.fail(TypeError, function, "loss", "a function or a module", repr(loss), "Pass the loss itself, not its value.")
+        _checks.fail(
+            TypeError,
+            function,
+            "loss",
+            "a function or a module",
+            repr(loss),
+            "Pass the loss itself, not its value.",
+        )
     if isinstance(gather, str):
-        _checks.fail(TypeError, function, "gather", "several names", repr(gather), f"Write gather=({gather!r},).")
+        _checks.fail(
+            TypeError,
+            function,
+            "gather",
+            "several names",
+            repr(gather),
+            f"Write gather=({gather!r},).",
+        )
     if once is not None and once not in gather:
-        _checks.fail(ValueError, function, "once", "one of the names in `gather`", repr(once), "Add it to `gather`.")
+        _checks.fail(
+            ValueError,
+            function,
+            "once",
+            "one of the names in `gather`",
+            repr(once),
+            "Add it to `gather`.",
+        )

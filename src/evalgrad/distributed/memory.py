@@ -1,8 +1,8 @@
 """Past scores beside the present ones, for ranking losses whose batch is too small to rank in.
 
-The average precision of a handful of items says little. A ring buffer of earlier scores makes the list longer at the cost of a
-copy. What it holds is stale: scores of the network as it was some steps ago. They have no gradient; with a fast-moving network
-keep few.
+The average precision of a handful of items says little. A ring buffer of earlier scores makes the
+list longer at the cost of a copy. What it holds is stale: scores of the network as it was some
+steps ago. They have no gradient; with a fast-moving network keep few.
 """
 
 from __future__ import annotations  # a torch built without `distributed` has no ProcessGroup
@@ -18,14 +18,17 @@ from evalgrad.distributed.gather import gather_batch
 
 
 class CrossBatchMemory(nn.Module):
-    """Returns the scores of the batch followed by remembered ones; in training mode it then remembers the batch.
+    """Returns the scores of the batch followed by remembered ones; in training mode it then
+    remembers the batch.
 
-    Over ranks the batch is the union of the ranks' batches, so that the memory is the same on every rank and the loss is that
-    of the global batch (do not wrap it in `global_batch`). Everything is a buffer: a loaded state continues bit by bit.
+    Over ranks the batch is the union of the ranks' batches, so that the memory is the same on every
+    rank and the loss is that of the global batch (do not wrap it in `global_batch`). Everything is
+    a buffer: a loaded state continues bit by bit.
 
     Args:
         capacity: how many scores each list remembers; the oldest are forgotten first.
-        lists: the leading axes of the scores: ``()`` for scores ``(n,)``, ``(classes,)`` for ``(classes, n)``.
+        lists: the leading axes of the scores: ``()`` for scores ``(n,)``, ``(classes,)`` for
+            ``(classes, n)``.
         group: the ranks among which the gradients are averaged; None: all.
 
     Example:
@@ -43,7 +46,9 @@ class CrossBatchMemory(nn.Module):
     mask: Tensor
     place: Tensor
 
-    def __init__(self, capacity: int, *, lists: Sequence[int] = (), group: dist.ProcessGroup | None = None) -> None:
+    def __init__(
+        self, capacity: int, *, lists: Sequence[int] = (), group: dist.ProcessGroup | None = None
+    ) -> None:
         super().__init__()
         repair = "Try the number of items of a few dozen batches."
         _checks.check_integer("CrossBatchMemory", "capacity", capacity, low=1, repair=repair)
@@ -51,9 +56,12 @@ class CrossBatchMemory(nn.Module):
         self.register_buffer("scores", torch.zeros(*self.lists, capacity))
         self.register_buffer("target", torch.zeros(*self.lists, capacity, dtype=torch.int64))
         self.register_buffer("mask", torch.zeros(*self.lists, capacity, dtype=torch.bool))
-        self.register_buffer("place", torch.zeros((), dtype=torch.int64))  # where the next score goes
+        # where the next score goes
+        self.register_buffer("place", torch.zeros((), dtype=torch.int64))
 
-    def forward(self, scores: Tensor, target: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Tensor, Tensor]:
+    def forward(
+        self, scores: Tensor, target: Tensor, mask: Tensor | None = None
+    ) -> tuple[Tensor, Tensor, Tensor]:
         """Scores, target and mask of the present and the remembered items, along the last axis.
 
         Args:
@@ -65,7 +73,9 @@ class CrossBatchMemory(nn.Module):
         mask = torch.ones_like(target, dtype=torch.bool) if mask is None else mask
         now = [gather_batch(x, self.group, dim=-1) for x in (scores, target, mask)]
         pairs = zip(now, (self.scores, self.target, self.mask), strict=True)
-        scores, target, mask = (torch.cat([present, past.to(present.dtype)], -1) for present, past in pairs)
+        scores, target, mask = (
+            torch.cat([present, past.to(present.dtype)], -1) for present, past in pairs
+        )
         if self.training:
             self._remember(*now)
         return scores, target, mask
@@ -74,7 +84,9 @@ class CrossBatchMemory(nn.Module):
     def _remember(self, *now: Tensor) -> None:
         count = now[0].shape[-1]
         latest = range(count)[-self.capacity :]
-        places = (self.place + torch.arange(latest.start, count, device=self.place.device)) % self.capacity
+        places = (
+            self.place + torch.arange(latest.start, count, device=self.place.device)
+        ) % self.capacity
         for past, present in zip((self.scores, self.target, self.mask), now, strict=True):
             past.index_copy_(-1, places, present[..., latest.start :].to(past.dtype))
         self.place.add_(count).remainder_(self.capacity)
@@ -85,7 +97,10 @@ class CrossBatchMemory(nn.Module):
         _checks.check_target(name, target, scores, scores.shape)
         _checks.check_bool(name, "mask", mask, scores)
         if tuple(scores.shape[:-1]) != self.lists:
-            must, repair = f"of shape {(*self.lists, 'n')}", "Name the leading axes when you construct it: `lists=(classes,)`."
+            must, repair = (
+                f"of shape {(*self.lists, 'n')}",
+                "Name the leading axes when you construct it: `lists=(classes,)`.",
+            )
             _checks.fail(ValueError, name, "scores", must, _checks.describe(scores), repair)
 
     def extra_repr(self) -> str:

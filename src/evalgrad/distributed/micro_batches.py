@@ -1,9 +1,10 @@
 """The gradient of a large batch with the memory of a small one.
 
-Plain gradient accumulation adds up the losses of micro-batches, which for a loss that follows a metric is not the loss of the
-batch. Two passes give the exact gradient: first the scores of all micro-batches without a graph, and the gradient of the loss
-in the scores; then each micro-batch again, with a graph, whose backward pass starts from its slice of that gradient. The price
-is a second forward.
+Plain gradient accumulation adds up the losses of micro-batches, which for a loss that follows a
+metric is not the loss of the batch. Two passes give the exact gradient: first the scores of all
+micro-batches without a graph, and the gradient of the loss in the scores; then each micro-batch
+again, with a graph, whose backward pass starts from its slice of that gradient. The price is a
+second forward.
 """
 
 from collections.abc import Callable
@@ -17,30 +18,43 @@ from evalgrad import _checks
 
 
 def micro_batch_backward(
-    model: nn.Module, inputs: Tensor | tuple[Tensor, ...], loss: Callable[[Tensor], Tensor], *, size: int
+    model: nn.Module,
+    inputs: Tensor | tuple[Tensor, ...],
+    loss: Callable[[Tensor], Tensor],
+    *,
+    size: int,
 ) -> Tensor:
-    """Add the gradient of ``loss(model(*inputs))`` to the parameters, with a graph of `size` samples at a time.
+    """Add the gradient of ``loss(model(*inputs))`` to the parameters, with a graph of `size`
+    samples at a time.
 
-    It stands for the forward and the backward pass of one training step and returns the value of the loss. Both passes see the same
-    random numbers and the same buffers, so dropout has one mask per sample, and the running statistics of BatchNorm end as
-    after one forward of each micro-batch. As in every accumulation, BatchNorm normalises by the statistics of the micro-batch.
-    Under DDP the gradients are exchanged once, at the last micro-batch.
+    It stands for the forward and the backward pass of one training step and returns the value of
+    the loss. Both passes see the same random numbers and the same buffers, so dropout has one mask
+    per sample, and the running statistics of BatchNorm end as after one forward of each
+    micro-batch. As in every accumulation, BatchNorm normalises by the statistics of the
+    micro-batch. Under DDP the gradients are exchanged once, at the last micro-batch.
 
     Args:
-        model: returns one tensor of scores, with the samples on axis 0. It must not depend on anything else that changes.
+        model: returns one tensor of scores, with the samples on axis 0. It must not depend on
+            anything else that changes.
         inputs: the tensors of the whole batch that the model takes, with the samples on axis 0.
-        loss: a function of the scores of the whole batch, e.g. ``lambda scores: criterion(scores, target)``; over ranks with a
-            `global_batch` inside.
+        loss: a function of the scores of the whole batch, e.g. ``lambda scores: criterion(scores,
+            target)``; over ranks with a `global_batch` inside.
         size: samples per micro-batch; it sets the peak of memory.
 
     Example:
         >>> model, target = nn.Linear(4, 1), torch.tensor([0, 1, 0, 1, 1, 0])
-        >>> value = micro_batch_backward(model, torch.randn(6, 4), lambda scores: (scores[:, 0] * target).sum(), size=2)
+        >>> loss = lambda scores: (scores[:, 0] * target).sum()
+        >>> value = micro_batch_backward(model, torch.randn(6, 4), loss, size=2)
         >>> model.bias.grad
         tensor([3.])
     """
     _check(model, inputs, size)
-    parts = list(zip(*(x.split(size) for x in (inputs if isinstance(inputs, tuple) else (inputs,))), strict=True))
+    parts = list(
+        zip(
+            *(x.split(size) for x in (inputs if isinstance(inputs, tuple) else (inputs,))),
+            strict=True,
+        )
+    )
     buffers = [buffer.clone() for buffer in model.buffers()]
     with torch.random.fork_rng(_accelerators(model)):
         value, slopes = _slopes(model, parts, loss)
@@ -53,7 +67,9 @@ def micro_batch_backward(
     return value
 
 
-def _slopes(model: nn.Module, parts: list[tuple[Tensor, ...]], loss: Callable[[Tensor], Tensor]) -> tuple[Tensor, Tensor]:
+def _slopes(
+    model: nn.Module, parts: list[tuple[Tensor, ...]], loss: Callable[[Tensor], Tensor]
+) -> tuple[Tensor, Tensor]:
     """The loss of the whole batch and its gradient in the scores."""
     with torch.no_grad():
         scores = torch.cat([model(*part) for part in parts])
@@ -65,8 +81,12 @@ def _slopes(model: nn.Module, parts: list[tuple[Tensor, ...]], loss: Callable[[T
 
 
 def _no_exchange(model: nn.Module) -> AbstractContextManager[Any]:
-    """DDP's own way to accumulate; elsewhere gradients may as well be exchanged for every micro-batch."""
-    return model.no_sync() if isinstance(model, nn.parallel.DistributedDataParallel) else nullcontext()
+    """DDP's own way to accumulate; elsewhere gradients may as well be exchanged for every
+    micro-batch.
+    """
+    return (
+        model.no_sync() if isinstance(model, nn.parallel.DistributedDataParallel) else nullcontext()
+    )
 
 
 def _accelerators(model: nn.Module) -> list[int]:
@@ -79,8 +99,28 @@ def _check(model: nn.Module, inputs: Tensor | tuple[Tensor, ...], size: int) -> 
     given = inputs if isinstance(inputs, tuple) else (inputs,)
     if not given or not all(isinstance(x, Tensor) and x.ndim for x in given):
         repair = "Close over what has no samples: `lambda x: model(x, option)` as a module."
-        _checks.fail(TypeError, function, "inputs", "a tensor or a tuple of tensors with samples", _checks.describe(inputs), repair)
+        _checks.fail(
+            TypeError,
+            function,
+            "inputs",
+            "a tensor or a tuple of tensors with samples",
+            _checks.describe(inputs),
+            repair,
+        )
     lengths = [len(x) for x in given]
     if len(set(lengths)) > 1:
-        _checks.fail(ValueError, function, "inputs", "of one length", repr(lengths), "Give every sample all of its inputs.")
-    _checks.check_integer(function, "size", size, low=1, repair="Take the largest number of samples that fits into memory.")
+        _checks.fail(
+            ValueError,
+            function,
+            "inputs",
+            "of one length",
+            repr(lengths),
+            "Give every sample all of its inputs.",
+        )
+    _checks.check_integer(
+        function,
+        "size",
+        size,
+        low=1,
+        repair="Take the largest number of samples that fits into memory.",
+    )

@@ -8,11 +8,13 @@ from evalgrad import _checks
 
 
 def sampler_padding(sampler: "DistributedSampler[object]", start: int, count: int) -> Tensor:
-    """Which of the `count` items that this rank drew from place `start` of its epoch are padding: ``(count,)`` bool.
+    """Which of the `count` items that this rank drew from place `start` of its epoch are padding:
+    ``(count,)`` bool.
 
-    The samples of an epoch are dealt to the ranks in turn, and what exceeds the data set is padding. Let the network see it,
-    so that all ranks take equally many steps, and leave it out of the loss: ``real = ~sampler_padding(sampler, step * batch_size,
-    len(target))``, then ``loss(scores[real], target[real])``.
+    The samples of an epoch are dealt to the ranks in turn, and what exceeds the data set is
+    padding. Let the network see it, so that all ranks take equally many steps, and leave it out of
+    the loss: ``real = ~sampler_padding(sampler, step * batch_size, len(target))``, then
+    ``loss(scores[real], target[real])``.
 
     Example:
         >>> sampler = DistributedSampler(range(5), num_replicas=2, rank=1, shuffle=False)
@@ -21,6 +23,8 @@ def sampler_padding(sampler: "DistributedSampler[object]", start: int, count: in
     """
     if not isinstance(sampler, DistributedSampler):
         repair = "The samplers of evalgrad need no padding."
-        _checks.fail(TypeError, "sampler_padding", "sampler", "a DistributedSampler", repr(sampler), repair)
+        _checks.fail(
+            TypeError, "sampler_padding", "sampler", "a DistributedSampler", repr(sampler), repair
+        )
     place = torch.arange(start, start + count) * sampler.num_replicas + sampler.rank
     return place >= len(sampler.dataset)  # type: ignore[arg-type]

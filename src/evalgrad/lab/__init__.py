@@ -1,1 +1,3 @@
-"""The lab: everything that trains. Install it with `pip install evalgrad[lab]`; the command `evalgrad` is its front door."""
+"""The lab: everything that trains. Install it with `pip install evalgrad[lab]`; the command
+`evalgrad` is its front door.
+"""

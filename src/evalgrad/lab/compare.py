@@ -1,4 +1,6 @@
-"""The command `evalgrad compare`: train every loss of the tasks alike, and say where training on the metric paid."""
+"""The command `evalgrad compare`: train every loss of the tasks alike, and say where training on
+the metric paid.
+"""
 
 import argparse
 import json
@@ -38,29 +40,56 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Options of `evalgrad compare`."""
     names = ", ".join(tasks.TASKS)
     parser.add_argument(
-        "tasks", nargs="*", metavar="TASK", help=f"tasks, or a family such as two-mode (the demo, five minutes): {names}"
+        "tasks",
+        nargs="*",
+        metavar="TASK",
+        help=f"tasks, or a family such as two-mode (the demo, five minutes): {names}",
     )
-    parser.add_argument("--losses", nargs="+", metavar="LOSS", help="only these losses of the tasks (all)")
+    parser.add_argument(
+        "--losses", nargs="+", metavar="LOSS", help="only these losses of the tasks (all)"
+    )
     parser.add_argument("--seeds", type=int, help="number of seeds (as the task says, mostly 5)")
     parser.add_argument(
-        "--budget", action="append", metavar="BUDGET", help='"N iterations" or "equal time"; may be repeated (all of the task)'
+        "--budget",
+        action="append",
+        metavar="BUDGET",
+        help='"N iterations" or "equal time"; may be repeated (all of the task)',
     )
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="processes (one per core)")
-    parser.add_argument("--out", type=Path, default=Path("runs"), help="folder for the report and the finished runs (runs)")
+    parser.add_argument(
+        "--out",
+        type=Path,
+        default=Path("runs"),
+        help="folder for the report and the finished runs (runs)",
+    )
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Train what is not trained yet; print the table and write `report.html` and `comparison.json`."""
+    """Train what is not trained yet; print the table and write `report.html` and
+    `comparison.json`.
+    """
     console, start = Console(), time.monotonic()
     planned = plan(arguments)
     store = Store(arguments.out / "store")
-    records = finish([line.run for line in planned], store, jobs=arguments.jobs, title="compare", console=console)
-    labelled = [{**record, "budget": line.budget} for line, record in zip(planned, records, strict=True)]
-    comparison: Any = {"records": labelled, "command": _command(), "versions": _versions(), "machine": _machine(arguments.jobs)}
+    records = finish(
+        [line.run for line in planned], store, jobs=arguments.jobs, title="compare", console=console
+    )
+    labelled = [
+        {**record, "budget": line.budget} for line, record in zip(planned, records, strict=True)
+    ]
+    comparison: Any = {
+        "records": labelled,
+        "command": _command(),
+        "versions": _versions(),
+        "machine": _machine(arguments.jobs),
+    }
     write_atomically(arguments.out / "comparison.json", json.dumps(comparison).encode())
     report.write_report(comparison, arguments.out / "report.html")
     report.print_table(comparison, console)
-    console.print(f"Report: {arguments.out / 'report.html'} ({len(records)} runs, {time.monotonic() - start:.0f} s)")
+    console.print(
+        f"Report: {arguments.out / 'report.html'} ({len(records)} runs,"
+        f" {time.monotonic() - start:.0f} s)"
+    )
     return 0
 
 
@@ -70,7 +99,8 @@ def plan(arguments: argparse.Namespace) -> list[Planned]:
     known = {loss.name for selection in selections for loss in selection.task.losses}
     if unknown := set(arguments.losses or ()) - known:
         raise UserError(
-            f"--losses must name losses of the tasks; got {', '.join(sorted(unknown))}. They have {', '.join(sorted(known))}."
+            f"--losses must name losses of the tasks; got {', '.join(sorted(unknown))}. They have"
+            f" {', '.join(sorted(known))}."
         )
     if arguments.seeds is not None and arguments.seeds < 1:
         raise UserError(f"--seeds must be at least 1; got {arguments.seeds}. Five show a spread.")
@@ -80,7 +110,10 @@ def plan(arguments: argparse.Namespace) -> list[Planned]:
 def _plan(selection: Selection, arguments: argparse.Namespace) -> Iterable[Planned]:
     task, found = selection.task, search.chosen()
     losses = [
-        loss for loss in task.losses if loss.name in (arguments.losses or selection.losses or {loss.name for loss in task.losses})
+        loss
+        for loss in task.losses
+        if loss.name
+        in (arguments.losses or selection.losses or {loss.name for loss in task.losses})
     ]
     for budget in arguments.budget or selection.budgets or task.budgets:
         for loss in losses:
@@ -90,13 +123,18 @@ def _plan(selection: Selection, arguments: argparse.Namespace) -> Iterable[Plann
 
 
 def budgeted(task: Task, loss: str, hyper: dict[str, float], seed: int, budget: str) -> Run:
-    """The run of a budget. In equal time the reference does what the time is taken from: the run of its first budget."""
+    """The run of a budget. In equal time the reference does what the time is taken from: the run of
+    its first budget.
+    """
     if budget == EQUAL_TIME:
-        return Run(task.name, loss, hyper, seed, task.iterations[0], equal_time=loss != task.losses[0].name)
+        return Run(
+            task.name, loss, hyper, seed, task.iterations[0], equal_time=loss != task.losses[0].name
+        )
     number, _, unit = budget.partition(" ")
     if unit != "iterations" or not number.isdecimal() or int(number) < 1:
         raise UserError(
-            f'--budget must be "N iterations" or "{EQUAL_TIME}"; got {budget!r}. The budgets of {task.name} are {task.budgets}.'
+            f'--budget must be "N iterations" or "{EQUAL_TIME}"; got {budget!r}. The budgets of'
+            f" {task.name} are {task.budgets}."
         )
     return Run(task.name, loss, hyper, seed, int(number))
 
@@ -108,7 +146,8 @@ def hyperparameters(found: dict[str, Any], task: Task, loss: str) -> dict[str, f
     except KeyError:
         path = search.HYPERPARAMETERS
         raise UserError(
-            f"{path} must hold {loss} of {task.name}; it has no such entry. Run `evalgrad search {task.name}` first."
+            f"{path} must hold {loss} of {task.name}; it has no such entry. Run `evalgrad search"
+            f" {task.name}` first."
         ) from None
 
 
@@ -121,4 +160,9 @@ def _versions() -> dict[str, str]:
 
 
 def _machine(jobs: int) -> dict[str, Any]:
-    return {"system": platform.platform(), "processor": platform.machine(), "cores": os.cpu_count() or 1, "jobs": jobs}
+    return {
+        "system": platform.platform(),
+        "processor": platform.machine(),
+        "cores": os.cpu_count() or 1,
+        "jobs": jobs,
+    }

@@ -1,4 +1,5 @@
-"""What `make demo` shows: where training on the metric pays, where it does not, and where the data were made to show it.
+"""What `make demo` shows: where training on the metric pays, where it does not, and where the data
+were made to show it.
 
 It is sized to end within five minutes on two quiet cores.
 """
@@ -19,7 +20,8 @@ class Selection:
     seeds: int | None = None
 
 
-# Weighted cross-entropy is in every panel of the scenes: without it the gain would be over a weaker baseline than there is.
+# Weighted cross-entropy is in every panel of the scenes: without it the gain would be over a weaker
+# baseline than there is.
 SCENES = ("cross_entropy", "weighted_cross_entropy", "lovasz_softmax")
 TOP_FIVE = ("cross_entropy", "smooth_topk, temperature 0.1")
 TEACHER = ("bce", "average_precision_hinge", "direct_average_precision")

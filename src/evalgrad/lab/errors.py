@@ -2,4 +2,6 @@
 
 
 class UserError(Exception):
-    """Bad data or options: the message names the file or option and the repair. The command prints it and exits with code 2."""
+    """Bad data or options: the message names the file or option and the repair. The command prints
+    it and exits with code 2.
+    """

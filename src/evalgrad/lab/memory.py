@@ -9,9 +9,11 @@ STATUS, RESET = Path("/proc/self/status"), Path("/proc/self/clear_refs")
 
 
 class PeakMemory:
-    """`with PeakMemory() as memory: ...` leaves the growth of the resident memory at its peak in `memory.megabytes`.
+    """`with PeakMemory() as memory: ...` leaves the growth of the resident memory at its peak in
+    `memory.megabytes`.
 
-    Linux can forget the old peak of a process. Elsewhere the growth of the peak of its whole life is what can be known.
+    Linux can forget the old peak of a process. Elsewhere the growth of the peak of its whole life
+    is what can be known.
     """
 
     megabytes = 0.0
@@ -23,7 +25,12 @@ class PeakMemory:
         self._before = _kilobytes("VmRSS") if self._forgets else _lifetime_peak()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         peak = _kilobytes("VmHWM") if self._forgets else _lifetime_peak()
         self.megabytes = max(0.0, peak - self._before) / 1024
 

@@ -1,4 +1,5 @@
-"""The losses by name: what each is for, and how to make it. Read by `--loss`, `--losses` and `evalgrad losses`.
+"""The losses by name: what each is for, and how to make it. Read by `--loss`, `--losses` and
+`evalgrad losses`.
 
 A task is of one kind, which fixes what a loss is given:
 
@@ -24,10 +25,11 @@ PIXELS, BINARY, CLASSES, RANKING = ((kind,) for kind in KINDS)
 
 @dataclass(frozen=True)
 class Objective:
-    """One loss: `factory(**options)` makes a callable (scores, target) -> scalar; with `takes_index` also `index=`.
+    """One loss: `factory(**options)` makes a callable (scores, target) -> scalar; with
+    `takes_index` also `index=`.
 
-    `needs` names the option that must be given and comes from the training data: "weight" (class weights), "labels" (of every
-    training item, in the order of `index`), or "" for none.
+    `needs` names the option that must be given and comes from the training data: "weight" (class
+    weights), "labels" (of every training item, in the order of `index`), or "" for none.
     """
 
     kinds: tuple[str, ...]
@@ -40,7 +42,10 @@ class Objective:
 
 OBJECTIVES: dict[str, Objective] = {
     "cross_entropy": Objective(
-        PIXELS + CLASSES, "accuracy", "the baseline; good when classes are balanced or training is long", plain_losses.cross_entropy
+        PIXELS + CLASSES,
+        "accuracy",
+        "the baseline; good when classes are balanced or training is long",
+        plain_losses.cross_entropy,
     ),
     "weighted_cross_entropy": Objective(
         PIXELS + CLASSES,
@@ -50,7 +55,10 @@ OBJECTIVES: dict[str, Objective] = {
         needs="weight",
     ),
     "bootstrapped_cross_entropy": Objective(
-        PIXELS, "accuracy", "trains on the hardest pixels; a cheap help for rare classes", eg.BootstrappedCrossEntropy
+        PIXELS,
+        "accuracy",
+        "trains on the hardest pixels; a cheap help for rare classes",
+        eg.BootstrappedCrossEntropy,
     ),
     "loss_max_pooling": Objective(
         PIXELS,
@@ -58,16 +66,29 @@ OBJECTIVES: dict[str, Objective] = {
         "weighs pixels by the worst case; against imbalance without class weights",
         plain_losses.loss_max_pooling,
     ),
-    "soft_jaccard": Objective(PIXELS, "miou", "IoU with probabilities; simple, not tight", eg.SoftJaccardLoss),
+    "soft_jaccard": Objective(
+        PIXELS, "miou", "IoU with probabilities; simple, not tight", eg.SoftJaccardLoss
+    ),
     "lovasz_softmax": Objective(
-        PIXELS, "miou", "the first choice for mean IoU; gains most with rare classes and short training", eg.LovaszSoftmaxLoss
+        PIXELS,
+        "miou",
+        "the first choice for mean IoU; gains most with rare classes and short training",
+        eg.LovaszSoftmaxLoss,
     ),
     "bce": Objective(
-        BINARY + RANKING, "accuracy", "the baseline; tune its decision threshold before you compare", plain_losses.bce
+        BINARY + RANKING,
+        "accuracy",
+        "the baseline; tune its decision threshold before you compare",
+        plain_losses.bce,
     ),
-    "hinge": Objective(BINARY + RANKING, "accuracy", "large margin for decisions at score 0", plain_losses.hinge),
+    "hinge": Objective(
+        BINARY + RANKING, "accuracy", "large margin for decisions at score 0", plain_losses.hinge
+    ),
     "binary_soft_jaccard": Objective(
-        BINARY, "image-iou", "IoU of the foreground with probabilities; strong on thin shapes", plain_losses.binary_soft_jaccard
+        BINARY,
+        "image-iou",
+        "IoU of the foreground with probabilities; strong on thin shapes",
+        plain_losses.binary_soft_jaccard,
     ),
     "binary_loss_max_pooling": Objective(
         BINARY,
@@ -78,7 +99,8 @@ OBJECTIVES: dict[str, Objective] = {
     "lovasz_hinge": Objective(
         BINARY,
         "image-iou",
-        "the first choice for the IoU of each image; `empty` says what images without foreground do",
+        "the first choice for the IoU of each image; `empty` says what images without"
+        " foreground do",
         eg.LovaszHingeLoss,
     ),
     "direct_jaccard": Objective(
@@ -88,26 +110,50 @@ OBJECTIVES: dict[str, Objective] = {
         plain_losses.direct_jaccard,
     ),
     "smooth_topk": Objective(
-        CLASSES, "top5", "top-k accuracy under label noise or many confusable classes; try temperature 0.1 and 1", eg.SmoothTopKLoss
+        CLASSES,
+        "top5",
+        "top-k accuracy under label noise or many confusable classes; try temperature 0.1 and 1",
+        eg.SmoothTopKLoss,
     ),
     "topk_hinge": Objective(
-        CLASSES, "top5", "the sparse limit of smooth top-k; hard to train, shown for comparison", eg.TopKHingeLoss
+        CLASSES,
+        "top5",
+        "the sparse limit of smooth top-k; hard to train, shown for comparison",
+        eg.TopKHingeLoss,
     ),
     "direct_average_precision": Objective(
-        RANKING, "ap", "the first choice for AP with a small model or noisy positives; tune epsilon", eg.DirectAveragePrecisionLoss
+        RANKING,
+        "ap",
+        "the first choice for AP with a small model or noisy positives; tune epsilon",
+        eg.DirectAveragePrecisionLoss,
     ),
-    "direct_ndcg": Objective(RANKING, "ndcg", "the first choice for NDCG@k; tune epsilon", eg.DirectNDCGLoss),
+    "direct_ndcg": Objective(
+        RANKING, "ndcg", "the first choice for NDCG@k; tune epsilon", eg.DirectNDCGLoss
+    ),
     "average_precision_hinge": Objective(
-        RANKING, "ap", "the structured SVM of AP; safe, pessimistic about outliers", eg.AveragePrecisionHingeLoss
+        RANKING,
+        "ap",
+        "the structured SVM of AP; safe, pessimistic about outliers",
+        eg.AveragePrecisionHingeLoss,
     ),
     "average_precision_perceptron": Objective(
-        RANKING, "ap", "ranks pairs without a margin; shown for comparison", eg.AveragePrecisionPerceptronLoss
+        RANKING,
+        "ap",
+        "ranks pairs without a margin; shown for comparison",
+        eg.AveragePrecisionPerceptronLoss,
     ),
     "direct_zero_one": Objective(
-        RANKING, "accuracy", "decisions at score 0 by direct loss minimisation; can collapse", eg.DirectZeroOneLoss
+        RANKING,
+        "accuracy",
+        "decisions at score 0 by direct loss minimisation; can collapse",
+        eg.DirectZeroOneLoss,
     ),
-    "zero_one_hinge": Objective(RANKING, "accuracy", "the hinge loss of decisions at score 0, per list", eg.ZeroOneHingeLoss),
-    "zero_one_perceptron": Objective(RANKING, "accuracy", "the perceptron; shown for comparison", eg.ZeroOnePerceptronLoss),
+    "zero_one_hinge": Objective(
+        RANKING, "accuracy", "the hinge loss of decisions at score 0, per list", eg.ZeroOneHingeLoss
+    ),
+    "zero_one_perceptron": Objective(
+        RANKING, "accuracy", "the perceptron; shown for comparison", eg.ZeroOnePerceptronLoss
+    ),
     "f_beta": Objective(
         RANKING,
         "f1",
@@ -117,27 +163,47 @@ OBJECTIVES: dict[str, Objective] = {
         takes_index=True,
     ),
     "recall_at_precision": Objective(
-        RANKING, "recall@precision", "most recall while alarms stay right", eg.RecallAtPrecision, needs="labels", takes_index=True
+        RANKING,
+        "recall@precision",
+        "most recall while alarms stay right",
+        eg.RecallAtPrecision,
+        needs="labels",
+        takes_index=True,
     ),
     "precision_at_recall": Objective(
-        RANKING, "precision@recall", "fewest false alarms at a given recall", eg.PrecisionAtRecall, needs="labels", takes_index=True
+        RANKING,
+        "precision@recall",
+        "fewest false alarms at a given recall",
+        eg.PrecisionAtRecall,
+        needs="labels",
+        takes_index=True,
     ),
 }
 
 
 class WeightedSum(nn.Module):
-    """(1 - share) * first + share * second, each with its own options; `index` goes to those that take it."""
+    """(1 - share) * first + share * second, each with its own options; `index` goes to those that
+    take it.
+    """
 
-    def __init__(self, first: str, second: str, *, share: float = 0.5, **options: dict[str, Any]) -> None:
+    def __init__(
+        self, first: str, second: str, *, share: float = 0.5, **options: dict[str, Any]
+    ) -> None:
         super().__init__()
         if not 0 <= share <= 1:
-            raise ValueError(f"`share` must be in [0, 1]; got {share}. It is the share of {second}.")
+            raise ValueError(
+                f"`share` must be in [0, 1]; got {share}. It is the share of {second}."
+            )
         if unknown := set(options) - {first, second}:
-            raise TypeError(f"options of a sum are given by loss; got {sorted(unknown)}. Name {first} or {second}.")
+            raise TypeError(
+                f"options of a sum are given by loss; got {sorted(unknown)}. Name {first} or"
+                f" {second}."
+            )
         self.losses = [find(name).factory(**options.get(name, {})) for name in (first, second)]
         self.takes_index = [find(name).takes_index for name in (first, second)]
         self.shares = (1 - share, share)
-        self.parts = nn.ModuleList(loss for loss in self.losses if isinstance(loss, nn.Module))  # their state is saved
+        # their state is saved
+        self.parts = nn.ModuleList(loss for loss in self.losses if isinstance(loss, nn.Module))
 
     def forward(self, scores: Tensor, target: Tensor, *, index: Tensor | None = None) -> Tensor:
         first, second = (
@@ -148,7 +214,9 @@ class WeightedSum(nn.Module):
 
 
 def find(name: str) -> Objective:
-    """The objective of that name; ``first+second`` is the weighted sum of two, as `WeightedSum` takes its options."""
+    """The objective of that name; ``first+second`` is the weighted sum of two, as `WeightedSum`
+    takes its options.
+    """
     if "+" in name:
         return _sum_of(*name.split("+", 1))
     if name not in OBJECTIVES:
@@ -163,14 +231,21 @@ def _sum_of(first: str, second: str) -> Objective:
     kinds = tuple(kind for kind in parts[0].kinds if kind in parts[1].kinds)
     if not kinds:
         raise UserError(
-            f"a sum must be of losses for the same task; {first} is for {parts[0].kinds}, {second} for {parts[1].kinds}."
+            f"a sum must be of losses for the same task; {first} is for {parts[0].kinds}, {second}"
+            f" for {parts[1].kinds}."
         )
 
     def factory(**options: Any) -> Callable[..., Tensor]:
         return WeightedSum(first, second, **options)
 
     guidance = f"{first} and {second} together; `share` is the share of the latter"
-    return Objective(kinds, parts[1].metric, guidance, factory, takes_index=any(part.takes_index for part in parts))
+    return Objective(
+        kinds,
+        parts[1].metric,
+        guidance,
+        factory,
+        takes_index=any(part.takes_index for part in parts),
+    )
 
 
 def make(name: str, options: dict[str, Any]) -> Callable[..., Tensor]:

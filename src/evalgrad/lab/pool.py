@@ -1,4 +1,6 @@
-"""Many runs at once: a process per core, finished runs kept one by one, a bar that says how long it will take."""
+"""Many runs at once: a process per core, finished runs kept one by one, a bar that says how long it
+will take.
+"""
 
 import multiprocessing
 import signal
@@ -7,7 +9,14 @@ from typing import Any
 
 import torch
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
 
 from evalgrad.lab import runs
 from evalgrad.lab.errors import UserError
@@ -16,8 +25,11 @@ from evalgrad.lab.store import Store
 from evalgrad.lab.workers import end_with_parent
 
 
-def finish(planned: Sequence[Run], store: Store, *, jobs: int, title: str, console: Console) -> list[dict[str, Any]]:
-    """The records of all runs in their order: those in the store are reused, the others are trained and saved as they end.
+def finish(
+    planned: Sequence[Run], store: Store, *, jobs: int, title: str, console: Console
+) -> list[dict[str, Any]]:
+    """The records of all runs in their order: those in the store are reused, the others are trained
+    and saved as they end.
 
     Ctrl-C stops the runs in flight and loses nothing else.
     """
@@ -25,9 +37,17 @@ def finish(planned: Sequence[Run], store: Store, *, jobs: int, title: str, conso
         raise UserError(f"--jobs must be at least 1; got {jobs}. Leave it out for one per core.")
     unique = {store.path(run.description()): run for run in planned}  # budgets can share a run
     missing = [run for path, run in unique.items() if not path.exists()]
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn())
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
+    )
     if len(missing) < len(unique):
-        console.print(f"{len(unique) - len(missing)} of {len(unique)} runs are finished already and reused.")
+        console.print(
+            f"{len(unique) - len(missing)} of {len(unique)} runs are finished already and reused."
+        )
     with Progress(*columns, console=console) as progress:
         bar = progress.add_task(title, total=len(missing))
         for run, record in _train(missing, jobs):
@@ -42,7 +62,8 @@ def _train(missing: Sequence[Run], jobs: int) -> Iterator[tuple[Run, dict[str, A
         torch.set_num_threads(1)
         yield from map(_train_one, missing)
         return
-    with multiprocessing.get_context("spawn").Pool(jobs, initializer=_prepare_worker) as pool:  # leaving it stops the workers
+    # leaving it stops the workers
+    with multiprocessing.get_context("spawn").Pool(jobs, initializer=_prepare_worker) as pool:
         yield from pool.imap_unordered(_train_one, missing)
 
 

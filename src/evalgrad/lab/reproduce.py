@@ -1,4 +1,6 @@
-"""`evalgrad reproduce`: run the papers' experiments, print each result next to the paper's numbers, and write the papers' pages."""
+"""`evalgrad reproduce`: run the papers' experiments, print each result next to the paper's numbers,
+and write the papers' pages.
+"""
 
 import argparse
 import os
@@ -24,16 +26,48 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("names", nargs="*", metavar="NAME", help="an experiment, a paper, or `all`")
     parser.add_argument("--list", action="store_true", help="name the experiments and stop")
     size = parser.add_mutually_exclusive_group()
-    size.add_argument("--full", dest="size", action="store_const", const="full", help="the larger data that `make data` fetches")
-    size.add_argument("--tiny", dest="size", action="store_const", const="tiny", help="seconds; shows that it runs, proves nothing")
-    parser.add_argument("--out", type=Path, default=Path("runs/reproduce"), help="finished pieces and pages (default %(default)s)")
+    size.add_argument(
+        "--full",
+        dest="size",
+        action="store_const",
+        const="full",
+        help="the larger data that `make data` fetches",
+    )
+    size.add_argument(
+        "--tiny",
+        dest="size",
+        action="store_const",
+        const="tiny",
+        help="seconds; shows that it runs, proves nothing",
+    )
+    parser.add_argument(
+        "--out",
+        type=Path,
+        default=Path("runs/reproduce"),
+        help="finished pieces and pages (default %(default)s)",
+    )
     parser.add_argument("--docs", type=Path, help="write the pages here and not under --out")
-    full = parser.add_argument_group("a paper's full setting", "on a machine that has the data and the GPU")
-    full.add_argument("--config", metavar="NAME", help=f"one of {', '.join(configs.names())}, or a file of your own")
+    full = parser.add_argument_group(
+        "a paper's full setting", "on a machine that has the data and the GPU"
+    )
+    full.add_argument(
+        "--config",
+        metavar="NAME",
+        help=f"one of {', '.join(configs.names())}, or a file of your own",
+    )
     full.add_argument("--data", type=Path, help="the folder of the data set in its official layout")
-    full.add_argument("--weights", type=Path, help="where the network starts from, a saved state_dict")
-    full.add_argument("--dry-run", action="store_true", help="build everything and take one step on small crops")
-    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="pieces at a time (default: one per core)")
+    full.add_argument(
+        "--weights", type=Path, help="where the network starts from, a saved state_dict"
+    )
+    full.add_argument(
+        "--dry-run", action="store_true", help="build everything and take one step on small crops"
+    )
+    parser.add_argument(
+        "--jobs",
+        type=int,
+        default=os.cpu_count() or 1,
+        help="pieces at a time (default: one per core)",
+    )
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -45,7 +79,9 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.config:
         return _full_setting(arguments, console)
     if not arguments.names:
-        raise UserError("name an experiment, a paper, or `all`. `evalgrad reproduce --list` names them.")
+        raise UserError(
+            "name an experiment, a paper, or `all`. `evalgrad reproduce --list` names them."
+        )
     if arguments.jobs < 1:
         raise UserError(f"--jobs must be at least 1; got {arguments.jobs}.")
     size: Size = arguments.size or "default"
@@ -61,7 +97,9 @@ def run(arguments: argparse.Namespace) -> int:
             console.print(f"\n[bold]{experiment.name}[/]  skipped: {escape(str(reason))}")
         else:
             _show(console, experiment, outcome)
-            sections[experiment.name, size] = pages.section(experiment, size, outcome, seconds, folder)
+            sections[experiment.name, size] = pages.section(
+                experiment, size, outcome, seconds, folder
+            )
         # After every experiment, so that an interrupted command has written what it showed.
         paper = next(paper for paper in papers.papers() if paper.name == experiment.paper)
         path = pages.write_page(paper, sections, skipped, folder)
@@ -75,26 +113,47 @@ def _full_setting(arguments: argparse.Namespace, console: Console) -> int:
 
     config = configs.read(arguments.config)
     if arguments.data is None:
-        raise UserError(f"--config {arguments.config} needs --data, the folder of {config.data['layout']} in its official layout.")
+        raise UserError(
+            f"--config {arguments.config} needs --data, the folder of {config.data['layout']} in"
+            " its official layout."
+        )
     if arguments.dry_run:
-        console.print(escape(full_setting.dry_run(config, arguments.data, weights=arguments.weights)))
+        console.print(
+            escape(full_setting.dry_run(config, arguments.data, weights=arguments.weights))
+        )
         return 0
     console.print(escape(f"{config.title} ({config.source}). {config.notes}"))
-    metric = full_setting.train(config, arguments.data, arguments.out / Path(arguments.config).stem, weights=arguments.weights)
+    metric = full_setting.train(
+        config,
+        arguments.data,
+        arguments.out / Path(arguments.config).stem,
+        weights=arguments.weights,
+    )
     console.print(f"{config.metric} {metric:.4f}")
     return 0
 
 
-def _measure(experiment: Experiment, size: Size, arguments: argparse.Namespace) -> tuple[Outcome, float]:
-    """Run one experiment under a progress bar: its outcome, and the seconds of one core that its pieces took."""
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+def _measure(
+    experiment: Experiment, size: Size, arguments: argparse.Namespace
+) -> tuple[Outcome, float]:
+    """Run one experiment under a progress bar: its outcome, and the seconds of one core that its
+    pieces took.
+    """
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+    )
     with Progress(*columns, console=Console(file=sys.stderr), transient=True) as progress:
         pieces = Pieces(Store(arguments.out / "pieces"), arguments.jobs, progress, experiment.name)
         return experiment.run(size, pieces), pieces.seconds
 
 
 def _show(console: Console, experiment: Experiment, outcome: Outcome) -> None:
-    console.print(f"\n[bold]{experiment.name}[/]  {escape(experiment.title)} ({escape(experiment.source)})")
+    console.print(
+        f"\n[bold]{experiment.name}[/]  {escape(experiment.title)} ({escape(experiment.source)})"
+    )
     for table in outcome.tables:
         console.print(_rich(table))
     for caption in outcome.figures:
@@ -103,7 +162,11 @@ def _show(console: Console, experiment: Experiment, outcome: Outcome) -> None:
 
 
 def _rich(table: Table) -> RichTable:
-    rich = RichTable(*[escape(column) for column in table.columns], title=escape(table.title), title_justify="left")
+    rich = RichTable(
+        *[escape(column) for column in table.columns],
+        title=escape(table.title),
+        title_justify="left",
+    )
     for row in table.cells():
         rich.add_row(*[escape(cell) for cell in row])
     return rich

@@ -1,7 +1,7 @@
 """One run: a task, a loss, hyper-parameters, a seed and a budget in; a record of what came out.
 
-Training is Lightning's Fabric and a plain loop: `Trainer` spends about a millisecond per step in hooks and loops, more than a whole
-step of the linear tasks.
+Training is Lightning's Fabric and a plain loop: `Trainer` spends about a millisecond per step in
+hooks and loops, more than a whole step of the linear tasks.
 """
 
 import copy
@@ -32,7 +32,9 @@ LAB_SOURCES = ("data", "tasks", "models", "objectives", "plain_losses", "runs")
 
 @dataclass(frozen=True)
 class Run:
-    """Which run. With `equal_time` the loss does as many iterations as fit into the time of `iterations` of the reference."""
+    """Which run. With `equal_time` the loss does as many iterations as fit into the time of
+    `iterations` of the reference.
+    """
 
     task: str
     loss: str
@@ -42,24 +44,40 @@ class Run:
     equal_time: bool = False
 
     def description(self) -> dict[str, Any]:
-        """The address of the run in the store: all that decides its result, the sources included."""
+        """The address of the run in the store: all that decides its result, the sources
+        included.
+        """
         return {**asdict(self), "sources": source_digest()}
 
 
 @cache
 def source_digest() -> str:
-    """A digest of the sources that decide what a run does: the library, the data, the tasks, the networks, this file."""
+    """A digest of the sources that decide what a run does: the library, the data, the tasks, the
+    networks, this file.
+    """
     root = Path(evalgrad.__file__).parent
     names = {path: path.relative_to(root).parts for path in root.rglob("*.py")}
     library = {path for path, parts in names.items() if parts[0] not in ("lab", "cli.py")}
-    lab = {path for path, parts in names.items() if parts[0] == "lab" and parts[1].removesuffix(".py") in LAB_SOURCES}
+    lab = {
+        path
+        for path, parts in names.items()
+        if parts[0] == "lab" and parts[1].removesuffix(".py") in LAB_SOURCES
+    }
     return digest_of_files(library | lab)
 
 
 class Session:
     """A network in training, one `step()` at a time."""
 
-    def __init__(self, task: Task, loss: Loss, hyper: dict[str, float], train: Part, seed: int, iterations: int) -> None:
+    def __init__(
+        self,
+        task: Task,
+        loss: Loss,
+        hyper: dict[str, float],
+        train: Part,
+        seed: int,
+        iterations: int,
+    ) -> None:
         torch.manual_seed(seed)
         options = dict(hyper)
         rate, decay = options.pop("learning_rate"), options.pop("weight_decay", 0.0)
@@ -93,11 +111,17 @@ class Session:
 
 
 def execute(run: Run) -> dict[str, Any]:
-    """Train, and return the record; its `budget` is left to the caller, who knows what the run was for."""
+    """Train, and return the record; its `budget` is left to the caller, who knows what the run was
+    for.
+    """
     task = tasks.find(run.task)
     loss = task.loss(run.loss)
     split = task.data(run.seed)
-    iterations = _iterations_in_equal_time(task, loss, run, split.train) if run.equal_time else run.iterations
+    iterations = (
+        _iterations_in_equal_time(task, loss, run, split.train)
+        if run.equal_time
+        else run.iterations
+    )
     session = Session(task, loss, run.hyper, split.train, run.seed, iterations)
     with PeakMemory() as memory:
         curve, seconds = _train(task, session, split.validation, iterations)
@@ -114,11 +138,25 @@ def execute(run: Run) -> dict[str, Any]:
 
 
 def _identity(task: Task, loss: Loss, run: Run) -> dict[str, Any]:
-    shared = {"task": task.name, "title": task.title, "description": task.description, "designed": task.designed}
-    return {**shared, "loss": loss.name, "role": loss.role, "seed": run.seed, "hyper": run.hyper, "metric": task.metric}
+    shared = {
+        "task": task.name,
+        "title": task.title,
+        "description": task.description,
+        "designed": task.designed,
+    }
+    return {
+        **shared,
+        "loss": loss.name,
+        "role": loss.role,
+        "seed": run.seed,
+        "hyper": run.hyper,
+        "metric": task.metric,
+    }
 
 
-def _train(task: Task, session: Session, validation: Part, iterations: int) -> tuple[list[dict[str, float]], float]:
+def _train(
+    task: Task, session: Session, validation: Part, iterations: int
+) -> tuple[list[dict[str, float]], float]:
     """All iterations; the validation metric at some of them, and the seconds of training alone."""
     curve: list[dict[str, float]] = []
     best: tuple[float, dict[str, Tensor] | None] = (-math.inf, None)
@@ -134,22 +172,31 @@ def _train(task: Task, session: Session, validation: Part, iterations: int) -> t
         if task.keep_best and metric > best[0]:
             best = metric, copy.deepcopy(session.model.state_dict())
         if math.isfinite(float(loss)):
-            curve.append({"iteration": done, "seconds": seconds, "loss": float(loss), "metric": metric})
+            curve.append(
+                {"iteration": done, "seconds": seconds, "loss": float(loss), "metric": metric}
+            )
     if best[1] is not None:
         session.model.load_state_dict(best[1])
     return curve, seconds
 
 
 def _iterations_in_equal_time(task: Task, loss: Loss, run: Run, train: Part) -> int:
-    """Iterations of `loss` in the seconds of `run.iterations` of the reference, from interleaved steps timed just now."""
+    """Iterations of `loss` in the seconds of `run.iterations` of the reference, from interleaved
+    steps timed just now.
+    """
     reference = task.losses[0]
     choices = (reference, next(reference.candidates())), (loss, run.hyper)
-    sessions = [Session(task, choice, hyper, train, run.seed, CALIBRATION) for choice, hyper in choices]
-    return equal_time_iterations(run.iterations, *(median(times) for times in _interleaved(sessions)))
+    sessions = [
+        Session(task, choice, hyper, train, run.seed, CALIBRATION) for choice, hyper in choices
+    ]
+    return equal_time_iterations(
+        run.iterations, *(median(times) for times in _interleaved(sessions))
+    )
 
 
 def equal_time_iterations(iterations: int, reference_seconds: float, seconds: float) -> int:
-    """As many steps of `seconds` as fit into `iterations` steps of `reference_seconds`; at least one.
+    """As many steps of `seconds` as fit into `iterations` steps of `reference_seconds`; at least
+    one.
 
     >>> equal_time_iterations(500, 0.02, 0.025)
     400
@@ -221,8 +268,15 @@ def _scores(model: nn.Module, inputs: Tensor) -> Tensor:
 
 
 def _examples(part: Part, prediction: Tensor) -> list[dict[str, Any]]:
-    """The first test images with their label maps and the predicted ones; grey values to two digits keep records small."""
-    images = part.inputs[:EXAMPLES].flatten(1, -3) if part.inputs.ndim > 3 else part.inputs[:EXAMPLES]
+    """The first test images with their label maps and the predicted ones; grey values to two digits
+    keep records small.
+    """
+    images = (
+        part.inputs[:EXAMPLES].flatten(1, -3) if part.inputs.ndim > 3 else part.inputs[:EXAMPLES]
+    )
     rounded = (images.double() * 100).round() / 100
     rows = zip(rounded.tolist(), part.target[:EXAMPLES].tolist(), prediction.tolist(), strict=True)
-    return [{"image": image, "target": target, "prediction": predicted} for image, target, predicted in rows]
+    return [
+        {"image": image, "target": target, "prediction": predicted}
+        for image, target, predicted in rows
+    ]

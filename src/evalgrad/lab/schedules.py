@@ -1,8 +1,9 @@
 """How the learning rate falls, and which loss trains when.
 
-A schedule maps the part of the phase that is over, in [0, 1], to a factor of the learning rate. A mixed objective has two phases:
-cross-entropy first, then the metric's loss, each with the whole schedule: on one schedule without a restart the second loss gets
-only the small steps, and does poorly.
+A schedule maps the part of the phase that is over, in [0, 1], to a factor of the learning rate. A
+mixed objective has two phases: cross-entropy first, then the metric's loss, each with the whole
+schedule: on one schedule without a restart the second loss gets only the small steps, and does
+poorly.
 """
 
 import math
@@ -13,7 +14,8 @@ from evalgrad.lab.errors import UserError
 
 
 def poly(part: float, power: float = 0.9) -> float:
-    """(1 - k / max_iter)^power: equation 16 of the Lovász paper, and the schedule of loss max-pooling.
+    """(1 - k / max_iter)^power: equation 16 of the Lovász paper, and the schedule of loss
+    max-pooling.
 
     Example:
         >>> [round(poly(part), 3) for part in (0, 0.5, 1)]
@@ -32,11 +34,16 @@ def constant(part: float) -> float:
     return 1.0
 
 
-SCHEDULES: dict[str, Callable[[float], float]] = {"cosine": cosine, "poly": poly, "constant": constant}
+SCHEDULES: dict[str, Callable[[float], float]] = {
+    "cosine": cosine,
+    "poly": poly,
+    "constant": constant,
+}
 
 
 def factor(schedule: str, step: int, lengths: Sequence[int]) -> float:
-    """Factor of the learning rate at `step` of phases of the given lengths; each phase runs the whole schedule.
+    """Factor of the learning rate at `step` of phases of the given lengths; each phase runs the
+    whole schedule.
 
     Example:
         >>> [round(factor("cosine", step, (2, 4)), 2) for step in range(6)]
@@ -51,7 +58,9 @@ def factor(schedule: str, step: int, lengths: Sequence[int]) -> float:
 
 @dataclass(frozen=True)
 class Mix:
-    """How the baseline joins the metric's loss: "then", it has the first `share` of the steps; "sum", the loss has that `share`."""
+    """How the baseline joins the metric's loss: "then", it has the first `share` of the steps;
+    "sum", the loss has that `share`.
+    """
 
     order: str
     share: float
@@ -78,7 +87,8 @@ def parse_mix(text: str) -> Mix | None:
         mix = Mix(order, math.nan)
     if order not in ("then", "sum") or not 0 < mix.share < 1:
         raise UserError(
-            f"--mix must be none, then:SHARE or sum:SHARE with a share between 0 and 1; got {text!r}. "
-            "then:0.5 trains the first half on the baseline, sum:0.5 trains on the mean of both."
+            "--mix must be none, then:SHARE or sum:SHARE with a share between 0 and 1; got"
+            f" {text!r}. then:0.5 trains the first half on the baseline, sum:0.5 trains on the mean"
+            " of both."
         )
     return mix

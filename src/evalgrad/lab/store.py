@@ -1,6 +1,8 @@
-"""A content-addressed store of finished runs: a run is described by plain data, and the description is its address.
+"""A content-addressed store of finished runs: a run is described by plain data, and the description
+is its address.
 
-An interrupted command loses only the runs in flight; a rerun finds the finished ones by their description and reuses them.
+An interrupted command loses only the runs in flight; a rerun finds the finished ones by their
+description and reuses them.
 """
 
 import hashlib
@@ -16,7 +18,8 @@ from typing import Any
 def write_atomically(path: Path, data: bytes) -> None:
     """Write `data` so that a reader sees the old file or the new one, never half of it."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}")  # not mkstemp, whose files only their owner can read
+    # not mkstemp, whose files only their owner can read
+    temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
     try:
         with open(temporary, "xb") as file:
             file.write(data)
@@ -29,7 +32,9 @@ def write_atomically(path: Path, data: bytes) -> None:
 
 
 def digest_of_sources(modules: Iterable[ModuleType]) -> str:
-    """A digest of the modules' source files: part of a description, so that changed code is never answered by an old run."""
+    """A digest of the modules' source files: part of a description, so that changed code is never
+    answered by an old run.
+    """
     return digest_of_files(Path(str(module.__file__)) for module in modules)
 
 
@@ -66,4 +71,6 @@ class Store:
 
     def save(self, description: dict[str, Any], result: Any) -> None:
         record = {"description": description, "result": result}
-        write_atomically(self.path(description), json.dumps(record, sort_keys=True, indent=1).encode())
+        write_atomically(
+            self.path(description), json.dumps(record, sort_keys=True, indent=1).encode()
+        )

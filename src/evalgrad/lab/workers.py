@@ -8,6 +8,8 @@ _SET_DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG of linux/prctl.h
 
 
 def end_with_parent() -> None:
-    """Call it in a new worker: it then dies when its parent does, even of SIGKILL. Linux only; elsewhere nothing happens."""
+    """Call it in a new worker: it then dies when its parent does, even of SIGKILL. Linux only;
+    elsewhere nothing happens.
+    """
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_SET_DEATH_SIGNAL, signal.SIGTERM)

@@ -1,7 +1,9 @@
-"""The operator of loss max-pooling: rows ``(R, n)`` of losses -> values ``(R,)`` and weights w* ``(R, n)``.
+"""The operator of loss max-pooling: rows ``(R, n)`` of losses -> values ``(R,)`` and weights w*
+``(R, n)``.
 
-w* = tau min(1, l/alpha)^(q-1), where alpha is the largest root of sum min(l, alpha)^q = m alpha^q. All powers are of l/rho, rho =
-the ceil(m)-th largest loss: the paper's division by the maximum underflows from q = 100 on in float32.
+w* = tau min(1, l/alpha)^(q-1), where alpha is the largest root of sum min(l, alpha)^q = m alpha^q.
+All powers are of l/rho, rho = the ceil(m)-th largest loss: the paper's division by the maximum
+underflows from q = 100 on in float32.
 """
 
 import math
@@ -13,10 +15,11 @@ from evalgrad import _native
 
 
 def _pure(losses: Tensor, mask: Tensor | None, p: float, support: float) -> tuple[Tensor, Tensor]:
-    """Any device, sorted, no sync. Inside everything is float64 (float32 on MPS): sums over millions of powers need it.
+    """Any device, sorted, no sync. Inside everything is float64 (float32 on MPS): sums over
+    millions of powers need it.
 
-    Infinite losses act as one loss growing without bound: they saturate (w = tau) if fewer than m, else they share,
-    w = tau (m / #inf)^(1/p), and the finite ones get 0.
+    Infinite losses act as one loss growing without bound: they saturate (w = tau) if fewer than m,
+    else they share, w = tau (m / #inf)^(1/p), and the finite ones get 0.
     """
     wide = torch.float32 if losses.device.type == "mps" else torch.float64
     valid = torch.ones_like(losses, dtype=torch.bool) if mask is None else mask
@@ -26,7 +29,9 @@ def _pure(losses: Tensor, mask: Tensor | None, p: float, support: float) -> tupl
         weights = valid / n
     else:
         tiny = torch.finfo(losses.dtype).tiny  # subnormal losses count as 0, as in the kernel
-        weights = _maximiser(torch.where(counted < tiny, 0, counted), n, (support * n).clamp(min=1), p)
+        weights = _maximiser(
+            torch.where(counted < tiny, 0, counted), n, (support * n).clamp(min=1), p
+        )
     value = (weights * counted).sum(-1)
     weights = torch.where(value.isnan()[:, None], torch.nan, weights)
     return value.to(losses.dtype), torch.where(valid, weights, 0).to(losses.dtype)
@@ -47,7 +52,9 @@ def _maximiser(losses: Tensor, n: Tensor, m: Tensor, p: float) -> Tensor:
 
 
 def _log_ratio(losses: Tensor, rho: Tensor) -> Tensor:
-    """log(l/rho), where q * its error must stay small: log1p near 1; 0/0 is -inf (no weight), inf/inf is 0 (a tie)."""
+    """log(l/rho), where q * its error must stay small: log1p near 1; 0/0 is -inf (no weight),
+    inf/inf is 0 (a tie).
+    """
     excess = (losses - rho) / rho
     log_ratio = torch.where(excess.abs() < 0.5, excess.log1p(), (losses / rho).log())
     log_ratio = torch.where(losses == rho, 0.0, log_ratio)
@@ -55,10 +62,12 @@ def _log_ratio(losses: Tensor, rho: Tensor) -> Tensor:
 
 
 def _log_root(log_power: Tensor, m: Tensor) -> Tensor:
-    """log s, where s >= 1 is the largest root of sum min(z, s) = m s for z = exp(log_power) in descending rows.
+    """log s, where s >= 1 is the largest root of sum min(z, s) = m s for z = exp(log_power) in
+    descending rows.
 
-    Item i (i items ahead) is saturated, z_i > s, iff sum_j min(z_j, z_i) = i z_i + sum_{j>=i} z_j < m z_i. No cancellation: tails
-    are summed from the smallest item on. Since s <= n / (m - #{z > 1}) < 1e36, a z above e^85 needs no test (and no float).
+    Item i (i items ahead) is saturated, z_i > s, iff sum_j min(z_j, z_i) = i z_i + sum_{j>=i} z_j <
+    m z_i. No cancellation: tails are summed from the smallest item on. Since s <= n / (m - #{z >
+    1}) < 1e36, a z above e^85 needs no test (and no float).
     """
     beyond = log_power > 85
     z = torch.where(beyond, 0.0, log_power.clamp(max=85).exp())
@@ -69,7 +78,9 @@ def _log_root(log_power: Tensor, m: Tensor) -> Tensor:
     return (tail / (m - saturated)).clamp(min=1).log()
 
 
-def _native_rows(losses: Tensor, mask: Tensor | None, p: float, support: float) -> tuple[Tensor, Tensor]:
+def _native_rows(
+    losses: Tensor, mask: Tensor | None, p: float, support: float
+) -> tuple[Tensor, Tensor]:
     if losses.shape[1] >= 2**31:  # the kernel counts in 32 bits
         return _pure(losses, mask, p, support)
     value, weights = _native.empty_results(losses)

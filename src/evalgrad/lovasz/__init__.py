@@ -1,4 +1,6 @@
-"""The Lovász family: surrogates of the Jaccard index (IoU) for segmentation. One file per sub-topic."""
+"""The Lovász family: surrogates of the Jaccard index (IoU) for segmentation. One file per
+sub-topic.
+"""
 
 from evalgrad.lovasz.extension import jaccard_lovasz_extension
 from evalgrad.lovasz.hinge import LovaszHingeLoss, lovasz_hinge_loss

@@ -1,4 +1,6 @@
-"""Foreground and mask from labels 0 and 1. The usual 64-bit ones are looked at and narrowed in one pass."""
+"""Foreground and mask from labels 0 and 1. The usual 64-bit ones are looked at and narrowed in one
+pass.
+"""
 
 import torch
 from torch import Tensor
@@ -7,7 +9,9 @@ from evalgrad import _checks, _native
 from evalgrad._masking import valid_mask
 
 
-def foreground_and_mask(function: str, target: Tensor, ignore_index: int | None) -> tuple[Tensor, Tensor | None]:
+def foreground_and_mask(
+    function: str, target: Tensor, ignore_index: int | None
+) -> tuple[Tensor, Tensor | None]:
     """Where the target is not 0, and where it counts, None for everywhere.
 
     A label that counts and is not 0 or 1 raises, where looking costs no sync.
@@ -37,7 +41,11 @@ def _native_labels(target: Tensor, ignore: int | None) -> tuple[Tensor, Tensor, 
 
 def _fake(target: Tensor, ignore: int | None) -> tuple[Tensor, Tensor, Tensor]:
     foreground = torch.empty(target.shape, dtype=torch.bool)
-    return foreground, foreground.new_empty(0 if ignore is None else target.shape), foreground.new_empty(2)
+    return (
+        foreground,
+        foreground.new_empty(0 if ignore is None else target.shape),
+        foreground.new_empty(2),
+    )
 
 
 _narrow = _native.operator(

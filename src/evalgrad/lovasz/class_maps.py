@@ -1,7 +1,8 @@
 """Operators of the Lovász-Softmax loss on class maps, exact and binned.
 
-Canonical shapes: x ``(G, M, C, S)`` logits of G groups of M images with S pixels; label ``(G, M, S)`` int64, -1 where ignored. Each
-operator returns the value ``(G,)`` of the sum over classes of factor x loss, and its gradient in x.
+Canonical shapes: x ``(G, M, C, S)`` logits of G groups of M images with S pixels; label ``(G, M,
+S)`` int64, -1 where ignored. Each operator returns the value ``(G,)`` of the sum over classes of
+factor x loss, and its gradient in x.
 """
 
 import torch
@@ -16,7 +17,8 @@ def by_class(x: Tensor, label: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Probabilities, errors, foreground and mask, each ``(G, C, M*S)``."""
     item_label = label.flatten(1).unsqueeze(1)
     mask = (item_label >= 0).expand(-1, x.shape[2], -1)
-    logits = x.clamp(max=torch.finfo(x.dtype).max).movedim(2, 1).flatten(2)  # +inf acts as its limit
+    # +inf acts as its limit
+    logits = x.clamp(max=torch.finfo(x.dtype).max).movedim(2, 1).flatten(2)
     p = torch.where(mask, logits, 0.0).softmax(1)
     foreground = item_label == torch.arange(x.shape[2], device=x.device).unsqueeze(-1)
     return p, torch.where(foreground, 1 - p, p), foreground, mask
@@ -25,15 +27,17 @@ def by_class(x: Tensor, label: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
 def _through_softmax(p: Tensor, slope: Tensor, x: Tensor) -> Tensor:
     """d/dx_c = p_c (g_c - sum_k g_k p_k), back in the shape of x.
 
-    Slopes are taken relative to that of the likeliest class, which then has no part in the sum: where the network is sure, g_c and
-    the mean agree in most digits, and their plain difference would be noise.
+    Slopes are taken relative to that of the likeliest class, which then has no part in the sum:
+    where the network is sure, g_c and the mean agree in most digits, and their plain difference
+    would be noise.
     """
     slope = slope - slope.gather(1, p.argmax(1, keepdim=True))
     gradient = p * (slope - (p * slope).sum(1, keepdim=True))
     return gradient.unflatten(2, (x.shape[1], x.shape[3])).movedim(1, 2).contiguous()
 
 
-# ---- exact: factor (G, C) per class ---------------------------------------------------------------------------------------------
+# ---- exact: factor (G, C) per class
+# ---------------------------------------------------------------------------------------------
 
 
 def _exact_pure(x: Tensor, label: Tensor, factor: Tensor) -> tuple[Tensor, Tensor]:
@@ -58,7 +62,8 @@ exact = _native.operator(
 )
 
 
-# ---- binned: counts, then a table (G, C, 2, K) of slopes, background and foreground ----------------------------------------------
+# ---- binned: counts, then a table (G, C, 2, K) of slopes, background and foreground
+# ----------------------------------------------
 
 
 def binned(x: Tensor, label: Tensor, factor: Tensor, bins: int) -> tuple[Tensor, Tensor]:
@@ -68,9 +73,14 @@ def binned(x: Tensor, label: Tensor, factor: Tensor, bins: int) -> tuple[Tensor,
 
 
 def bin_slopes(counts: Tensor, factor: Tensor) -> Tensor:
-    """The table of slopes from the counts, which may be those of several ranks, and the factor ``(G, C)`` per class."""
-    sign = torch.tensor([1.0, -1.0], dtype=torch.float64, device=counts.device)  # on the foreground the error falls as p grows
-    return (_bins.bin_weights(counts) * factor[..., None, None] * sign.unsqueeze(-1)).to(factor.dtype)
+    """The table of slopes from the counts, which may be those of several ranks, and the factor
+    ``(G, C)`` per class.
+    """
+    # on the foreground the error falls as p grows
+    sign = torch.tensor([1.0, -1.0], dtype=torch.float64, device=counts.device)
+    return (_bins.bin_weights(counts) * factor[..., None, None] * sign.unsqueeze(-1)).to(
+        factor.dtype
+    )
 
 
 def _counts_pure(x: Tensor, label: Tensor, bins: int) -> Tensor:
@@ -97,7 +107,9 @@ def _gradient_pure(x: Tensor, label: Tensor, slopes: Tensor) -> tuple[Tensor, Te
 
 def _gradient_native(x: Tensor, label: Tensor, slopes: Tensor) -> tuple[Tensor, Tensor]:
     value, gradient = _native.empty_results(x)
-    _native.call("lovasz_bin_gradient", x, label, slopes, *x.shape, slopes.shape[-1], value, gradient)
+    _native.call(
+        "lovasz_bin_gradient", x, label, slopes, *x.shape, slopes.shape[-1], value, gradient
+    )
     return value, gradient
 
 

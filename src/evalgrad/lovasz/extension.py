@@ -1,9 +1,12 @@
-"""The Lovász extension of the Jaccard loss: a convex function of a vector of errors that equals 1 - IoU at errors of 0 and 1.
+"""The Lovász extension of the Jaccard loss: a convex function of a vector of errors that equals 1 -
+IoU at errors of 0 and 1.
 
-With P foreground items and the items in decreasing order of error, an item with `a` foreground and `b` background items ahead of
-it has weight 1/(P+b) if it is foreground and (P-a)/((P+b)(P+b+1)) if it is background; the value is the sum of error x weight, the
-weights are its gradient. Without foreground the whole weight is on the largest error. The weights are computed in this closed
-form: differencing the Jaccard curve, as the paper's Algorithm 1 does, loses most digits of the background weights in float32.
+With P foreground items and the items in decreasing order of error, an item with `a` foreground and
+`b` background items ahead of it has weight 1/(P+b) if it is foreground and (P-a)/((P+b)(P+b+1)) if
+it is background; the value is the sum of error x weight, the weights are its gradient. Without
+foreground the whole weight is on the largest error. The weights are computed in this closed form:
+differencing the Jaccard curve, as the paper's Algorithm 1 does, loses most digits of the background
+weights in float32.
 """
 
 from collections.abc import Callable
@@ -18,7 +21,9 @@ from evalgrad._masking import working_dtype
 from evalgrad._ranking import ahead, descending
 
 
-def jaccard_lovasz_extension(errors: Tensor, foreground: Tensor, *, mask: Tensor | None = None) -> Tensor:
+def jaccard_lovasz_extension(
+    errors: Tensor, foreground: Tensor, *, mask: Tensor | None = None
+) -> Tensor:
     """Lovász extension of the Jaccard loss over the last axis of `errors`.
 
     Args:
@@ -30,7 +35,8 @@ def jaccard_lovasz_extension(errors: Tensor, foreground: Tensor, *, mask: Tensor
         ``(*)``, one value per group of n items; 0 for a group of which nothing counts.
 
     Example:
-        >>> jaccard_lovasz_extension(torch.tensor([1.0, 0.0, 1.0]), torch.tensor([True, True, False]))
+        >>> foreground = torch.tensor([True, True, False])
+        >>> jaccard_lovasz_extension(torch.tensor([1.0, 0.0, 1.0]), foreground)
         tensor(0.6667)
     """
     function = "jaccard_lovasz_extension"
@@ -46,16 +52,27 @@ def extend(x: Tensor, foreground: Tensor, mask: Tensor | None) -> Tensor:
 
 
 def by_rows(
-    operator: Callable[..., Any], x: Tensor, foreground: Tensor, mask: Tensor | None, factor: Tensor | None, option: int
+    operator: Callable[..., Any],
+    x: Tensor,
+    foreground: Tensor,
+    mask: Tensor | None,
+    factor: Tensor | None,
+    option: int,
 ) -> tuple[Tensor, Tensor]:
-    """Value and gradient by an operator on ``(rows, items)``, over the last axis of x, times a factor per group.
+    """Value and gradient by an operator on ``(rows, items)``, over the last axis of x, times a
+    factor per group.
 
     With the factor of a mean taken in there, nothing is left to scale in the backward pass.
     """
     if x.ndim != 2:
         shape = (x.shape[:-1].numel(), x.shape[-1])
-        counts, scale = None if mask is None else mask.reshape(shape), None if factor is None else factor.reshape(-1)
-        value, gradient = by_rows(operator, x.reshape(shape), foreground.reshape(shape), counts, scale, option)
+        counts, scale = (
+            None if mask is None else mask.reshape(shape),
+            (None if factor is None else factor.reshape(-1)),
+        )
+        value, gradient = by_rows(
+            operator, x.reshape(shape), foreground.reshape(shape), counts, scale, option
+        )
         return value.reshape(x.shape[:-1]), gradient.reshape(x.shape)
     scale = None if factor is None else factor.to(working_dtype(x))
     value, gradient = operator(x.detach().to(working_dtype(x)), foreground, mask, scale, option)
@@ -63,7 +80,9 @@ def by_rows(
 
 
 def weights(errors: Tensor, foreground: Tensor, mask: Tensor | None) -> Tensor:
-    """Weights of the extension over the last axis, of the dtype of `errors`; 0 for what the mask leaves out."""
+    """Weights of the extension over the last axis, of the dtype of `errors`; 0 for what the mask
+    leaves out.
+    """
     order = descending(errors, mask)
     front = (foreground if mask is None else foreground & mask).gather(-1, order)
     back = (~foreground if mask is None else ~foreground & mask).gather(-1, order)
@@ -79,7 +98,9 @@ def weights(errors: Tensor, foreground: Tensor, mask: Tensor | None) -> Tensor:
     return torch.zeros_like(sorted_weights).scatter(-1, order, sorted_weights).to(errors.dtype)
 
 
-def _pure(x: Tensor, foreground: Tensor, mask: Tensor | None, factor: Tensor | None, hinge: bool) -> tuple[Tensor, Tensor]:
+def _pure(
+    x: Tensor, foreground: Tensor, mask: Tensor | None, factor: Tensor | None, hinge: bool
+) -> tuple[Tensor, Tensor]:
     errors, slope = x, torch.ones_like(x)
     if hinge:
         sign = torch.where(foreground, -slope, slope)
@@ -88,14 +109,17 @@ def _pure(x: Tensor, foreground: Tensor, mask: Tensor | None, factor: Tensor | N
     gradient = weights(errors, foreground, mask)
     if factor is not None:
         gradient = gradient * factor.unsqueeze(-1)
-    # A weight of 0 takes part with 0 even where the error is infinite or, left out by the mask, NaN.
+    # A weight of 0 takes part with 0 even where the error is infinite or, left out by the mask,
+    # NaN.
     value = torch.where(gradient == 0, 0.0, errors * gradient)
     if mask is not None:
         value = value.where(mask, 0.0)
     return value.sum(-1, dtype=torch.float64).to(x.dtype), gradient * slope
 
 
-def _native_rows(x: Tensor, foreground: Tensor, mask: Tensor | None, factor: Tensor | None, hinge: bool) -> tuple[Tensor, Tensor]:
+def _native_rows(
+    x: Tensor, foreground: Tensor, mask: Tensor | None, factor: Tensor | None, hinge: bool
+) -> tuple[Tensor, Tensor]:
     if x.shape[1] >= 2**31:  # a kernel key has 31 bits for the index
         return _pure(x, foreground, mask, factor, hinge)
     value, gradient = _native.empty_results(x)
@@ -104,7 +128,8 @@ def _native_rows(x: Tensor, foreground: Tensor, mask: Tensor | None, factor: Ten
 
 
 extend_rows = _native.operator(
-    "lovasz_rows(Tensor x, Tensor foreground, Tensor? mask, Tensor? factor, bool hinge) -> (Tensor, Tensor)",
+    "lovasz_rows(Tensor x, Tensor foreground, Tensor? mask, Tensor? factor, bool hinge) -> (Tensor,"
+    " Tensor)",
     pure=_pure,
     native=_native_rows,
 )

@@ -1,8 +1,9 @@
 """The Lovász hinge: a surrogate of 1 - IoU for binary and multilabel segmentation.
 
-The errors are the hinge losses max(1 - F y, 0), y = +1 on the foreground and -1 elsewhere; the loss is the Lovász extension of the
-Jaccard loss at them: convex in the logits F, piecewise linear, and at least 1 - IoU of the prediction F > 0.
-Berman, Rannen Triki, Blaschko: The Lovász-Softmax loss, CVPR 2018, section 2.1.
+The errors are the hinge losses max(1 - F y, 0), y = +1 on the foreground and -1 elsewhere; the loss
+is the Lovász extension of the Jaccard loss at them: convex in the logits F, piecewise linear, and
+at least 1 - IoU of the prediction F > 0. Berman, Rannen Triki, Blaschko: The Lovász-Softmax loss,
+CVPR 2018, section 2.1.
 """
 
 from typing import Any
@@ -35,19 +36,25 @@ def lovasz_hinge_loss(
     """Lovász hinge of raw binary scores.
 
     Args:
-        logits: ``(N, *)`` raw scores, foreground where positive; with `per_class` ``(N, C, *)``, one binary task per class.
+        logits: ``(N, *)`` raw scores, foreground where positive; with `per_class` ``(N, C, *)``,
+            one binary task per class.
         target: the same shape, 1 or True on the foreground and 0 elsewhere.
-        per_image: True: every image is a group, as the mean IoU of images is. False: the batch is one group.
+        per_image: True: every image is a group, as the mean IoU of images is. False: the batch is
+            one group.
         per_class: give every class of axis 1 its own groups (multilabel segmentation).
         ignore_index: label of pixels that are as if absent.
-        empty: groups without foreground: ``"max"`` counts them with their largest error, which keeps false positives down on empty
-            images; ``"skip"`` leaves them out of the mean. The choice can decide a comparison: state it.
-        bins: None is exact; K counts losses in K equal bins between 0 and the largest of the group instead, which needs
-            no sort: the value is then within 1/K of that largest loss of the exact one. 4096 is a good number.
-        gradient: ``"subgradient"`` of the loss, or ``"prox"``: lam (x - u) with u the proximal point of the margins x, see
-            `lovasz_prox`; the value is the same.
-        lam: factor of the quadratic term under ``"prox"``; a decaying step size is an increasing lam.
-        reduction: over groups ``"mean"`` | ``"sum"`` | ``"none"``: ``(groups,)``, or ``(groups, C)`` with `per_class`.
+        empty: groups without foreground: ``"max"`` counts them with their largest error, which
+            keeps false positives down on empty images; ``"skip"`` leaves them out of the mean. The
+            choice can decide a comparison: state it.
+        bins: None is exact; K counts losses in K equal bins between 0 and the largest of the group
+            instead, which needs no sort: the value is then within 1/K of that largest loss of the
+            exact one. 4096 is a good number.
+        gradient: ``"subgradient"`` of the loss, or ``"prox"``: lam (x - u) with u the proximal
+            point of the margins x, see `lovasz_prox`; the value is the same.
+        lam: factor of the quadratic term under ``"prox"``; a decaying step size is an increasing
+            lam.
+        reduction: over groups ``"mean"`` | ``"sum"`` | ``"none"``: ``(groups,)``, or ``(groups,
+            C)`` with `per_class`.
 
     Example:
         >>> logits = torch.randn(2, 8, 8, requires_grad=True)
@@ -118,12 +125,26 @@ def _check_options(
     _checks.check_option(function, "empty", empty, ("max", "skip"))
     _checks.check_option(function, "gradient", gradient, ("subgradient", "prox"))
     if bins is not None:
-        _checks.check_integer(function, "bins", bins, low=1, high=2**20, repair="4096 is a good number; None is exact.")
+        _checks.check_integer(
+            function,
+            "bins",
+            bins,
+            low=1,
+            high=2**20,
+            repair="4096 is a good number; None is exact.",
+        )
         if gradient == "prox":
             _checks.fail(
-                ValueError, function, "bins", 'None with gradient="prox"', repr(bins), "The proximal point is found exactly."
+                ValueError,
+                function,
+                "bins",
+                'None with gradient="prox"',
+                repr(bins),
+                "The proximal point is found exactly.",
             )
-    _checks.check_number(function, "lam", lam, above=0, repair="lam multiplies the quadratic term; 1.0 is a start.")
+    _checks.check_number(
+        function, "lam", lam, above=0, repair="lam multiplies the quadratic term; 1.0 is a start."
+    )
     _checks.check_option(function, "reduction", reduction, _checks.REDUCTIONS)
 
 
@@ -145,15 +166,20 @@ def _group(x: Tensor, per_image: bool, per_class: bool) -> Tensor:
 def _factor(foreground: Tensor, mask: Tensor | None, empty: str, reduction: str) -> Tensor:
     """What each group is multiplied with before the sum; 0 for those that do not take part."""
     if empty == "skip":
-        return reduction_factor(any_item(foreground if mask is None else foreground & mask), reduction)
+        return reduction_factor(
+            any_item(foreground if mask is None else foreground & mask), reduction
+        )
     if mask is not None:
         return reduction_factor(any_item(mask), reduction)
-    groups = foreground.shape[:-1]  # all of them, unless there are no pixels at all: then the loss is 0 anyway
+    # all of them, unless there are no pixels at all: then the loss is 0 anyway
+    groups = foreground.shape[:-1]
     share = 1 / max(groups.numel(), 1) if reduction == "mean" else 1.0
     return torch.full(groups, share, dtype=torch.float64, device=foreground.device)
 
 
-def _prox_slopes(x: Tensor, foreground: Tensor, mask: Tensor | None, factor: Tensor, lam: float) -> Tensor:
+def _prox_slopes(
+    x: Tensor, foreground: Tensor, mask: Tensor | None, factor: Tensor, lam: float
+) -> Tensor:
     sign = torch.where(foreground, -1.0, 1.0).to(working_dtype(x))
     margin = 1 + sign * x.detach()
     u = proximal_point(margin, foreground, mask, lam=lam, hinge=True)

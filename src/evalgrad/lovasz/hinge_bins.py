@@ -1,7 +1,8 @@
-"""The operator of the Lovász hinge without a sort: losses counted in K equal bins between 0 and the largest loss of their row.
+"""The operator of the Lovász hinge without a sort: losses counted in K equal bins between 0 and the
+largest loss of their row.
 
-Items without a loss have no gradient and come last in any order, so that they need no bin; those of the foreground still count as
-such. An infinite loss leaves all finite ones in the lowest bin.
+Items without a loss have no gradient and come last in any order, so that they need no bin; those of
+the foreground still count as such. An infinite loss leaves all finite ones in the lowest bin.
 """
 
 import torch
@@ -11,20 +12,29 @@ from evalgrad import _native
 from evalgrad.lovasz.bins import bin_of, bin_weights, count, look_up
 
 
-def _pure(x: Tensor, foreground: Tensor, mask: Tensor | None, factor: Tensor, bins: int) -> tuple[Tensor, Tensor]:
+def _pure(
+    x: Tensor, foreground: Tensor, mask: Tensor | None, factor: Tensor, bins: int
+) -> tuple[Tensor, Tensor]:
     slope = torch.where(foreground, -torch.ones_like(x), 1.0)
     losses = (1 + slope * x).clamp(min=0)
     if mask is not None:
         losses, foreground = torch.where(mask, losses, 0.0), foreground & mask
     highest = losses.amax(-1, keepdim=True) if x.shape[-1] else losses.sum(-1, keepdim=True)
     number, counted = bin_of(losses, bins, highest), ~(losses <= 0)  # this way round, NaN counts
-    table = bin_weights(count(number, foreground, counted, bins), foreground.sum(-1)) * factor.double()[:, None, None]
+    table = (
+        bin_weights(count(number, foreground, counted, bins), foreground.sum(-1))
+        * factor.double()[:, None, None]
+    )
     weights = look_up(table.to(x.dtype), number, foreground, counted)
-    value = torch.where(weights == 0, 0.0, losses * weights).sum(-1, dtype=torch.float64).to(x.dtype)
+    value = (
+        torch.where(weights == 0, 0.0, losses * weights).sum(-1, dtype=torch.float64).to(x.dtype)
+    )
     return value, weights * slope
 
 
-def _native_rows(x: Tensor, foreground: Tensor, mask: Tensor | None, factor: Tensor, bins: int) -> tuple[Tensor, Tensor]:
+def _native_rows(
+    x: Tensor, foreground: Tensor, mask: Tensor | None, factor: Tensor, bins: int
+) -> tuple[Tensor, Tensor]:
     if x.shape[1] >= 2**31:  # the kernel counts in 32 bits
         return _pure(x, foreground, mask, factor, bins)
     value, gradient = _native.empty_results(x)
@@ -33,7 +43,8 @@ def _native_rows(x: Tensor, foreground: Tensor, mask: Tensor | None, factor: Ten
 
 
 hinge_in_bins = _native.operator(
-    "lovasz_hinge_bins(Tensor x, Tensor foreground, Tensor? mask, Tensor factor, SymInt bins) -> (Tensor, Tensor)",
+    "lovasz_hinge_bins(Tensor x, Tensor foreground, Tensor? mask, Tensor factor, SymInt bins) ->"
+    " (Tensor, Tensor)",
     pure=_pure,
     native=_native_rows,
 )

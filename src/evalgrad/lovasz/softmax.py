@@ -1,8 +1,9 @@
 """The Lovász-Softmax loss: a surrogate of 1 - mean IoU for multi-class segmentation.
 
-The errors of class c are 1 - p_c on its own pixels and p_c elsewhere; the loss of the class is the Lovász extension of its Jaccard
-loss at these errors, and the loss is the mean over the classes. Over a batch it follows the IoU of the dataset, per image the mean
-IoU of the images. Berman, Rannen Triki, Blaschko: The Lovász-Softmax loss, CVPR 2018.
+The errors of class c are 1 - p_c on its own pixels and p_c elsewhere; the loss of the class is the
+Lovász extension of its Jaccard loss at these errors, and the loss is the mean over the classes.
+Over a batch it follows the IoU of the dataset, per image the mean IoU of the images. Berman, Rannen
+Triki, Blaschko: The Lovász-Softmax loss, CVPR 2018.
 """
 
 from typing import Any
@@ -32,16 +33,21 @@ def lovasz_softmax_loss(
 
     Args:
         logits: ``(N, C, *)`` raw scores, any number of spatial axes.
-        target: ``(N, *)`` class indices, of any integer dtype. Soft targets are refused: the Jaccard index is a function of sets.
-        classes: ``"present"`` averages over the classes that occur in the group's target, ``"all"`` over all C, a list over those
-            it names. The loss of a class that is averaged without occurring is its largest error.
-        per_image: False: the batch is one group, which follows the IoU over a dataset. True: every image is a group.
+        target: ``(N, *)`` class indices, of any integer dtype. Soft targets are refused: the
+            Jaccard index is a function of sets.
+        classes: ``"present"`` averages over the classes that occur in the group's target, ``"all"``
+            over all C, a list over those it names. The loss of a class that is averaged without
+            occurring is its largest error.
+        per_image: False: the batch is one group, which follows the IoU over a dataset. True: every
+            image is a group.
         ignore_index: label of pixels that are as if absent.
         weight: ``(C,)`` class weights, normalised over the classes averaged.
-        bins: None is exact; K counts errors in K equal bins instead, which needs no sort: the value is then within 1/K of
-            the exact one, and the gradient close where a class has many pixels, but off by some percent where it has a few dozen.
-        reduction: ``"mean"``: the weighted mean over the classes of each group, then the mean over the groups of which something
-            counts; ``"sum"``: the weighted sum; ``"none"``: ``(groups, C)`` weighted losses, 0 for what is not averaged.
+        bins: None is exact; K counts errors in K equal bins instead, which needs no sort: the value
+            is then within 1/K of the exact one, and the gradient close where a class has many
+            pixels, but off by some percent where it has a few dozen.
+        reduction: ``"mean"``: the weighted mean over the classes of each group, then the mean over
+            the groups of which something counts; ``"sum"``: the weighted sum; ``"none"``:
+            ``(groups, C)`` weighted losses, 0 for what is not averaged.
 
     Example:
         >>> import torch
@@ -52,11 +58,15 @@ def lovasz_softmax_loss(
     _check_options(classes, per_image, ignore_index, bins, reduction)
     check_tensors(logits, target, classes, ignore_index, weight)
     x, label = group_pixels(logits, target, per_image, ignore_index)
-    factor = class_factor(class_counts(label, x.shape[2]), classes, weight, reduction).to(working_dtype(logits))
+    factor = class_factor(class_counts(label, x.shape[2]), classes, weight, reduction).to(
+        working_dtype(logits)
+    )
     if reduction == "none":
         return (_class_losses(x, label, bins) * factor).to(logits.dtype)
     inputs = (x.detach().to(factor.dtype), label, factor)
-    value, gradient = class_maps.exact(*inputs) if bins is None else class_maps.binned(*inputs, bins)
+    value, gradient = (
+        class_maps.exact(*inputs) if bins is None else class_maps.binned(*inputs, bins)
+    )
     return with_gradient(x, value.sum(), gradient).to(logits.dtype)
 
 
@@ -93,17 +103,32 @@ class LovaszSoftmaxLoss(nn.Module):
         return ", ".join(f"{name}={value!r}" for name, value in self.options.items())
 
 
-def _check_options(classes: Classes, per_image: bool, ignore_index: int | None, bins: int | None, reduction: str) -> None:
+def _check_options(
+    classes: Classes, per_image: bool, ignore_index: int | None, bins: int | None, reduction: str
+) -> None:
     function = "lovasz_softmax_loss"
     _checks.check_classes(function, classes)
     _checks.check_flag(function, "per_image", per_image)
     _checks.check_ignore_index(function, ignore_index)
     _checks.check_option(function, "reduction", reduction, _checks.REDUCTIONS)
     if bins is not None:
-        _checks.check_integer(function, "bins", bins, low=1, high=2**20, repair="4096 is a good number; None is exact.")
+        _checks.check_integer(
+            function,
+            "bins",
+            bins,
+            low=1,
+            high=2**20,
+            repair="4096 is a good number; None is exact.",
+        )
 
 
-def check_tensors(logits: Tensor, target: Tensor, classes: Classes, ignore_index: int | None, weight: Tensor | None) -> None:
+def check_tensors(
+    logits: Tensor,
+    target: Tensor,
+    classes: Classes,
+    ignore_index: int | None,
+    weight: Tensor | None,
+) -> None:
     """Logits, labels and weights that fit each other."""
     function = "lovasz_softmax_loss"
     _checks.check_class_maps(function, logits, target, ignore_index, weight)

@@ -9,10 +9,14 @@ from evalgrad import _checks
 from evalgrad._masking import valid_mask
 
 
-def jaccard_counts(prediction: Tensor, target: Tensor, *, num_classes: int, ignore_index: int | None = None) -> Tensor:
-    """Intersection, predicted and true pixels of every class in every image: ``(N, C, 3)`` integers.
+def jaccard_counts(
+    prediction: Tensor, target: Tensor, *, num_classes: int, ignore_index: int | None = None
+) -> Tensor:
+    """Intersection, predicted and true pixels of every class in every image: ``(N, C, 3)``
+    integers.
 
-    Counts of several batches or ranks add up (over the first axis) to those of the dataset; `jaccard_from_counts` does the rest.
+    Counts of several batches or ranks add up (over the first axis) to those of the dataset;
+    `jaccard_from_counts` does the rest.
 
     Args:
         prediction: ``(N, *)`` predicted class indices; for binary tasks `logits > 0`.
@@ -21,7 +25,13 @@ def jaccard_counts(prediction: Tensor, target: Tensor, *, num_classes: int, igno
         ignore_index: label of pixels that are as if absent.
     """
     function = "jaccard_counts"
-    _checks.check_integer(function, "num_classes", num_classes, low=1, repair="Pass the number of classes, 2 for binary tasks.")
+    _checks.check_integer(
+        function,
+        "num_classes",
+        num_classes,
+        low=1,
+        repair="Pass the number of classes, 2 for binary tasks.",
+    )
     _checks.check_ignore_index(function, ignore_index)
     _checks.check_target(function, prediction, prediction, prediction.shape, argument="prediction")
     _checks.check_target(function, target, prediction, prediction.shape)
@@ -34,18 +44,25 @@ def jaccard_counts(prediction: Tensor, target: Tensor, *, num_classes: int, igno
         predicted, true = (torch.where(mask.flatten(1), t, behind) for t in (predicted, true))
     hit = torch.where(predicted == true, true, behind)
     counts = true.new_zeros(3, true.shape[0], num_classes + 1)
-    counts = counts.scatter_add(2, torch.stack([hit, predicted, true]), torch.ones_like(true).expand(3, -1, -1))
+    counts = counts.scatter_add(
+        2, torch.stack([hit, predicted, true]), torch.ones_like(true).expand(3, -1, -1)
+    )
     return counts[:, :, :-1].permute(1, 2, 0)
 
 
-def jaccard_from_counts(counts: Tensor, *, classes: str | Sequence[int] = "present", absent: str = "one") -> Tensor:
-    """Mean Jaccard index of groups from their counts ``(G, C, 3)``: over the classes of each group, then over the groups.
+def jaccard_from_counts(
+    counts: Tensor, *, classes: str | Sequence[int] = "present", absent: str = "one"
+) -> Tensor:
+    """Mean Jaccard index of groups from their counts ``(G, C, 3)``: over the classes of each group,
+    then over the groups.
 
     Args:
-        counts: intersection, predicted and true pixels, as `jaccard_counts` returns them, summed over whatever is one group.
-        classes: ``"present"`` averages over the classes that occur in the group's target, ``"all"`` over all C, a list over those
-            it names.
-        absent: a class neither predicted nor true, 0/0: ``"one"`` counts it as 1, ``"skip"`` leaves it out.
+        counts: intersection, predicted and true pixels, as `jaccard_counts` returns them, summed
+            over whatever is one group.
+        classes: ``"present"`` averages over the classes that occur in the group's target, ``"all"``
+            over all C, a list over those it names.
+        absent: a class neither predicted nor true, 0/0: ``"one"`` counts it as 1, ``"skip"`` leaves
+            it out.
 
     Returns:
         The mean as a float64 scalar; NaN if there is nothing to average.
@@ -53,7 +70,8 @@ def jaccard_from_counts(counts: Tensor, *, classes: str | Sequence[int] = "prese
     _checks.check_option("jaccard_from_counts", "absent", absent, ("one", "skip"))
     hit, predicted, true = counts.double().unbind(-1)
     union = predicted + true - hit
-    counted = _chosen(true > 0, classes) & (true.sum(1, keepdim=True) > 0)  # a void group is left out
+    # a void group is left out
+    counted = _chosen(true > 0, classes) & (true.sum(1, keepdim=True) > 0)
     if absent == "skip":
         counted = counted & (union > 0)
     index = torch.where(union > 0, hit / union.clamp(min=1), 1.0)
@@ -84,11 +102,12 @@ def jaccard_index(
     """Mean Jaccard index (mIoU) of hard predictions.
 
     Args:
-        prediction: ``(N, *)`` predicted class indices; for binary tasks `logits > 0` with ``num_classes=2, classes=[1]``.
+        prediction: ``(N, *)`` predicted class indices; for binary tasks `logits > 0` with
+            ``num_classes=2, classes=[1]``.
         target: the same shape, true class indices.
         num_classes: C.
-        over: ``"dataset"`` counts over all N images, ``"image"`` takes the mean over images, ``"batch"`` the mean over
-            consecutive batches of `batch_size` images.
+        over: ``"dataset"`` counts over all N images, ``"image"`` takes the mean over images,
+            ``"batch"`` the mean over consecutive batches of `batch_size` images.
         batch_size: for ``over="batch"``.
         classes: as `jaccard_from_counts`.
         absent: as `jaccard_from_counts`.

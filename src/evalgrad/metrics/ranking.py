@@ -1,4 +1,6 @@
-"""Metrics of rankings with binary relevance: average precision and NDCG. Ties count against the model."""
+"""Metrics of rankings with binary relevance: average precision and NDCG. Ties count against the
+model.
+"""
 
 import torch
 from torch import Tensor
@@ -7,11 +9,13 @@ from evalgrad import _checks
 from evalgrad._ranking import against_the_model
 
 
-def average_precision(scores: Tensor, target: Tensor, *, mask: Tensor | None = None, reduction: str = "mean") -> Tensor:
+def average_precision(
+    scores: Tensor, target: Tensor, *, mask: Tensor | None = None, reduction: str = "mean"
+) -> Tensor:
     """Average precision of rankings: the mean over the positives of the precision at their place.
 
-    Ties count against the model: a negative tied with a positive ranks above it. (scikit-learn puts a threshold behind the tied
-    group instead; without ties both agree.)
+    Ties count against the model: a negative tied with a positive ranks above it. (scikit-learn puts
+    a threshold behind the tied group instead; without ties both agree.)
 
     Args:
         scores: ``(*, n)``, what ranks the n items of each list.
@@ -20,8 +24,8 @@ def average_precision(scores: Tensor, target: Tensor, *, mask: Tensor | None = N
         reduction: over lists ``"mean"``; ``"none"``: the leading axes.
 
     Returns:
-        float64. A list without a positive or without a negative is left out of the mean and is NaN under "none"; so is the mean of
-        nothing. A NaN score that counts makes its list NaN.
+        float64. A list without a positive or without a negative is left out of the mean and is NaN
+        under "none"; so is the mean of nothing. A NaN score that counts makes its list NaN.
 
     Example:
         >>> average_precision(torch.tensor([0.9, 0.8, 0.7]), torch.tensor([1, 0, 1]))
@@ -33,11 +37,19 @@ def average_precision(scores: Tensor, target: Tensor, *, mask: Tensor | None = N
     return mean_over_lists((hits * hits.cumsum(-1) / rank).sum(-1) / hits.sum(-1), live, reduction)
 
 
-def ndcg(scores: Tensor, target: Tensor, *, k: int | None = None, mask: Tensor | None = None, reduction: str = "mean") -> Tensor:
-    """Normalised discounted cumulative gain of rankings, for binary relevance: gain 1/log2(1 + rank).
+def ndcg(
+    scores: Tensor,
+    target: Tensor,
+    *,
+    k: int | None = None,
+    mask: Tensor | None = None,
+    reduction: str = "mean",
+) -> Tensor:
+    """Normalised discounted cumulative gain of rankings, for binary relevance: gain 1/log2(1 +
+    rank).
 
-    Ties count against the model: an irrelevant item tied with a relevant one ranks above it. (scikit-learn averages over the
-    orders of tied items; without ties both agree.)
+    Ties count against the model: an irrelevant item tied with a relevant one ranks above it.
+    (scikit-learn averages over the orders of tied items; without ties both agree.)
 
     Args:
         scores: ``(*, n)``, what ranks the n items of each list.
@@ -55,16 +67,24 @@ def ndcg(scores: Tensor, target: Tensor, *, k: int | None = None, mask: Tensor |
     """
     function = "ndcg"
     if k is not None:
-        _checks.check_integer(function, "k", k, low=1, repair="Pass the number of places that count; None counts all.")
+        _checks.check_integer(
+            function, "k", k, low=1, repair="Pass the number of places that count; None counts all."
+        )
     hits, live = _ranked_hits(function, scores, target, mask, reduction)
-    discount = 1 / torch.log2(torch.arange(2, hits.shape[-1] + 2, device=hits.device, dtype=hits.dtype))
+    discount = 1 / torch.log2(
+        torch.arange(2, hits.shape[-1] + 2, device=hits.device, dtype=hits.dtype)
+    )
     ideal = hits.sort(dim=-1, descending=True).values
     gain, best = ((x * discount)[..., :k].sum(-1) for x in (hits, ideal))
     return mean_over_lists(gain / best, live, reduction)
 
 
-def _ranked_hits(function: str, scores: Tensor, target: Tensor, mask: Tensor | None, reduction: str) -> tuple[Tensor, Tensor]:
-    """Which places of the ranking hold positives, 1.0 or 0.0, all NaN after a NaN score; and which lists are not void."""
+def _ranked_hits(
+    function: str, scores: Tensor, target: Tensor, mask: Tensor | None, reduction: str
+) -> tuple[Tensor, Tensor]:
+    """Which places of the ranking hold positives, 1.0 or 0.0, all NaN after a NaN score; and which
+    lists are not void.
+    """
     _checks.check_option(function, "reduction", reduction, ("mean", "none"))
     _checks.check_floating(function, "scores", scores)
     _checks.check_target(function, target, scores, scores.shape)
@@ -75,7 +95,9 @@ def _ranked_hits(function: str, scores: Tensor, target: Tensor, mask: Tensor | N
         positive, negative, nan = positive & mask, negative & mask, nan & mask
     _, order = against_the_model(scores, positive, mask)
     hits = positive.gather(-1, order).to(torch.float64)
-    return hits.masked_fill(nan.any(-1, keepdim=True), torch.nan), positive.any(-1) & negative.any(-1)
+    return hits.masked_fill(nan.any(-1, keepdim=True), torch.nan), positive.any(-1) & negative.any(
+        -1
+    )
 
 
 def mean_over_lists(values: Tensor, live: Tensor, reduction: str) -> Tensor:

@@ -6,11 +6,14 @@ from evalgrad import _checks
 from evalgrad._masking import valid_mask
 
 
-def topk_error(scores: Tensor, target: Tensor, *, k: int = 5, ignore_index: int | None = None) -> Tensor:
+def topk_error(
+    scores: Tensor, target: Tensor, *, k: int = 5, ignore_index: int | None = None
+) -> Tensor:
     """Share of the samples whose label is not among the k best scores.
 
-    Ties count against the model: a sample is right if fewer than k of the other classes score at least as much as its label, so
-    that constant scores are wrong, not perfect. A NaN score counts against the model too.
+    Ties count against the model: a sample is right if fewer than k of the other classes score at
+    least as much as its label, so that constant scores are wrong, not perfect. A NaN score counts
+    against the model too.
 
     Args:
         scores: ``(N, C)`` or ``(N, C, *)`` scores.
@@ -29,7 +32,9 @@ def topk_error(scores: Tensor, target: Tensor, *, k: int = 5, ignore_index: int 
     function = "topk_error"
     _checks.check_floating(function, "scores", scores, at_least=2)
     classes = scores.shape[1]
-    _checks.check_integer(function, "k", k, low=1, high=classes, repair=f"There are {classes} classes on axis 1.")
+    _checks.check_integer(
+        function, "k", k, low=1, high=classes, repair=f"There are {classes} classes on axis 1."
+    )
     _checks.check_ignore_index(function, ignore_index)
     _checks.check_target(function, target, scores, (scores.shape[0], *scores.shape[2:]))
     mask = valid_mask(target, ignore_index)

@@ -1,4 +1,6 @@
-"""What a solver knows about itself: certificate, true metric, residuals, dual identity, and why a constraint is unmet."""
+"""What a solver knows about itself: certificate, true metric, residuals, dual identity, and why a
+constraint is unmet.
+"""
 
 from typing import Any
 
@@ -17,7 +19,9 @@ FINE = torch.linspace(-1, 1, 33).tolist()  # relative offsets tried around a sca
 def diagnose(solver: Solver) -> dict[str, Any]:
     """State of one group as plain numbers; see `FBeta.diagnostics`."""
     counts, program = solver.counts, solver.program
-    totals = counts.cached(solver.thresholds(), solver.surrogate) if counts.indexed else counts.totals
+    totals = (
+        counts.cached(solver.thresholds(), solver.surrogate) if counts.indexed else counts.totals
+    )
     soft, hard = rates(totals, counts.prior()), rates(totals, counts.prior(), hard=True)
     residual = (solver.constraints * (hard if program.required else soft).unsqueeze(1)).sum(-1)
     report = {
@@ -31,27 +35,36 @@ def diagnose(solver: Solver) -> dict[str, Any]:
         **_duality(solver, soft, residual),
     }
     if not program.fractional:
-        report |= {"residuals": residual.tolist(), "met": bool((residual <= 1e-3).all()), "why": _why(solver, residual, hard)}
+        report |= {
+            "residuals": residual.tolist(),
+            "met": bool((residual <= 1e-3).all()),
+            "why": _why(solver, residual, hard),
+        }
     return report
 
 
 def _source(solver: Solver) -> str:
     counts = solver.counts
     if counts.indexed:
-        return f"cache of the last scores, {100 * float((~counts.cache.isnan()).float().mean()):.0f} % of the items seen"
+        return (
+            f"cache of the last scores, {100 * float((~counts.cache.isnan()).float().mean()):.0f} %"
+            " of the items seen"
+        )
     return "moving average over batches" if bool(counts.totals.any()) else "nothing seen yet"
 
 
 def _certificate(solver: Solver, soft: Tensor) -> Tensor:
     """The best bound of each row over rescaled scores, which leave every hard prediction as it is.
 
-    P@R, R@P and the areas are measures over all thresholds, so for them the threshold may move as well.
+    P@R, R@P and the areas are measures over all thresholds, so for them the threshold may move as
+    well.
     """
     program, counts = solver.program, solver.counts
     best = program.certificate(soft)
     if not counts.indexed:
         return best
-    if bool(counts.cache.isnan().all()):  # nothing scored yet, or scores that are NaN: nothing is certified
+    # nothing scored yet, or scores that are NaN: nothing is certified
+    if bool(counts.cache.isnan().all()):
         return torch.full_like(best, torch.nan)
     shift = solver.thresholds()
     scale = torch.ones_like(shift)
@@ -60,8 +73,14 @@ def _certificate(solver: Solver, soft: Tensor) -> Tensor:
             tried_scale, tried_shift = scale, shift
             for offset in FINE:
                 c, b = tried_scale, tried_shift
-                c, b = (c * (1 + width * offset) ** 2, b) if part == "scale" else (c, b + width * offset / c)
-                bound = program.certificate(rates(counts.cached(b, solver.surrogate, scale=c), counts.prior()))
+                c, b = (
+                    (c * (1 + width * offset) ** 2, b)
+                    if part == "scale"
+                    else (c, b + width * offset / c)
+                )
+                bound = program.certificate(
+                    rates(counts.cached(b, solver.surrogate, scale=c), counts.prior())
+                )
                 better = bound > best
                 best = torch.where(better, bound, best)
                 scale, shift = torch.where(better, c, scale), torch.where(better, b, shift)
@@ -76,7 +95,9 @@ def _metric(solver: Solver, hard: Tensor) -> float:
 
 
 def _duality(solver: Solver, soft: Tensor, residual: Tensor) -> dict[str, Any]:
-    """`dual_identity` is 0 at an optimum: mu + V for F-beta, the complementary slackness mu * residual otherwise."""
+    """`dual_identity` is 0 at an optimum: mu + V for F-beta, the complementary slackness mu *
+    residual otherwise.
+    """
     if solver.program.fractional:
         ratio = (solver.objective * soft).sum(-1) / soft[:, 0]
         report: dict[str, Any] = {"V": float(ratio), "dual_identity": float(solver.mu + ratio)}
@@ -97,7 +118,10 @@ def _why(solver: Solver, residual: Tensor, hard: Tensor) -> str:
     """One sentence on the constraint that is furthest from being met."""
     worst = float(residual.amax())
     if solver.counts.indexed and bool(solver.counts.cache.isnan().any()):
-        return f"Not every item has been scored yet ({_source(solver)}): finish a pass over the data in training mode."
+        return (
+            f"Not every item has been scored yet ({_source(solver)}): finish a pass over the data"
+            " in training mode."
+        )
     if not bool(solver.counts.totals.any()) and not solver.counts.indexed:
         return "Nothing seen yet: call the measure in training mode."
     if worst <= 1e-3:
@@ -105,7 +129,13 @@ def _why(solver: Solver, residual: Tensor, hard: Tensor) -> str:
     row = int(residual.amax(-1).argmax())
     unmet = f"A constraint is unmet by {worst:.3g}"
     if float(hard[row, 0]) == 0:
-        return f"{unmet}: no positive scores above the threshold. Give the scorer a bias term or train it on cross-entropy first."
+        return (
+            f"{unmet}: no positive scores above the threshold. Give the scorer a bias term or train"
+            " it on cross-entropy first."
+        )
     if float(solver.mu[row].amax()) >= solver.max_multiplier:
-        return f"{unmet} with its multiplier at `max_multiplier`: the scorer seems unable to meet it; ask for less."
+        return (
+            f"{unmet} with its multiplier at `max_multiplier`: the scorer seems unable to meet it;"
+            " ask for less."
+        )
     return f"{unmet} and its multiplier is still rising: train longer or raise `dual_lr`."

@@ -1,11 +1,14 @@
-"""The paper's solver: reparameterised dual ascent with one tau and one lambda per positive (algorithm 3, corrected).
+"""The paper's solver: reparameterised dual ascent with one tau and one lambda per positive
+(algorithm 3, corrected).
 
-    L = objective . (mean tau, eps F, eps R, eps) + mu . constraints . (mean tau, eps F, eps R, 1) + mean lambda_i (tau_i - s_i)
+    L = objective . (mean tau, eps F, eps R, eps) + mu . constraints . (mean tau, eps F, eps R, 1) +
+    mean lambda_i (tau_i - s_i)
 
-with s_i = eps f_i, minimised over the network, tau and eps on {tau_i <= eps, eps >= 0} and maximised over lambda >= 0 and mu
-(eps = 1 but for F-beta). At the optimum of F-beta mu = -V and 0 <= lambda_i <= -mu. The penalty `augment`
-turns lambda (tau - s) into the augmented Lagrangian's term: same saddle points, no cycling around them, and lambda can be held
-within its bounds all the way; 0 is the paper's.
+with s_i = eps f_i, minimised over the network, tau and eps on {tau_i <= eps, eps >= 0} and
+maximised over lambda >= 0 and mu (eps = 1 but for F-beta). At the optimum of F-beta mu = -V and 0
+<= lambda_i <= -mu. The penalty `augment` turns lambda (tau - s) into the augmented Lagrangian's
+term: same saddle points, no cycling around them, and lambda can be held within its bounds all the
+way; 0 is the paper's.
 """
 
 from typing import Any
@@ -20,7 +23,9 @@ from evalgrad.s_measures.surrogates import SURROGATES, Surrogate
 
 
 class LagrangianSolver(nn.Module):
-    """One group of one measure: scores (B,), positives (B,) and dataset positions (B,) in, the Lagrangian out."""
+    """One group of one measure: scores (B,), positives (B,) and dataset positions (B,) in, the
+    Lagrangian out.
+    """
 
     _apply = keep_single
     objective: Tensor
@@ -44,7 +49,11 @@ class LagrangianSolver(nn.Module):
     ) -> None:
         super().__init__()
         self.program, self.surrogate, self.augment = program, surrogate, augment
-        self.dual_lr, self.max_multiplier, self.project_every = dual_lr, max_multiplier, project_every
+        self.dual_lr, self.max_multiplier, self.project_every = (
+            dual_lr,
+            max_multiplier,
+            project_every,
+        )
         rows, constraints, _ = program.constraints.shape
         self.counts = Counts(positives, rows)
         self.tau = nn.Parameter(torch.ones(rows, len(self.counts.positives)))
@@ -53,11 +62,16 @@ class LagrangianSolver(nn.Module):
         self.threshold = nn.Parameter(torch.zeros(rows)) if program.anchored else None
         for name in ("objective", "constraints", "share"):
             self.register_buffer(name, getattr(program, name).clone(), persistent=False)
-        self.register_buffer("slot", positives.cumsum(0).sub(1).clamp_min(0), persistent=False)  # item -> column of tau
-        price = float(program.objective[0, 3]) if program.fractional else 1.0  # beta^2 <= V: a start below the optimum
-        self.register_buffer("mu", torch.full((rows, constraints), -price if program.fractional else price))
+        # item -> column of tau
+        self.register_buffer("slot", positives.cumsum(0).sub(1).clamp_min(0), persistent=False)
+        # beta^2 <= V: a start below the optimum
+        price = float(program.objective[0, 3]) if program.fractional else 1.0
+        self.register_buffer(
+            "mu", torch.full((rows, constraints), -price if program.fractional else price)
+        )
         self.register_buffer("lam", torch.full(self.tau.shape, price))
-        self.register_buffer("alarm", torch.zeros(rows))  # false positives per negative at the last dual step
+        # false positives per negative at the last dual step
+        self.register_buffer("alarm", torch.zeros(rows))
         self.calls = self.projections = 0
 
     def forward(self, scores: Tensor, positive: Tensor, index: Tensor) -> Tensor:
@@ -69,16 +83,21 @@ class LagrangianSolver(nn.Module):
         slot = self.slot[index]
         tau, lam = self.tau[:, slot], self.lam[:, slot]
         alarm = epsilon * _mean(self.surrogate(1 + offset), ~positive, sizes[1])
-        coupling = _mean(self._coupling(lam, tau - epsilon * self._gain(offset)), positive, sizes[0])
+        coupling = _mean(
+            self._coupling(lam, tau - epsilon * self._gain(offset)), positive, sizes[0]
+        )
         row = self._row(_mean(tau, positive, sizes[0]), alarm)
         cost = (self.objective[:, :3] * row[:, :3]).sum(-1) + self.objective[:, 3] * epsilon
         residual = (self.constraints * row.unsqueeze(1)).sum(-1)
         value = (self.share * (cost + (self._pressed() * residual).sum(-1) + coupling)).sum()
-        return torch.where(sizes.amin() > 0, value, 0)  # a batch without one of the classes adds nothing
+        # a batch without one of the classes adds nothing
+        return torch.where(sizes.amin() > 0, value, 0)
 
     @torch.no_grad()
     def project_(self) -> None:
-        """Return tau and epsilon to their set, at every `project_every`-th call. Call it after each optimiser step."""
+        """Return tau and epsilon to their set, at every `project_every`-th call. Call it after each
+        optimiser step.
+        """
         self.calls += 1
         if self.calls % self.project_every:
             return
@@ -86,13 +105,17 @@ class LagrangianSolver(nn.Module):
         if self.epsilon is None:
             self.tau.clamp_(max=1)
         else:  # rho = (step of epsilon) / (step of tau) of `primal_groups`
-            tau, epsilon = project_onto_ceiling(self.tau[0], self.epsilon, rho=1 / self.tau.shape[1])
+            tau, epsilon = project_onto_ceiling(
+                self.tau[0], self.epsilon, rho=1 / self.tau.shape[1]
+            )
             self.tau.copy_(tau)
             self.epsilon.copy_(epsilon)
 
     @torch.no_grad()
     def dual_step(self, lr: float | None = None) -> None:
-        """mu <- mu + lr residual, lambda <- lambda + lr (tau - s) within its bounds, from the cached scores of the items seen."""
+        """mu <- mu + lr residual, lambda <- lambda + lr (tau - s) within its bounds, from the
+        cached scores of the items seen.
+        """
         step = self.dual_lr if lr is None else lr
         scores = self.counts.cache[self.counts.positives] - self.thresholds().unsqueeze(-1)
         gap = self.tau - self._epsilon() * self._gain(scores)
@@ -100,19 +123,22 @@ class LagrangianSolver(nn.Module):
         self.alarm = rates(totals, self.counts.prior())[:, 2]
         self.mu = self._moved(step)
         lam = self.lam + step * gap.nan_to_num(0)
-        if self.augment > 0:  # without its square only a lambda above the price would pull tau down again
+        # without its square only a lambda above the price would pull tau down again
+        if self.augment > 0:
             lam = lam.minimum(self.price().unsqueeze(-1))
         self.lam = lam.clamp_min(0)
 
     def price(self) -> Tensor:
-        """(K,) what L falls by per unit of mean tau, -mu for F-beta: at an optimum no lambda is larger, or its tau would fall."""
+        """(K,) what L falls by per unit of mean tau, -mu for F-beta: at an optimum no lambda is
+        larger, or its tau would fall.
+        """
         return -(self.objective[:, 0] + (self.mu * self.constraints[..., 0]).sum(-1))
 
     def primal_groups(self, lr: float) -> list[dict[str, Any]]:
         """Parameter groups for `torch.optim.SGD` whose steps match the projection; never for Adam.
 
-        The loss averages over the n positives, so a step of tau is n times smaller than one of epsilon unless its rate is
-        n times larger.
+        The loss averages over the n positives, so a step of tau is n times smaller than one of
+        epsilon unless its rate is n times larger.
         """
         plain = {"momentum": 0.0, "weight_decay": 0.0}
         scale = self.tau.shape[1] / float(self.share.mean())
@@ -131,16 +157,20 @@ class LagrangianSolver(nn.Module):
         return torch.ones_like(self.share[0]) if self.epsilon is None else self.epsilon
 
     def _moved(self, step: float) -> Tensor:
-        """mu + step * residual of the whole data, with every tau as it is and the alarms of the last dual step."""
+        """mu + step * residual of the whole data, with every tau as it is and the alarms of the
+        last dual step.
+        """
         row = self._row(self.tau.mean(1), self._epsilon() * self.alarm)
         mu = self.mu + step * (self.constraints * row.unsqueeze(1)).sum(-1)
         return mu if self.program.fractional else mu.clamp(0, self.max_multiplier)
 
     @torch.no_grad()
     def _pressed(self) -> Tensor:
-        """What multiplies the residual of a batch: the derivative of mu r + augment r^2 / 2 at the residual r of the whole data.
+        """What multiplies the residual of a batch: the derivative of mu r + augment r^2 / 2 at the
+        residual r of the whole data.
 
-        Without the square, scale and mu circle around each other: r is the drift of mu, and mu + V that of the scale.
+        Without the square, scale and mu circle around each other: r is the drift of mu, and mu + V
+        that of the scale.
         """
         return self._moved(self.augment)
 
@@ -148,7 +178,9 @@ class LagrangianSolver(nn.Module):
         return torch.stack([hit, self.counts.prior() * alarm, alarm, torch.ones_like(hit)], dim=-1)
 
     def _gain(self, offset: Tensor) -> Tensor:
-        """The bound on tau / eps besides 1: f for the hinge (1 - hinge = min(1, f)), else 1 - l(1 - f)."""
+        """The bound on tau / eps besides 1: f for the hinge (1 - hinge = min(1, f)), else 1 - l(1 -
+        f).
+        """
         return offset if self.surrogate == SURROGATES["hinge"] else 1 - self.surrogate(1 - offset)
 
     def _coupling(self, lam: Tensor, gap: Tensor) -> Tensor:

@@ -1,12 +1,12 @@
 """The five S-measures written as one kind of problem: linear in the rates, one row per anchor.
 
-The rates of a scorer at a threshold are (T, F, R, 1): true positives per positive, false positives per positive, false
-positives per negative. Every measure is then
+The rates of a scorer at a threshold are (T, F, R, 1): true positives per positive, false positives
+per positive, false positives per negative. Every measure is then
 
     min  sum_k share_k * objective_k . rates_k     s.t.  constraint_kj . rates_k <= 0  for all j,
 
-and the solvers put surrogate counts in the place of the counts. F-beta is the one fractional program: after the change of
-variables epsilon = 1/T its constraint is the equality mean(tau) = 1.
+and the solvers put surrogate counts in the place of the counts. F-beta is the one fractional
+program: after the change of variables epsilon = 1/T its constraint is the equality mean(tau) = 1.
 """
 
 from collections.abc import Callable, Sequence
@@ -26,8 +26,9 @@ SLACK = 1e-6  # a rate this close to its bound has reached it: float32 totals
 class Program:
     """One measure: coefficients over the rates, and how rates and scores are valued.
 
-    `certificate` maps rates (K, 4) to what each row contributes to the measure: summed, a lower bound of it from surrogate
-    counts, its value at the trained thresholds from hard counts. `metric` is the exact measure of (scores, target).
+    `certificate` maps rates (K, 4) to what each row contributes to the measure: summed, a lower
+    bound of it from surrogate counts, its value at the trained thresholds from hard counts.
+    `metric` is the exact measure of (scores, target).
     """
 
     objective: Tensor  # (K, 4)
@@ -41,8 +42,13 @@ class Program:
 
 
 def fbeta(beta: float, at_least: float | None) -> Program:
-    """F_beta = (1 + beta^2) / (1 + V), V = (beta^2 + F) / T. Minimise beta^2 eps + eps F s.t. mean(tau) - 1 = 0."""
-    value: dict[str, Any] = {"certificate": partial(_fbeta_value, beta=beta), "metric": partial(metrics.fbeta_score, beta=beta)}
+    """F_beta = (1 + beta^2) / (1 + V), V = (beta^2 + F) / T. Minimise beta^2 eps + eps F s.t.
+    mean(tau) - 1 = 0.
+    """
+    value: dict[str, Any] = {
+        "certificate": partial(_fbeta_value, beta=beta),
+        "metric": partial(metrics.fbeta_score, beta=beta),
+    }
     if at_least is None:
         return _single([0, 1, 0, beta**2], [[1, 0, 0, -1]], fractional=True, **value)
     # F_beta >= c multiplied out: c (beta^2 + F) - (1 + beta^2 - c) T <= 0
@@ -51,35 +57,47 @@ def fbeta(beta: float, at_least: float | None) -> Program:
 
 
 def precision_at_recall(recall: float, at_least: float | None) -> Program:
-    """Fewest false positives among the scorers with T >= recall; required: both recall and precision as asked."""
+    """Fewest false positives among the scorers with T >= recall; required: both recall and
+    precision as asked.
+    """
     value: dict[str, Any] = {
         "certificate": partial(_precision_value, recall=recall),
         "metric": partial(metrics.precision_at_recall, recall=recall),
     }
     if at_least is None:
         return _single([0, 1, 0, 0], [_recall_row(recall)], **value)
-    return _single([0, 0, 0, 0], [_recall_row(recall), _precision_row(at_least)], required=True, **value)
+    return _single(
+        [0, 0, 0, 0], [_recall_row(recall), _precision_row(at_least)], required=True, **value
+    )
 
 
 def recall_at_precision(precision: float, at_least: float | None) -> Program:
-    """Most true positives among the scorers with T / (T + F) >= precision; the objective reads as 1 - recall."""
+    """Most true positives among the scorers with T / (T + F) >= precision; the objective reads as 1
+    - recall.
+    """
     value: dict[str, Any] = {
         "certificate": partial(_recall_value, precision=precision),
         "metric": partial(metrics.recall_at_precision, precision=precision),
     }
     if at_least is None:
         return _single([-1, 0, 0, 1], [_precision_row(precision)], **value)
-    return _single([0, 0, 0, 0], [_recall_row(at_least), _precision_row(precision)], required=True, **value)
+    return _single(
+        [0, 0, 0, 0], [_recall_row(at_least), _precision_row(precision)], required=True, **value
+    )
 
 
 def roc_area(anchors: Sequence[float]) -> Program:
-    """sum of (a_{k+1} - a_k) * (TPR at FPR <= a_k), a_{K+1} = 1: the staircase of the anchors below the ROC curve."""
+    """sum of (a_{k+1} - a_k) * (TPR at FPR <= a_k), a_{K+1} = 1: the staircase of the anchors below
+    the ROC curve.
+    """
     rows = torch.tensor([[0, 0, 1, -a] for a in anchors])
     return _anchored(rows, torch.tensor([*anchors, 1.0]).diff(), metrics.roc_auc)
 
 
 def pr_area(anchors: Sequence[float]) -> Program:
-    """sum of (p_k - p_{k-1}) * (recall at precision >= p_k), p_0 = 0: the staircase below the PR curve."""
+    """sum of (p_k - p_{k-1}) * (recall at precision >= p_k), p_0 = 0: the staircase below the PR
+    curve.
+    """
     rows = torch.tensor([_precision_row(p) for p in anchors])
     return _anchored(rows, torch.tensor([0.0, *anchors]).diff(), metrics.pr_auc)
 

@@ -1,7 +1,8 @@
 """Exact projection onto the ceiling set {(tau, epsilon): tau_i <= epsilon, epsilon >= 0}.
 
-The only constraint of the S-measures' Lagrangian that is kept as a set (lemma 5 of the paper). One sort,
-one running mean; the algorithms printed in the paper miss the projection and are kept in the tests as broken versions.
+The only constraint of the S-measures' Lagrangian that is kept as a set (lemma 5 of the paper). One
+sort, one running mean; the algorithms printed in the paper miss the projection and are kept in the
+tests as broken versions.
 """
 
 import torch
@@ -10,11 +11,14 @@ from torch import Tensor
 from evalgrad import _checks
 
 
-def project_onto_ceiling(tau: Tensor, epsilon: Tensor, *, rho: float = 1.0) -> tuple[Tensor, Tensor]:
+def project_onto_ceiling(
+    tau: Tensor, epsilon: Tensor, *, rho: float = 1.0
+) -> tuple[Tensor, Tensor]:
     """Project each row of `tau` together with its `epsilon` onto {tau_i <= epsilon, epsilon >= 0}.
 
-    Minimises (epsilon' - epsilon)^2 + rho * sum_i (tau'_i - tau_i)^2. `rho = 1` is the Euclidean projection; after plain
-    gradient steps `rho` must be (step of epsilon) / (step of tau), otherwise projected descent stops at a wrong point.
+    Minimises (epsilon' - epsilon)^2 + rho * sum_i (tau'_i - tau_i)^2. `rho = 1` is the Euclidean
+    projection; after plain gradient steps `rho` must be (step of epsilon) / (step of tau),
+    otherwise projected descent stops at a wrong point.
 
     Args:
         tau: (*, n) points, the last axis holds the n values under one ceiling; n = 0 is allowed.
@@ -38,8 +42,8 @@ def project_onto_ceiling(tau: Tensor, epsilon: Tensor, *, rho: float = 1.0) -> t
 def _ceiling(tau: Tensor, epsilon: Tensor, rho: float) -> Tensor:
     """epsilon* = max(0, max_k (epsilon + rho * sum of the k largest tau) / (1 + rho k)), k = 0..n.
 
-    Merging the k largest tau with epsilon gives their weighted mean; the right k is where that mean is largest, because
-    adding an item raises the mean exactly while the item lies above it.
+    Merging the k largest tau with epsilon gives their weighted mean; the right k is where that mean
+    is largest, because adding an item raises the mean exactly while the item lies above it.
     """
     falling = tau.sort(dim=-1, descending=True).values
     count = torch.arange(tau.shape[-1] + 1, device=tau.device, dtype=tau.dtype)
@@ -50,12 +54,15 @@ def _ceiling(tau: Tensor, epsilon: Tensor, rho: float) -> Tensor:
 def _check(tau: Tensor, epsilon: Tensor, rho: float) -> None:
     if not (tau.is_floating_point() and epsilon.dtype == tau.dtype):
         raise TypeError(
-            "project_onto_ceiling: `tau` and `epsilon` must be floating point tensors of one dtype; got "
-            f"{tau.dtype} and {epsilon.dtype}. Convert one with `.to(dtype)`."
+            "project_onto_ceiling: `tau` and `epsilon` must be floating point tensors of one"
+            f" dtype; got {tau.dtype} and {epsilon.dtype}. Convert one with `.to(dtype)`."
         )
     if tau.ndim == 0 or epsilon.shape != tau.shape[:-1]:
         raise ValueError(
-            "project_onto_ceiling: `epsilon` must have the leading shape of `tau`, one ceiling per row; got `tau` "
-            f"{tuple(tau.shape)} and `epsilon` {tuple(epsilon.shape)}. For one row pass a 0-d `epsilon`."
+            "project_onto_ceiling: `epsilon` must have the leading shape of `tau`, one ceiling per"
+            f" row; got `tau` {tuple(tau.shape)} and `epsilon` {tuple(epsilon.shape)}. For one row"
+            " pass a 0-d `epsilon`."
         )
-    _checks.check_number("project_onto_ceiling", "rho", rho, above=0, repair="Use 1.0 for Euclidean.")
+    _checks.check_number(
+        "project_onto_ceiling", "rho", rho, above=0, repair="Use 1.0 for Euclidean."
+    )

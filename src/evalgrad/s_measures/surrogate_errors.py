@@ -1,8 +1,10 @@
-"""The surrogate errors of scored items: weighted by class with their gradient, and their totals by class.
+"""The surrogate errors of scored items: weighted by class with their gradient, and their totals by
+class.
 
-One kernel pass on CPU, pure torch elsewhere. An item violates its side of the threshold by u = -f (positives) or u = f
-(negatives); its error is the surrogate at z = 1 + u. Totals are (rows, 2, 3): for positives | negatives the surrogate sum, the
-hard errors and the number of items. A violation of zero is a hard error: ties count against the model.
+One kernel pass on CPU, pure torch elsewhere. An item violates its side of the threshold by u = -f
+(positives) or u = f (negatives); its error is the surrogate at z = 1 + u. Totals are (rows, 2, 3):
+for positives | negatives the surrogate sum, the hard errors and the number of items. A violation of
+zero is a hard error: ties count against the model.
 """
 
 import torch
@@ -16,21 +18,29 @@ _BY_CODE = {surrogate.code: surrogate for surrogate in SURROGATES.values()}
 KERNELS = {torch.float32: "float", torch.float64: "double"}
 
 
-def weighted_errors(offset: Tensor, positive: Tensor, weight: Tensor, surrogate: Surrogate) -> tuple[Tensor, Tensor]:
-    """The class means of the errors times `weight`, and the totals: a differentiable number, and (K, 2, 3).
+def weighted_errors(
+    offset: Tensor, positive: Tensor, weight: Tensor, surrogate: Surrogate
+) -> tuple[Tensor, Tensor]:
+    """The class means of the errors times `weight`, and the totals: a differentiable number, and
+    (K, 2, 3).
 
     Args:
         offset: (B,) or (K, B), scores minus thresholds.
         positive: (B,), the same for all rows.
-        weight: (K, 2), for the mean over positives | negatives; both are left out of a batch that lacks one of them.
+        weight: (K, 2), for the mean over positives | negatives; both are left out of a batch that
+            lacks one of them.
         surrogate: the bound on the 0-1 error.
     """
     rows = offset.detach() if offset.ndim == 2 else offset.detach().unsqueeze(0)
-    value, gradient, totals = _operator(rows, positive.expand_as(rows), weight.to(rows.dtype), surrogate.code)
+    value, gradient, totals = _operator(
+        rows, positive.expand_as(rows), weight.to(rows.dtype), surrogate.code
+    )
     return with_gradient(offset, value.sum(), gradient.view_as(offset)), totals
 
 
-def _pure(offset: Tensor, positive: Tensor, weight: Tensor, surrogate: int) -> tuple[Tensor, Tensor, Tensor]:
+def _pure(
+    offset: Tensor, positive: Tensor, weight: Tensor, surrogate: int
+) -> tuple[Tensor, Tensor, Tensor]:
     chosen, (rows, items) = _BY_CODE[surrogate], offset.shape
     violation = torch.where(positive, -offset, offset)
     error = chosen.value(1 + violation)
@@ -38,27 +48,43 @@ def _pure(offset: Tensor, positive: Tensor, weight: Tensor, surrogate: int) -> t
     counted = torch.stack([error, (violation >= 0).to(error), torch.ones_like(error)], dim=-1)
     totals = torch.where(sides.unsqueeze(-1), counted.unsqueeze(1), 0).sum(2, dtype=torch.float64)
     size = totals[..., 2]
-    mean_weight = torch.where(size.amin(1, keepdim=True) > 0, weight / size.clamp_min(1), 0)  # nothing where a class is missing
+    # nothing where a class is missing
+    mean_weight = torch.where(size.amin(1, keepdim=True) > 0, weight / size.clamp_min(1), 0)
     # A class without weight adds nothing, not even where its error is infinite; NaN shows.
-    value = torch.where((mean_weight == 0) & ~totals[..., 0].isnan(), 0, mean_weight * totals[..., 0]).sum(1)
+    value = torch.where(
+        (mean_weight == 0) & ~totals[..., 0].isnan(), 0, mean_weight * totals[..., 0]
+    ).sum(1)
     each = torch.where(positive, -mean_weight[:, :1], mean_weight[:, 1:]).to(offset.dtype)
     gradient = torch.where(each == 0, 0, chosen.slope(1 + violation) * each)
     return value.to(offset.dtype), gradient.view(rows, items), totals.to(offset.dtype)
 
 
-def _native_rows(offset: Tensor, positive: Tensor, weight: Tensor, surrogate: int) -> tuple[Tensor, Tensor, Tensor]:
+def _native_rows(
+    offset: Tensor, positive: Tensor, weight: Tensor, surrogate: int
+) -> tuple[Tensor, Tensor, Tensor]:
     results = _fake(offset, positive, weight, surrogate)
-    _native.call(f"weighted_errors_{KERNELS[offset.dtype]}", offset, positive, weight, *offset.shape, surrogate, *results)
+    _native.call(
+        f"weighted_errors_{KERNELS[offset.dtype]}",
+        offset,
+        positive,
+        weight,
+        *offset.shape,
+        surrogate,
+        *results,
+    )
     return results
 
 
-def _fake(offset: Tensor, positive: Tensor, weight: Tensor, surrogate: int) -> tuple[Tensor, Tensor, Tensor]:
+def _fake(
+    offset: Tensor, positive: Tensor, weight: Tensor, surrogate: int
+) -> tuple[Tensor, Tensor, Tensor]:
     rows, items = offset.shape
     return offset.new_empty(rows), offset.new_empty(rows, items), offset.new_empty(rows, 2, 3)
 
 
 _operator = _native.operator(
-    "s_measure_errors(Tensor offset, Tensor positive, Tensor weight, int surrogate) -> (Tensor, Tensor, Tensor)",
+    "s_measure_errors(Tensor offset, Tensor positive, Tensor weight, int surrogate) -> (Tensor,"
+    " Tensor, Tensor)",
     pure=_pure,
     native=_native_rows,
     fake=_fake,
@@ -75,41 +101,64 @@ def error_totals(
     scale: Tensor | None = None,
     due: Tensor | None = None,
 ) -> Tensor:
-    """(K, 2, 3): totals of scores (N,), NaN = not seen yet, at K thresholds, the offsets rescaled by K factors.
+    """(K, 2, 3): totals of scores (N,), NaN = not seen yet, at K thresholds, the offsets rescaled
+    by K factors.
 
-    `due`: a flag on the CPU. A graph calls this at every batch, but only the calls that are due do the work; the others give zeros.
+    `due`: a flag on the CPU. A graph calls this at every batch, but only the calls that are due do
+    the work; the others give zeros.
     """
     factor = torch.ones_like(threshold) if scale is None else scale
     flag = torch.ones((), dtype=torch.bool) if due is None else due
-    return _totals_operator(scores, positive, factor.to(scores), threshold.to(scores), flag, surrogate.code)
+    return _totals_operator(
+        scores, positive, factor.to(scores), threshold.to(scores), flag, surrogate.code
+    )
 
 
-def _pure_totals(scores: Tensor, positive: Tensor, scale: Tensor, threshold: Tensor, due: Tensor, surrogate: int) -> Tensor:
+def _pure_totals(
+    scores: Tensor, positive: Tensor, scale: Tensor, threshold: Tensor, due: Tensor, surrogate: int
+) -> Tensor:
     if not due:
         return scores.new_zeros(len(threshold), 2, 3)
     offset = scale.unsqueeze(-1) * (scores - threshold.unsqueeze(-1))
     rows = []
     for side, u in ((positive, -offset), (~positive, offset)):
         seen = side & ~u.isnan()
-        counted = [torch.where(seen, x, 0).sum(-1) for x in (_BY_CODE[surrogate](1 + u), (u >= 0).to(u), torch.ones_like(u))]
+        counted = [
+            torch.where(seen, x, 0).sum(-1)
+            for x in (_BY_CODE[surrogate](1 + u), (u >= 0).to(u), torch.ones_like(u))
+        ]
         rows.append(torch.stack(counted, dim=-1))
     return torch.stack(rows, dim=1)
 
 
-def _native_totals(scores: Tensor, positive: Tensor, scale: Tensor, threshold: Tensor, due: Tensor, surrogate: int) -> Tensor:
+def _native_totals(
+    scores: Tensor, positive: Tensor, scale: Tensor, threshold: Tensor, due: Tensor, surrogate: int
+) -> Tensor:
     totals = scores.new_zeros(len(threshold), 2, 3)
     if due:
-        arguments = (scores, positive, scale, threshold, len(threshold), len(scores), surrogate, totals)
+        arguments = (
+            scores,
+            positive,
+            scale,
+            threshold,
+            len(threshold),
+            len(scores),
+            surrogate,
+            totals,
+        )
         _native.call(f"error_totals_{KERNELS[scores.dtype]}", *arguments)
     return totals
 
 
-def _fake_totals(scores: Tensor, positive: Tensor, scale: Tensor, threshold: Tensor, due: Tensor, surrogate: int) -> Tensor:
+def _fake_totals(
+    scores: Tensor, positive: Tensor, scale: Tensor, threshold: Tensor, due: Tensor, surrogate: int
+) -> Tensor:
     return scores.new_empty(len(threshold), 2, 3)
 
 
 _totals_operator = _native.operator(
-    "s_measure_totals(Tensor scores, Tensor positive, Tensor scale, Tensor threshold, Tensor due, int surrogate) -> Tensor",
+    "s_measure_totals(Tensor scores, Tensor positive, Tensor scale, Tensor threshold, Tensor due,"
+    " int surrogate) -> Tensor",
     pure=_pure_totals,
     native=_native_totals,
     fake=_fake_totals,

@@ -13,14 +13,16 @@ from evalgrad.sampling.stream import Stream
 class EquibatchSampler(Sampler[int]):
     """Cycles over the classes, so that each is visited at least once in any C consecutive samples.
 
-    A visit draws a sample that has the class; a class returns to a sample only after it has been through all of its own. Berman,
-    Rannen Triki, Blaschko: The Lovász-Softmax loss, CVPR 2018, section 3.1.
+    A visit draws a sample that has the class; a class returns to a sample only after it has been
+    through all of its own. Berman, Rannen Triki, Blaschko: The Lovász-Softmax loss, CVPR 2018,
+    section 3.1.
 
     Args:
-        presence: ``(samples, C)`` table, nonzero where a sample has a class: a dense or sparse tensor, a numpy or scipy matrix.
-            `class_presence` computes it from a dataset.
+        presence: ``(samples, C)`` table, nonzero where a sample has a class: a dense or sparse
+            tensor, a numpy or scipy matrix. `class_presence` computes it from a dataset.
         classes: the classes to cycle over; None for all. One that no sample has is refused.
-        num_samples: length of an epoch over all ranks, rounded up to a multiple of `world_size`; None for that of the table.
+        num_samples: length of an epoch over all ranks, rounded up to a multiple of `world_size`;
+            None for that of the table.
         seed: all ranks must share it.
         rank: number of this process.
         world_size: how many processes share the epoch.
@@ -49,7 +51,8 @@ class EquibatchSampler(Sampler[int]):
         self._stream = Stream(function, num_samples, size, seed, rank, world_size)
         self._order = list(self._members)
         random.Random(f"classes/{seed}").shuffle(self._order)
-        self._rounds: dict[int, tuple[int, list[int]]] = {}  # of each class, the order of its current round
+        # of each class, the order of its current round
+        self._rounds: dict[int, tuple[int, list[int]]] = {}
 
     def __iter__(self) -> Iterator[int]:
         return (self._at(place) for place in self._stream.places())
@@ -64,7 +67,8 @@ class EquibatchSampler(Sampler[int]):
     def state_dict(self, *, consumed: int | None = None) -> dict[str, Any]:
         """Where the sampler is, for a checkpoint.
 
-        A DataLoader with workers reads ahead of the training: say how many samples of the epoch this rank has really `consumed`.
+        A DataLoader with workers reads ahead of the training: say how many samples of the epoch
+        this rank has really `consumed`.
         """
         return self._stream.state_dict(consumed)
 

@@ -18,13 +18,15 @@ from evalgrad.sampling.stream import Stream
 class PerformanceSampler(Sampler[int]):
     """Blends uniform sampling with sampling from the classes that the network does badly on.
 
-    With probability `blend` a class is drawn in proportion to 1 - IoU, then one of the samples that have it; else any sample. All
-    draws are with replacement. Rota Bulò, Neuhold, Kontschieder: Loss Max-Pooling, CVPR 2017, section 4.
+    With probability `blend` a class is drawn in proportion to 1 - IoU, then one of the samples that
+    have it; else any sample. All draws are with replacement. Rota Bulò, Neuhold, Kontschieder: Loss
+    Max-Pooling, CVPR 2017, section 4.
 
     Args:
         presence: as for `EquibatchSampler`, as are the arguments not named here.
         blend: share of the draws by class, in [0, 1].
-        momentum: how much of the IoU so far an update keeps, in [0, 1); 0 if the caller's IoU is a running one.
+        momentum: how much of the IoU so far an update keeps, in [0, 1); 0 if the caller's IoU is a
+            running one.
 
     Example:
         >>> sampler = PerformanceSampler(torch.tensor([[1, 0], [1, 0], [1, 0], [0, 1]]), blend=1.0)
@@ -47,8 +49,20 @@ class PerformanceSampler(Sampler[int]):
         class_names: Sequence[str] | None = None,
     ) -> None:
         function = "PerformanceSampler"
-        _check_share(function, "blend", blend, "It is the share of the draws by class; 0.5 is half and half.", closed=True)
-        _check_share(function, "momentum", momentum, "It is how much of the IoU so far an update keeps.", closed=False)
+        _check_share(
+            function,
+            "blend",
+            blend,
+            "It is the share of the draws by class; 0.5 is half and half.",
+            closed=True,
+        )
+        _check_share(
+            function,
+            "momentum",
+            momentum,
+            "It is how much of the IoU so far an update keeps.",
+            closed=False,
+        )
         self._size, self._members = members_of_classes(function, presence, classes, class_names)
         self._num_classes, self._labels = presence.shape[1], list(self._members)
         self._stream = Stream(function, num_samples, self._size, seed, rank, world_size)
@@ -62,11 +76,22 @@ class PerformanceSampler(Sampler[int]):
         return self._stream.length
 
     def update(self, per_class_iou: Tensor | Sequence[float]) -> None:
-        """Take the ``(C,)`` IoU of the training data, the same on all ranks. NaN (nothing seen of a class) keeps what was."""
+        """Take the ``(C,)`` IoU of the training data, the same on all ranks. NaN (nothing seen of a
+        class) keeps what was.
+        """
         iou = torch.as_tensor(per_class_iou, dtype=torch.float64).tolist()
-        must, repair = f"{self._num_classes} values in [0, 1]", "Pass the IoU of every class, NaN where there is none."
-        if not isinstance(iou, list) or len(iou) != self._num_classes or any(x < 0 or x > 1 for x in iou):
-            _checks.fail(ValueError, "PerformanceSampler.update", "per_class_iou", must, repr(iou), repair)
+        must, repair = (
+            f"{self._num_classes} values in [0, 1]",
+            "Pass the IoU of every class, NaN where there is none.",
+        )
+        if (
+            not isinstance(iou, list)
+            or len(iou) != self._num_classes
+            or any(x < 0 or x > 1 for x in iou)
+        ):
+            _checks.fail(
+                ValueError, "PerformanceSampler.update", "per_class_iou", must, repr(iou), repair
+            )
         self._set_iou(
             [
                 old if math.isnan(new) else self.momentum * old + (1 - self.momentum) * new
@@ -90,8 +115,11 @@ class PerformanceSampler(Sampler[int]):
     def _set_iou(self, iou: list[float]) -> None:
         self._iou = iou
         weights = [1 - iou[label] for label in self._labels]
-        # All perfect: every class alike. 1 - IoU, unlike 1/IoU, is finite for a class that is never found.
-        self._cumulative = list(itertools.accumulate(weights if sum(weights) > 0 else [1.0] * len(weights)))
+        # All perfect: every class alike. 1 - IoU, unlike 1/IoU, is finite for a class that is never
+        # found.
+        self._cumulative = list(
+            itertools.accumulate(weights if sum(weights) > 0 else [1.0] * len(weights))
+        )
 
     def _at(self, place: int) -> int:
         draw = random.Random(f"draw/{self._stream.seed}/{place}")
@@ -105,4 +133,11 @@ def _check_share(function: str, argument: str, value: object, repair: str, *, cl
     _checks.check_number(function, argument, value, at_least=0, repair=repair)
     assert isinstance(value, int | float)
     if value > 1 or (value == 1 and not closed):
-        _checks.fail(ValueError, function, argument, "at most 1" if closed else "below 1", repr(value), repair)
+        _checks.fail(
+            ValueError,
+            function,
+            argument,
+            "at most 1" if closed else "below 1",
+            repr(value),
+            repair,
+        )

@@ -30,11 +30,14 @@ def class_presence(
         progress: show a bar while reading: rich's or tqdm's if there is one, else a line of text.
 
     Example:
-        >>> class_presence([("image", torch.tensor([0, 2])), ("image", torch.tensor([255]))], num_classes=3, ignore_index=255)
+        >>> dataset = [("image", torch.tensor([0, 2])), ("image", torch.tensor([255]))]
+        >>> class_presence(dataset, num_classes=3, ignore_index=255)
         tensor([[ True, False,  True],
                 [False, False, False]])
     """
-    _checks.check_integer("class_presence", "num_classes", num_classes, low=1, repair="Pass the number of classes.")
+    _checks.check_integer(
+        "class_presence", "num_classes", num_classes, low=1, repair="Pass the number of classes."
+    )
     _checks.check_ignore_index("class_presence", ignore_index)
     presence = torch.zeros(len(dataset), num_classes, dtype=torch.bool)
     rows: Iterable[int] = range(len(dataset))
@@ -55,7 +58,9 @@ def _with_progress(rows: Iterable[int], total: int) -> Iterable[int]:
         bar = importlib.import_module("tqdm").tqdm(rows, desc="Reading labels", total=total)
     with contextlib.suppress(ImportError):
         console = importlib.import_module("rich.console").Console(stderr=True)
-        bar = importlib.import_module("rich.progress").track(rows, "Reading labels", total, console=console)
+        bar = importlib.import_module("rich.progress").track(
+            rows, "Reading labels", total, console=console
+        )
     return bar
 
 
@@ -73,13 +78,29 @@ def members_of_classes(
     """Number of samples, and the samples of each class."""
     if len(getattr(presence, "shape", ())) != 2:
         got = _checks.describe(presence)
-        _checks.fail(ValueError, function, "presence", "a matrix (samples, classes)", got, "`class_presence` computes one.")
+        _checks.fail(
+            ValueError,
+            function,
+            "presence",
+            "a matrix (samples, classes)",
+            got,
+            "`class_presence` computes one.",
+        )
     samples, num_classes = presence.shape
     chosen = range(num_classes) if classes is None else classes
     if not chosen:
-        _checks.fail(ValueError, function, "classes", "at least one class", "none", "Pass None to cycle over all of them.")
+        _checks.fail(
+            ValueError,
+            function,
+            "classes",
+            "at least one class",
+            "none",
+            "Pass None to cycle over all of them.",
+        )
     for c in chosen:
-        _checks.check_integer(function, "classes", c, low=0, high=num_classes - 1, repair="List columns of the table.")
+        _checks.check_integer(
+            function, "classes", c, low=0, high=num_classes - 1, repair="List columns of the table."
+        )
     rows, columns = _nonzero(presence)
     by_class = (columns * samples + rows).argsort()
     parts = rows[by_class].split(columns.bincount(minlength=num_classes).tolist())
@@ -88,7 +109,14 @@ def members_of_classes(
         if not found:
             name = f"class {c}" + (f" ({names[c]!r})" if names is not None else "")
             repair = "Leave it out by classes=[...], or add a sample that has it."
-            _checks.fail(ValueError, function, "presence", "a table where every class has a sample", f"none for {name}", repair)
+            _checks.fail(
+                ValueError,
+                function,
+                "presence",
+                "a table where every class has a sample",
+                f"none for {name}",
+                repair,
+            )
     return samples, members
 
 

@@ -1,9 +1,12 @@
-"""Elementary symmetric polynomials of exp(x) and their derivatives in plain torch: any device, vectorised over the classes.
+"""Elementary symmetric polynomials of exp(x) and their derivatives in plain torch: any device,
+vectorised over the classes.
 
-The *head*, the 3k largest x in descending order, goes through S_j <- S_j + exp(x_i - x_[j]) S_{j-1} and its reverse, in double. The
-*bulk*, all the others, enters as one polynomial V_a = sigma_a(u), u_i = exp(x_i - x_[k]) <= 1, a tree of truncated products. With
-q_j = exp(x_[k]) sigma_{j-1}/sigma_j the marginals p_j(i) = d log sigma_j / d x_i of the bulk obey p_j = u_i q_j (1 - p_{j-1}); as
-p_j <= k/(3k+1) there, each step at most halves the error it inherits. Every exponent is <= 0 and nothing is approximated.
+The *head*, the 3k largest x in descending order, goes through S_j <- S_j + exp(x_i - x_[j]) S_{j-1}
+and its reverse, in double. The *bulk*, all the others, enters as one polynomial V_a = sigma_a(u),
+u_i = exp(x_i - x_[k]) <= 1, a tree of truncated products. With q_j = exp(x_[k]) sigma_{j-1}/sigma_j
+the marginals p_j(i) = d log sigma_j / d x_i of the bulk obey p_j = u_i q_j (1 - p_{j-1}); as p_j <=
+k/(3k+1) there, each step at most halves the error it inherits. Every exponent is <= 0 and nothing
+is approximated.
 """
 
 import math
@@ -21,7 +24,9 @@ _NARROW_BULK = 128  # up to this k the bulk fits float32: its coefficients stay 
 
 
 class Expansion(NamedTuple):
-    """sigma_0 .. sigma_k of one batch of rows and what their derivatives need; K = k + 1 degrees."""
+    """sigma_0 .. sigma_k of one batch of rows and what their derivatives need; K = k + 1
+    degrees.
+    """
 
     top: Tensor  # (R, H) head scores, descending
     places: Tensor  # (R, H) their classes
@@ -47,7 +52,11 @@ def expand(x: Tensor, k: int, inverse: float) -> Expansion:
     u, mu, bulk = None, one, F.pad(one, (0, k))
     if size < n:
         u, mu, bulk = _bulk(x, top[:, k - 1 : k], places, k, inverse)
-    gain = F.pad(torch.exp(_distance(top[:, k - 1 : k].to(wide), top[:, :k].to(wide)) * inverse) / mu, (1, 0), value=1.0)
+    gain = F.pad(
+        torch.exp(_distance(top[:, k - 1 : k].to(wide), top[:, :k].to(wide)) * inverse) / mu,
+        (1, 0),
+        value=1.0,
+    )
     unit = gain.detach().clamp_min(1)
     units, gain = unit.cumprod(-1), gain / unit
     full = _join(states[-1] / units, bulk, gain) if size < n else states[-1]
@@ -56,7 +65,9 @@ def expand(x: Tensor, k: int, inverse: float) -> Expansion:
 
 
 def derivative(rest: Expansion, upstream: Tensor, x: Tensor) -> Tensor:
-    """sum_j upstream_j p_j(i) over all classes, in the dtype of x; itself differentiable by autograd."""
+    """sum_j upstream_j p_j(i) over all classes, in the dtype of x; itself differentiable by
+    autograd.
+    """
     head = _head_derivative(rest, upstream).to(x.dtype)
     if rest.u is None:
         return torch.zeros_like(x).scatter(-1, rest.places, head)
@@ -71,9 +82,15 @@ def derivative(rest: Expansion, upstream: Tensor, x: Tensor) -> Tensor:
 def log_ratio_derivative(rest: Expansion, coefficient: Tensor, x: Tensor) -> Tensor:
     """coefficient ``(R, 1)`` times p_k - p_{k-1}, over all classes, in the dtype of x."""
     degree = torch.arange(rest.full.shape[-1], device=x.device)
-    upstream = (degree == degree[-1]).to(rest.full.dtype) - (degree == degree[-2]).to(rest.full.dtype)
+    upstream = (degree == degree[-1]).to(rest.full.dtype) - (degree == degree[-2]).to(
+        rest.full.dtype
+    )
     head = _head_derivative(rest, upstream.expand_as(rest.full)) * coefficient
-    bulk = torch.zeros_like(x) if rest.u is None else _bulk_difference(rest.u, _bulk_steps(rest)) * coefficient
+    bulk = (
+        torch.zeros_like(x)
+        if rest.u is None
+        else _bulk_difference(rest.u, _bulk_steps(rest)) * coefficient
+    )
     return bulk.to(x.dtype).scatter(-1, rest.places, head.to(x.dtype))
 
 
@@ -87,7 +104,8 @@ def _distance(a: Tensor, b: Tensor) -> Tensor:
     return torch.where(a == b, 0, a - b)
 
 
-# ---- head ------------------------------------------------------------------------------------------------------------------------
+# ---- head
+# ------------------------------------------------------------------------------------------------
 
 
 def _ratios(top: Tensor, inverse: float) -> Tensor:
@@ -100,7 +118,9 @@ def _up(row: Tensor) -> Tensor:
     return F.pad(row[:, :-1], (1, 0))
 
 
-def _head_recursion(ratios: Tensor, k: int) -> tuple[list[Tensor], list[Tensor], dict[int, Tensor], Tensor]:
+def _head_recursion(
+    ratios: Tensor, k: int
+) -> tuple[list[Tensor], list[Tensor], dict[int, Tensor], Tensor]:
     size, entry = ratios.shape[-1], torch.eye(k + 1, dtype=ratios.dtype, device=ratios.device)
     state = entry[:1].expand(ratios.shape[0], -1)
     factor, exponent = torch.zeros_like(state), torch.zeros_like(state)
@@ -119,14 +139,22 @@ def _head_recursion(ratios: Tensor, k: int) -> tuple[list[Tensor], list[Tensor],
 
 
 def _power_of_two(state: Tensor, reached: int) -> Tensor:
-    """Powers of two that bring S_j to about 1; degrees not yet reached share the scale of the last one."""
+    """Powers of two that bring S_j to about 1; degrees not yet reached share the scale of the last
+    one.
+    """
     scale = torch.exp2(-state.detach()[:, : reached + 1].log2().floor())
     return torch.cat([scale, scale[:, -1:].expand(-1, state.shape[-1] - reached - 1)], dim=-1)
 
 
 def _head_derivative(rest: Expansion, upstream: Tensor) -> Tensor:
-    """(R, H): sum_j upstream_j p_j(i), reverse mode of the recursion; positive terms for each degree."""
-    adjoint = _join_adjoint(upstream / rest.full, rest.bulk, rest.gain) / rest.units if rest.u is not None else upstream / rest.full
+    """(R, H): sum_j upstream_j p_j(i), reverse mode of the recursion; positive terms for each
+    degree.
+    """
+    adjoint = (
+        _join_adjoint(upstream / rest.full, rest.bulk, rest.gain) / rest.units
+        if rest.u is not None
+        else upstream / rest.full
+    )
     columns = []
     for i in reversed(range(len(rest.factors))):
         flow = adjoint * rest.factors[i]
@@ -137,10 +165,13 @@ def _head_derivative(rest: Expansion, upstream: Tensor) -> Tensor:
     return torch.stack(columns[::-1], dim=-1)
 
 
-# ---- bulk ------------------------------------------------------------------------------------------------------------------------
+# ---- bulk
+# ------------------------------------------------------------------------------------------------
 
 
-def _bulk(x: Tensor, pivot: Tensor, places: Tensor, k: int, inverse: float) -> tuple[Tensor, Tensor, Tensor]:
+def _bulk(
+    x: Tensor, pivot: Tensor, places: Tensor, k: int, inverse: float
+) -> tuple[Tensor, Tensor, Tensor]:
     """u, mu and mu^a V_a; `pivot` is x_[k] and `places` says who is in the head."""
     u = torch.exp(torch.where(x >= pivot, 0, x - pivot) * min(inverse, torch.finfo(x.dtype).max))
     u = u.scatter(-1, places, 0)
@@ -150,13 +181,17 @@ def _bulk(x: Tensor, pivot: Tensor, places: Tensor, k: int, inverse: float) -> t
 
 
 def _bulk_scale(u: Tensor, k: int) -> Tensor:
-    """A power of two mu with mu sum(u) <= k/e: then mu^a V_a <= (k/e)^a/a! does not overflow, nor vanish where it matters."""
+    """A power of two mu with mu sum(u) <= k/e: then mu^a V_a <= (k/e)^a/a! does not overflow, nor
+    vanish where it matters.
+    """
     excess = u.detach().sum(-1, keepdim=True) * (math.e / k)
     return torch.exp2(-excess.log2().ceil().clamp_min(0))
 
 
 def _bulk_polynomial(u: Tensor, k: int) -> Tensor:
-    """sigma_1 .. sigma_k of u along the last axis, (R, n) -> (R, k): a tree of products truncated at degree k."""
+    """sigma_1 .. sigma_k of u along the last axis, (R, n) -> (R, k): a tree of products truncated
+    at degree k.
+    """
     depth = max(u.shape[-1] - 1, 1).bit_length()
     u = F.pad(u, (0, 2**depth - u.shape[-1]))
     nodes = u.unsqueeze(0)  # (degrees 1.., R, nodes); degree 0 is 1
@@ -187,7 +222,8 @@ def _bulk_difference(u: Tensor, steps: tuple[Tensor, ...]) -> Tensor:
     return u * (rise * (1 - p) - last * (p - before))
 
 
-# ---- sigma_j of all = sum_a sigma_{j-a}(head) sigma_a(bulk) ----------------------------------------------------------------------
+# ---- sigma_j of all = sum_a sigma_{j-a}(head) sigma_a(bulk)
+# ----------------------------------------------------------------------
 
 
 def _join(head: Tensor, bulk: Tensor, gain: Tensor) -> Tensor:

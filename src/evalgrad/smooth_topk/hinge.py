@@ -1,8 +1,10 @@
-"""The top-k hinge: the limit of the smooth top-k loss at temperature 0, max(margin + (s_[k] - s_y)/k, 0).
+"""The top-k hinge: the limit of the smooth top-k loss at temperature 0, max(margin + (s_[k] -
+s_y)/k, 0).
 
-s_[k] is the k-th largest score of the classes other than the label y: positive as soon as the label does not lead it by k margins.
-Its gradient touches two classes of each sample, which is why the paper smooths it. Berrada, Zisserman, Kumar: Smooth loss functions
-for deep top-k classification, ICLR 2018, equation (8).
+s_[k] is the k-th largest score of the classes other than the label y: positive as soon as the label
+does not lead it by k margins. Its gradient touches two classes of each sample, which is why the
+paper smooths it. Berrada, Zisserman, Kumar: Smooth loss functions for deep top-k classification,
+ICLR 2018, equation (8).
 """
 
 import math
@@ -35,10 +37,11 @@ def topk_hinge_loss(
         margin: by how much the label should lead, on the scale of the scores over k.
         ignore_index: label of samples that are as if absent.
         weight: ``(C,)`` class weights; a class of weight 0 is as if absent from the samples.
-        reduction: ``"mean"`` over the samples that count, weighted; ``"sum"``; ``"none"``: the shape of `target`, 0 for what does
-            not count.
+        reduction: ``"mean"`` over the samples that count, weighted; ``"sum"``; ``"none"``: the
+            shape of `target`, 0 for what does not count.
 
-    Classes that are tied for the k-th place share the gradient, as they do in the limit of `smooth_topk_loss`.
+    Classes that are tied for the k-th place share the gradient, as they do in the limit of
+    `smooth_topk_loss`.
 
     Example:
         >>> topk_hinge_loss(torch.tensor([[3.0, 2.0, 1.0]]), torch.tensor([2]), k=2)
@@ -69,7 +72,12 @@ class TopKHingeLoss(nn.Module):
     ) -> None:
         super().__init__()
         samples.check_options("topk_hinge_loss", k, margin, ignore_index, reduction)
-        self.options: dict[str, Any] = {"k": k, "margin": margin, "ignore_index": ignore_index, "reduction": reduction}
+        self.options: dict[str, Any] = {
+            "k": k,
+            "margin": margin,
+            "ignore_index": ignore_index,
+            "reduction": reduction,
+        }
         self.register_buffer("weight", weight)
 
     def forward(self, scores: Tensor, target: Tensor) -> Tensor:
@@ -79,7 +87,8 @@ class TopKHingeLoss(nn.Module):
         return ", ".join(f"{name}={value!r}" for name, value in self.options.items())
 
 
-# ---- operator: rows (R, C), labels (R,), factors (R,) -> value (R,), gradient (R, C) ---------------------------------------------
+# ---- operator: rows (R, C), labels (R,), factors (R,) -> value (R,), gradient (R, C)
+# ---------------------------------------------
 
 
 def _pure(x: Tensor, label: Tensor, factor: Tensor, k: int, margin: float) -> tuple[Tensor, Tensor]:
@@ -96,7 +105,9 @@ def _pure(x: Tensor, label: Tensor, factor: Tensor, k: int, margin: float) -> tu
     return samples.mark_rows(x, label, factor, value.squeeze(-1).to(x.dtype), gradient.to(x.dtype))
 
 
-def _native_rows(x: Tensor, label: Tensor, factor: Tensor, k: int, margin: float) -> tuple[Tensor, Tensor]:
+def _native_rows(
+    x: Tensor, label: Tensor, factor: Tensor, k: int, margin: float
+) -> tuple[Tensor, Tensor]:
     value, gradient = _native.empty_results(x)
     name = "topk_hinge_float" if x.dtype == torch.float32 else "topk_hinge_double"
     _native.call(name, x, label, factor, *x.shape, k, margin, value, gradient)

@@ -1,8 +1,10 @@
-"""Predicting k labels: the probability that a class is among the k, and its mean over several views of a sample.
+"""Predicting k labels: the probability that a class is among the k, and its mean over several views
+of a sample.
 
-A softmax over the scores is grounded for one guess. For k of them, the probability of class i is the share of the k-subsets that
-contain it, each subset weighing exp of the sum of its scores: d log sigma_k / d s_i, which sum to k.
-Berrada, Zisserman, Kumar: Smooth loss functions for deep top-k classification, ICLR 2018, section 5.2 and appendix C.
+A softmax over the scores is grounded for one guess. For k of them, the probability of class i is
+the share of the k-subsets that contain it, each subset weighing exp of the sum of its scores: d log
+sigma_k / d s_i, which sum to k. Berrada, Zisserman, Kumar: Smooth loss functions for deep top-k
+classification, ICLR 2018, section 5.2 and appendix C.
 """
 
 import torch
@@ -16,15 +18,18 @@ from evalgrad.smooth_topk.expansion import derivative, expand
 
 
 def topk_probabilities(scores: Tensor, *, k: int, temperature: float = 1.0) -> Tensor:
-    """Probability of every class to be in a random k-subset drawn in proportion to exp(sum of its scores/temperature).
+    """Probability of every class to be in a random k-subset drawn in proportion to exp(sum of its
+    scores/temperature).
 
     Args:
         scores: ``(*, C)`` raw scores, classes on the last axis.
         k: number of guesses, 1 to C.
-        temperature: divides the scores. The loss with temperature tau looks at subsets with ``temperature = k tau``.
+        temperature: divides the scores. The loss with temperature tau looks at subsets with
+            ``temperature = k tau``.
 
     Returns:
-        The shape of `scores`, values in [0, 1] that sum to k over the classes; differentiable. For k = 1 it is the softmax.
+        The shape of `scores`, values in [0, 1] that sum to k over the classes; differentiable. For
+        k = 1 it is the softmax.
 
     Example:
         >>> topk_probabilities(torch.tensor([2.0, 1.0, 0.0]), k=2)
@@ -38,10 +43,12 @@ def topk_probabilities(scores: Tensor, *, k: int, temperature: float = 1.0) -> T
 
 
 def topk_predict(scores: Tensor, *, k: int, temperature: float = 1.0) -> Tensor:
-    """The k labels with the largest `topk_probabilities`, averaged over several crops (views) of each sample.
+    """The k labels with the largest `topk_probabilities`, averaged over several crops (views) of
+    each sample.
 
     Args:
-        scores: ``(*, crops, C)`` raw scores of every crop; one view of a sample is `scores.unsqueeze(-2)`.
+        scores: ``(*, crops, C)`` raw scores of every crop; one view of a sample is
+            `scores.unsqueeze(-2)`.
         k: number of labels, 1 to C.
         temperature: as `topk_probabilities`.
 
@@ -49,14 +56,26 @@ def topk_predict(scores: Tensor, *, k: int, temperature: float = 1.0) -> Tensor:
         ``(*, k)`` labels, the most probable first.
 
     Example:
-        >>> topk_predict(torch.tensor([[3.0, 0.0, 1.0, 2.0], [3.0, 2.0, 0.0, 1.5]]), k=2)  # two crops of one sample
+        >>> crops = torch.tensor([[3.0, 0.0, 1.0, 2.0], [3.0, 2.0, 0.0, 1.5]])  # of one sample
+        >>> topk_predict(crops, k=2)
         tensor([0, 3])
     """
     _check(scores, "topk_predict", k, temperature, at_least=2)
     if scores.shape[-2] == 0:
         repair = "Give at least one crop of every sample."
-        _checks.fail(ValueError, "topk_predict", "scores", "(*, crops, C) with crops >= 1", _checks.describe(scores), repair)
-    mean = topk_probabilities(scores.detach(), k=k, temperature=temperature).to(working_dtype(scores)).mean(-2)
+        _checks.fail(
+            ValueError,
+            "topk_predict",
+            "scores",
+            "(*, crops, C) with crops >= 1",
+            _checks.describe(scores),
+            repair,
+        )
+    mean = (
+        topk_probabilities(scores.detach(), k=k, temperature=temperature)
+        .to(working_dtype(scores))
+        .mean(-2)
+    )
     return mean.topk(k, dim=-1).indices
 
 

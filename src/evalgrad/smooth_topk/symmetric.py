@@ -1,4 +1,6 @@
-"""Elementary symmetric polynomials in log-space, differentiable: the sums over all j-subsets that smooth top-k is made of."""
+"""Elementary symmetric polynomials in log-space, differentiable: the sums over all j-subsets that
+smooth top-k is made of.
+"""
 
 import torch.nn.functional as F
 from torch import Tensor
@@ -11,9 +13,10 @@ from evalgrad.smooth_topk.expansion import expand
 def log_elementary_symmetric(x: Tensor, *, k: int) -> Tensor:
     """log sigma_0 .. log sigma_k of exp(x) over the last axis.
 
-    sigma_j is the sum over all j-subsets of the product of exp(x). The logarithms never overflow, and their derivatives, the
-    probabilities that an item is in a random j-subset drawn in proportion to its product, are exact; the second derivative exists
-    too. Entry j does not depend on k up to rounding: a shorter call returns a prefix of a longer one.
+    sigma_j is the sum over all j-subsets of the product of exp(x). The logarithms never overflow,
+    and their derivatives, the probabilities that an item is in a random j-subset drawn in
+    proportion to its product, are exact; the second derivative exists too. Entry j does not depend
+    on k up to rounding: a shorter call returns a prefix of a longer one.
 
     Args:
         x: ``(*, n)``; -inf is an item that is not there.
@@ -24,7 +27,8 @@ def log_elementary_symmetric(x: Tensor, *, k: int) -> Tensor:
 
     Example:
         >>> import torch
-        >>> log_elementary_symmetric(torch.tensor([1.0, 2.0, 3.0]).log(), k=3).exp()  # 1, 1+2+3, 1*2+1*3+2*3, 1*2*3
+        >>> x = torch.tensor([1.0, 2.0, 3.0]).log()
+        >>> log_elementary_symmetric(x, k=3).exp()  # 1, 1+2+3, 1*2+1*3+2*3, 1*2*3
         tensor([ 1.0000,  6.0000, 11.0000,  6.0000])
     """
     function = "log_elementary_symmetric"

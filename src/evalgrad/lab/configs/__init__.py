@@ -1,6 +1,7 @@
 """The papers' full settings, one JSON file each, for a machine that has the data and the GPU.
 
-JSON because Python 3.10 reads no TOML. `evalgrad reproduce --config NAME --data PATH` trains one; `--dry-run` tries a single step.
+JSON because Python 3.10 reads no TOML. `evalgrad reproduce --config NAME --data PATH` trains one;
+`--dry-run` tries a single step.
 """
 
 import json
@@ -15,7 +16,9 @@ HOME = Path(__file__).parent
 
 @dataclass(frozen=True)
 class Config:
-    """A full setting. `data`: layout, splits and preparation; `training`: length, batch, optimiser and schedule."""
+    """A full setting. `data`: layout, splits and preparation; `training`: length, batch, optimiser
+    and schedule.
+    """
 
     title: str
     source: str  # table, figure or section of the paper
@@ -44,5 +47,8 @@ def read(name: str) -> Config:
     expected = {field.name for field in fields(Config)}
     if not isinstance(content, dict) or set(content) != expected:
         keys = sorted(content) if isinstance(content, dict) else type(content).__name__
-        raise UserError(f"{path} must have the keys {', '.join(sorted(expected))}; got {keys}. See the files in {HOME}.")
+        raise UserError(
+            f"{path} must have the keys {', '.join(sorted(expected))}; got {keys}. See the files in"
+            f" {HOME}."
+        )
     return Config(**content)

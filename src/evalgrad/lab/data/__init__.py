@@ -1,1 +1,3 @@
-"""Embedded data: pure functions from a seed to tensors. scikit-learn's own data or drawn here; nothing is downloaded."""
+"""Embedded data: pure functions from a seed to tensors. scikit-learn's own data or drawn here;
+nothing is downloaded.
+"""

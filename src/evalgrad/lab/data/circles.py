@@ -1,4 +1,5 @@
-"""Paper 001, 4.1: circles of various radius, one noisy feature per pixel; the only thing to learn is a bias.
+"""Paper 001, 4.1: circles of various radius, one noisy feature per pixel; the only thing to learn
+is a bias.
 
 The paper gives no radii. Ours are 3 to 20 on 50x50 pixels unless asked otherwise.
 """
@@ -8,10 +9,14 @@ import torch
 from evalgrad.lab.data.split import Part, Split
 
 
-def circles(seed: int, *, images: int = 10, size: int = 50, radii: tuple[int, int] = (3, 20)) -> Split:
-    """Features (images, size, size), N(1/2, 1) inside a circle and N(-1/2, 1) outside, and the circles.
+def circles(
+    seed: int, *, images: int = 10, size: int = 50, radii: tuple[int, int] = (3, 20)
+) -> Split:
+    """Features (images, size, size), N(1/2, 1) inside a circle and N(-1/2, 1) outside, and the
+    circles.
 
-    The experiment asks which loss has its minimum where the Jaccard loss has its own, on the same pixels: all parts are the same.
+    The experiment asks which loss has its minimum where the Jaccard loss has its own, on the same
+    pixels: all parts are the same.
     """
     generator = torch.Generator().manual_seed(seed)
     radius = torch.linspace(*radii, images)[:, None, None]

@@ -1,4 +1,6 @@
-"""scikit-learn's 1797 handwritten digits of 8x8 pixels, and their division into three pools that share no glyph."""
+"""scikit-learn's 1797 handwritten digits of 8x8 pixels, and their division into three pools that
+share no glyph.
+"""
 
 from dataclasses import dataclass
 from functools import cache
@@ -28,7 +30,10 @@ class Glyphs:
 def all_glyphs() -> Glyphs:
     """The 1797 glyphs in scikit-learn's order."""
     data = load_digits()
-    return Glyphs(torch.tensor(data.images, dtype=torch.float32) / 16, torch.tensor(data.target, dtype=torch.int64))
+    return Glyphs(
+        torch.tensor(data.images, dtype=torch.float32) / 16,
+        torch.tensor(data.target, dtype=torch.int64),
+    )
 
 
 def pools(seed: int) -> tuple[Glyphs, Glyphs, Glyphs]:

@@ -1,4 +1,6 @@
-"""digits-100: two digits side by side, 100 classes in 20 groups of 5, with the label noise of paper 004, 5.1."""
+"""digits-100: two digits side by side, 100 classes in 20 groups of 5, with the label noise of paper
+004, 5.1.
+"""
 
 import torch
 from torch import Tensor
@@ -12,11 +14,17 @@ CLASSES, GROUP = 100, 5
 def digit_pairs(seed: int, sizes: Sizes, *, noise: float) -> Split:
     """Pixels (n, 128) and the class 10 a + b of the digits a and b; the parts share no glyph.
 
-    With chance `noise` a training or validation label is replaced by one of its group, itself included. The test labels are clean.
+    With chance `noise` a training or validation label is replaced by one of its group, itself
+    included. The test labels are clean.
     """
     generator = torch.Generator().manual_seed(seed)
-    train, validation, test = (_pairs(glyphs, count, generator) for glyphs, count in zip(pools(seed), sizes, strict=True))
-    noisy = (Part(part.inputs, within_group(part.target, noise, generator)) for part in (train, validation))
+    train, validation, test = (
+        _pairs(glyphs, count, generator) for glyphs, count in zip(pools(seed), sizes, strict=True)
+    )
+    noisy = (
+        Part(part.inputs, within_group(part.target, noise, generator))
+        for part in (train, validation)
+    )
     return Split(next(noisy), next(noisy), test)
 
 

@@ -10,7 +10,9 @@ CANVAS = 16
 
 
 def s_digits(seed: int) -> Split:
-    """Pixels (n, 256) of a 16x16 canvas, and targets (n, 2): the digit, and 1 where it fills the canvas instead of its middle."""
+    """Pixels (n, 256) of a 16x16 canvas, and targets (n, 2): the digit, and 1 where it fills the
+    canvas instead of its middle.
+    """
     generator = torch.Generator().manual_seed(seed)
     return Split(*(_part(glyphs, generator) for glyphs in pools(seed)))
 

@@ -21,7 +21,9 @@ class Part:
 
 @dataclass(frozen=True)
 class Split:
-    """The three parts of a data set. Hyper-parameters and thresholds are chosen on `validation`; `test` is looked at once."""
+    """The three parts of a data set. Hyper-parameters and thresholds are chosen on `validation`;
+    `test` is looked at once.
+    """
 
     train: Part
     validation: Part

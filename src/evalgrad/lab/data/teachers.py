@@ -5,11 +5,15 @@ import torch
 from evalgrad.lab.data.split import Sizes, Split, cut
 
 FEATURES = 10
-PAPER = Sizes(10_000, 4_000, 10_000)  # the paper's training and test set, and points of our own to choose epsilon on
+# the paper's training and test set, and points of our own to choose epsilon on
+PAPER = Sizes(10_000, 4_000, 10_000)
 
 
-def teacher_ranking(seed: int, sizes: Sizes = PAPER, *, width: int = 20, positives: float = 0.2) -> Split:
-    """Inputs (n, 10) and 1 for the share `positives` that a random four-layer ReLU network scores highest.
+def teacher_ranking(
+    seed: int, sizes: Sizes = PAPER, *, width: int = 20, positives: float = 0.2
+) -> Split:
+    """Inputs (n, 10) and 1 for the share `positives` that a random four-layer ReLU network scores
+    highest.
 
     The parameters of the network are N(0, 1), as in the paper; it gives no width.
     """
@@ -17,7 +21,10 @@ def teacher_ranking(seed: int, sizes: Sizes = PAPER, *, width: int = 20, positiv
     inputs = torch.randn(sum(sizes), FEATURES, generator=generator)
     scores = inputs
     for fan_in, fan_out in ((FEATURES, width), (width, width), (width, width), (width, 1)):
-        weight, bias = torch.randn(fan_in, fan_out, generator=generator), torch.randn(fan_out, generator=generator)
+        weight, bias = (
+            torch.randn(fan_in, fan_out, generator=generator),
+            torch.randn(fan_out, generator=generator),
+        )
         scores = scores @ weight + bias
         if fan_out > 1:
             scores = scores.relu()
@@ -26,7 +33,9 @@ def teacher_ranking(seed: int, sizes: Sizes = PAPER, *, width: int = 20, positiv
 
 
 def linear_ranking(seed: int, sizes: Sizes = PAPER, *, flipped: float = 0.0) -> Split:
-    """Inputs (n, 10) and 1 where their sum is above 0; a share `flipped` of all labels is turned round."""
+    """Inputs (n, 10) and 1 where their sum is above 0; a share `flipped` of all labels is turned
+    round.
+    """
     generator = torch.Generator().manual_seed(seed)
     inputs = torch.randn(sum(sizes), FEATURES, generator=generator)
     target = inputs.sum(1) > 0

@@ -1,4 +1,6 @@
-"""Readers of the larger real data that `make data` fetches with the ordinary clients. Nothing here downloads."""
+"""Readers of the larger real data that `make data` fetches with the ordinary clients. Nothing here
+downloads.
+"""
 
 import os
 from pathlib import Path
@@ -11,8 +13,12 @@ class NotFetchedError(UserError):
 
 
 def place(name: str, *path: str) -> Path:
-    """A file or folder of the data called `name`, under `data/` or under the folder that EVALGRAD_DATA names."""
+    """A file or folder of the data called `name`, under `data/` or under the folder that
+    EVALGRAD_DATA names.
+    """
     found = Path(os.environ.get("EVALGRAD_DATA", "data"), name, *path)
     if not found.exists():
-        raise NotFetchedError(f"{found} is not there. `make data` fetches it; EVALGRAD_DATA names another folder.")
+        raise NotFetchedError(
+            f"{found} is not there. `make data` fetches it; EVALGRAD_DATA names another folder."
+        )
     return found

@@ -1,4 +1,6 @@
-"""CIFAR-10 as PNG sheets: each row of a 1024x10000 picture is one 32x32 image with its three colours."""
+"""CIFAR-10 as PNG sheets: each row of a 1024x10000 picture is one 32x32 image with its three
+colours.
+"""
 
 import json
 
@@ -14,7 +16,9 @@ from evalgrad.lab.fetched import place
 def cifar10() -> tuple[Part, Part]:
     """Training and test part: images (n, 3, 32, 32) in 0..1 and classes 0..9."""
     train = torch.cat([_sheet(f"data_batch_{number}.png") for number in range(1, 6)])
-    return Part(train, _labels("train_lables.json")), Part(_sheet("test_batch.png"), _labels("test_lables.json"))
+    return Part(train, _labels("train_lables.json")), Part(
+        _sheet("test_batch.png"), _labels("test_lables.json")
+    )
 
 
 def _sheet(name: str) -> Tensor:

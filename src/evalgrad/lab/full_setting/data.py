@@ -1,4 +1,6 @@
-"""The samples of a full setting: read in the official layout, resized, augmented, normalised, in batches."""
+"""The samples of a full setting: read in the official layout, resized, augmented, normalised, in
+batches.
+"""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -31,17 +33,22 @@ LAYOUTS: dict[str, Callable[..., Samples]] = {
     "cifar100": cifar100,
     "imagenet": imagenet,
 }
-MEAN, DEVIATION = torch.tensor([0.485, 0.456, 0.406]), torch.tensor([0.229, 0.224, 0.225])  # of ImageNet's colours
+# of ImageNet's colours
+MEAN, DEVIATION = torch.tensor([0.485, 0.456, 0.406]), torch.tensor([0.229, 0.224, 0.225])
 PREPARATION = {"train", "validation", "layout", "resize", "augment", "crop", "sampler"}
 
 
 class Prepared(Dataset[tuple[Tensor, Tensor]]):
-    """Samples resized, augmented and normalised. Every item draws from torch's own generator, which the workers seed.
+    """Samples resized, augmented and normalised. Every item draws from torch's own generator, which
+    the workers seed.
 
-    The mode is one of `augment`, or "centre": the square in the middle, for the validation of whole images with a class.
+    The mode is one of `augment`, or "centre": the square in the middle, for the validation of whole
+    images with a class.
     """
 
-    def __init__(self, samples: Samples, resize: int | list[int] | None, mode: str, crop: int | None) -> None:
+    def __init__(
+        self, samples: Samples, resize: int | list[int] | None, mode: str, crop: int | None
+    ) -> None:
         self.samples, self.resize, self.mode, self.crop = samples, resize, mode, crop
 
     def __len__(self) -> int:
@@ -68,7 +75,9 @@ def central(image: Tensor, crop: int | None) -> Tensor:
 
 
 def resized(image: Tensor, target: Tensor, size: int | list[int]) -> tuple[Tensor, Tensor]:
-    """To a height and width, or so that the smaller side has `size` pixels; a label map alike, without mixing labels."""
+    """To a height and width, or so that the smaller side has `size` pixels; a label map alike,
+    without mixing labels.
+    """
     if isinstance(size, int):
         scale = size / min(image.shape[-2:])
         size = [round(side * scale) for side in image.shape[-2:]]
@@ -78,14 +87,20 @@ def resized(image: Tensor, target: Tensor, size: int | list[int]) -> tuple[Tenso
 
 
 def prepared(config: Config, root: Path, split: str, *, dry: bool) -> Prepared:
-    """The samples of `train` or `validation`; a dry run cuts large images to 64 pixels, whatever the setting says."""
+    """The samples of `train` or `validation`; a dry run cuts large images to 64 pixels, whatever
+    the setting says.
+    """
     data = config.data
     if data["layout"] not in LAYOUTS:
-        raise UserError(f"config: the layout must be one of {', '.join(LAYOUTS)}; got {data['layout']}.")
+        raise UserError(
+            f"config: the layout must be one of {', '.join(LAYOUTS)}; got {data['layout']}."
+        )
     options = {key: value for key, value in data.items() if key not in PREPARATION}
     samples = LAYOUTS[data["layout"]](root, data[split], **options)
     if dry:
-        return Prepared(samples, None, data["augment"], 64 if data["resize"] or data["crop"] else None)
+        return Prepared(
+            samples, None, data["augment"], 64 if data["resize"] or data["crop"] else None
+        )
     if split == "train":
         return Prepared(samples, data["resize"], data["augment"], data["crop"])
     if config.metric == "top5":
@@ -93,21 +108,34 @@ def prepared(config: Config, root: Path, split: str, *, dry: bool) -> Prepared:
     return Prepared(samples, data["resize"], "none", None)
 
 
-def loader(config: Config, samples: Prepared, split: str, batch: int, workers: int) -> DataLoader[Any]:
+def loader(
+    config: Config, samples: Prepared, split: str, batch: int, workers: int
+) -> DataLoader[Any]:
     """Batches; segmentation is validated image by image, because the sizes differ."""
     if split == "validation":
-        return DataLoader(samples, batch_size=1 if config.metric == "miou" else batch, num_workers=workers)
+        return DataLoader(
+            samples, batch_size=1 if config.metric == "miou" else batch, num_workers=workers
+        )
     if config.data["sampler"] == "equibatch":
-        presence = eg.class_presence(samples.samples, num_classes=config.model["outputs"], ignore_index=IGNORE)
+        presence = eg.class_presence(
+            samples.samples, num_classes=config.model["outputs"], ignore_index=IGNORE
+        )
         classes = presence.any(0).nonzero().flatten().tolist()
         sampler = eg.EquibatchSampler(presence, classes=classes)
-        return DataLoader(samples, batch_size=batch, sampler=sampler, num_workers=workers, drop_last=True)
+        return DataLoader(
+            samples, batch_size=batch, sampler=sampler, num_workers=workers, drop_last=True
+        )
     if config.data["sampler"] == "quarter_positive":
         if not isinstance(samples.samples, Regions):
-            raise UserError(f"config: the sampler quarter_positive needs the layout voc_regions; got {config.data['layout']}.")
+            raise UserError(
+                "config: the sampler quarter_positive needs the layout voc_regions; got"
+                f" {config.data['layout']}."
+            )
         chances: Any = quarter_positive(samples.samples.target)
         drawn = WeightedRandomSampler(chances, len(samples))
-        return DataLoader(samples, batch_size=batch, sampler=drawn, num_workers=workers, drop_last=True)
+        return DataLoader(
+            samples, batch_size=batch, sampler=drawn, num_workers=workers, drop_last=True
+        )
     return DataLoader(samples, batch_size=batch, shuffle=True, num_workers=workers, drop_last=True)
 
 
@@ -115,5 +143,8 @@ def quarter_positive(target: Tensor) -> Tensor:
     """The chance of each example, so that positives are a quarter of what is drawn."""
     positive = int(target.sum())
     if not 0 < positive < len(target):
-        raise UserError(f"config: the training regions must be of both kinds; got {positive} of {len(target)} with the label.")
+        raise UserError(
+            f"config: the training regions must be of both kinds; got {positive} of {len(target)}"
+            " with the label."
+        )
     return torch.where(target > 0, 0.25 / positive, 0.75 / (len(target) - positive))

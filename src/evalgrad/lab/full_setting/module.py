@@ -1,4 +1,6 @@
-"""A full setting in training: network, loss, optimiser and schedule of a config as a LightningModule."""
+"""A full setting in training: network, loss, optimiser and schedule of a config as a
+LightningModule.
+"""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -26,11 +28,16 @@ MODELS: dict[str, Callable[..., nn.Module]] = {
     "resnet18": resnet18,
     "segnet": lambda **options: SegNet(3, **options),
 }
-OPTIMISERS: dict[str, Callable[..., torch.optim.Optimizer]] = {"sgd": torch.optim.SGD, "adam": torch.optim.Adam}
+OPTIMISERS: dict[str, Callable[..., torch.optim.Optimizer]] = {
+    "sgd": torch.optim.SGD,
+    "adam": torch.optim.Adam,
+}
 
 
 class FullSetting(lightning.LightningModule):
-    """One config in training; `metric` on validation is the mean IoU of the data set, the top-5 accuracy, or the AP."""
+    """One config in training; `metric` on validation is the mean IoU of the data set, the top-5
+    accuracy, or the AP.
+    """
 
     def __init__(self, config: Config, steps: int) -> None:
         super().__init__()
@@ -56,26 +63,36 @@ class FullSetting(lightning.LightningModule):
             self.kept.append(torch.stack([scores, target.to(scores)]))
         else:
             classes = scores.shape[1]
-            found = eg.metrics.jaccard_counts(scores.argmax(1), target, num_classes=classes, ignore_index=IGNORE)
+            found = eg.metrics.jaccard_counts(
+                scores.argmax(1), target, num_classes=classes, ignore_index=IGNORE
+            )
             self.kept.append(found.sum(0))
 
     def on_validation_epoch_end(self) -> None:
         ranking = self.config.metric == "ap"
-        total: Any = self.all_gather(torch.cat(self.kept, 1) if ranking else torch.stack(self.kept).sum(0))
+        total: Any = self.all_gather(
+            torch.cat(self.kept, 1) if ranking else torch.stack(self.kept).sum(0)
+        )
         self.kept.clear()
         if ranking:
             scores, target = total.movedim(-2, 0).flatten(1)  # of all ranks
             value = eg.metrics.average_precision(scores, target.long())
         else:
             total = total.sum(0) if self.trainer.world_size > 1 else total
-            value = total[0] / total[1] if self.config.metric == "top5" else eg.metrics.jaccard_from_counts(total[None])
+            value = (
+                total[0] / total[1]
+                if self.config.metric == "top5"
+                else eg.metrics.jaccard_from_counts(total[None])
+            )
         self.log("metric", value.float(), prog_bar=True, rank_zero_only=True)
 
     def configure_optimizers(self) -> Any:
         part = self.config.training["optimiser"]
         optimiser = chosen(OPTIMISERS, {**part, "params": self.network.parameters()}, "optimiser")
         factor = schedule_of(self.config.training["schedule"])
-        schedule = torch.optim.lr_scheduler.LambdaLR(optimiser, lambda step: factor(min(step / self.steps, 1.0)))
+        schedule = torch.optim.lr_scheduler.LambdaLR(
+            optimiser, lambda step: factor(min(step / self.steps, 1.0))
+        )
         return {"optimizer": optimiser, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
 
 
@@ -83,17 +100,26 @@ def chosen(table: Mapping[str, Callable[..., Any]], part: Mapping[str, Any], wha
     """Build what `part["name"]` names with the other entries as options."""
     options = {key: value for key, value in part.items() if key != "name"}
     if part.get("name") not in table:
-        raise UserError(f"config: the {what} must be one of {', '.join(table)}; got {part.get('name')}.")
+        raise UserError(
+            f"config: the {what} must be one of {', '.join(table)}; got {part.get('name')}."
+        )
     try:
         return table[part["name"]](**options)
     except TypeError as error:
-        raise UserError(f"config: the {what} {part['name']} does not take {options}: {error}.") from error
+        raise UserError(
+            f"config: the {what} {part['name']} does not take {options}: {error}."
+        ) from error
 
 
 def schedule_of(part: Mapping[str, Any]) -> Callable[[float], float]:
-    """The factor of the learning rate by the part of the training that is over; `drops` divides it by ten at each of `at`."""
+    """The factor of the learning rate by the part of the training that is over; `drops` divides it
+    by ten at each of `at`.
+    """
     if part["name"] == "drops":
         return lambda over: 0.1 ** sum(over >= place for place in part["at"])
     if part["name"] not in schedules.SCHEDULES:
-        raise UserError(f"config: the schedule must be drops or one of {', '.join(schedules.SCHEDULES)}; got {part['name']}.")
+        raise UserError(
+            f"config: the schedule must be drops or one of {', '.join(schedules.SCHEDULES)}; got"
+            f" {part['name']}."
+        )
     return schedules.SCHEDULES[part["name"]]

@@ -1,4 +1,6 @@
-"""Cityscapes: leftImg8bit/<split>/<city>/*_leftImg8bit.png and gtFine/<split>/<city>/*_gtFine_labelIds.png."""
+"""Cityscapes: leftImg8bit/<split>/<city>/*_leftImg8bit.png and
+gtFine/<split>/<city>/*_gtFine_labelIds.png.
+"""
 
 from pathlib import Path
 
@@ -7,13 +9,26 @@ from torch import Tensor
 
 from evalgrad.lab.layouts.files import IGNORE, ImagesAndMasks, existing, found, read_classes
 
-# The 19 classes that are evaluated, as the ids of the label files, and the 7 categories that they belong to.
+# The 19 classes that are evaluated, as the ids of the label files, and the 7 categories that they
+# belong to.
 IDS = (7, 8, 11, 12, 13, 17, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 31, 32, 33)
 NAMES = (
-    *("road", "sidewalk", "building", "wall", "fence", "pole", "traffic light", "traffic sign", "vegetation", "terrain"),
+    *(
+        "road",
+        "sidewalk",
+        "building",
+        "wall",
+        "fence",
+        "pole",
+        "traffic light",
+        "traffic sign",
+        "vegetation",
+        "terrain",
+    ),
     *("sky", "person", "rider", "car", "truck", "bus", "train", "motorcycle", "bicycle"),
 )
-CATEGORIES = (0, 0, 1, 1, 1, 2, 2, 2, 3, 3, 4, 5, 5, 6, 6, 6, 6, 6, 6)  # flat, construction, object, nature, sky, human, vehicle
+# flat, construction, object, nature, sky, human, vehicle
+CATEGORIES = (0, 0, 1, 1, 1, 2, 2, 2, 3, 3, 4, 5, 5, 6, 6, 6, 6, 6, 6)
 
 
 def cityscapes(root: Path, split: str) -> ImagesAndMasks:
@@ -24,7 +39,13 @@ def cityscapes(root: Path, split: str) -> ImagesAndMasks:
 
 
 def _mask(root: Path, split: str, image: Path) -> Path:
-    return root / "gtFine" / split / image.parent.name / image.name.replace("_leftImg8bit.png", "_gtFine_labelIds.png")
+    return (
+        root
+        / "gtFine"
+        / split
+        / image.parent.name
+        / image.name.replace("_leftImg8bit.png", "_gtFine_labelIds.png")
+    )
 
 
 def read_train_ids(path: Path) -> Tensor:

@@ -1,4 +1,6 @@
-"""COCO-Stuff 164k: <split>2017/*.jpg and stuffthingmaps_trainval2017/<split>2017/*.png, pixels 0..181 and 255 for unlabelled."""
+"""COCO-Stuff 164k: <split>2017/*.jpg and stuffthingmaps_trainval2017/<split>2017/*.png, pixels
+0..181 and 255 for unlabelled.
+"""
 
 from pathlib import Path
 
@@ -23,8 +25,12 @@ def coco_sky(root: Path, split: str) -> ImagesAndMasks:
 
 def _pairs(root: Path, split: str) -> list[tuple[Path, Path]]:
     images = existing(root / f"{split}2017", f"the {split} images")
-    masks = existing(root / "stuffthingmaps_trainval2017" / f"{split}2017", f"the maps of the {split} images")
-    return [(images / f"{mask.stem}.jpg", mask) for mask in found(masks.glob("*.png"), masks, "*.png")]
+    masks = existing(
+        root / "stuffthingmaps_trainval2017" / f"{split}2017", f"the maps of the {split} images"
+    )
+    return [
+        (images / f"{mask.stem}.jpg", mask) for mask in found(masks.glob("*.png"), masks, "*.png")
+    ]
 
 
 def read_sky(path: Path) -> Tensor:

@@ -16,7 +16,10 @@ IGNORE = 255  # pixels that no class has, in every layout here
 def existing(path: Path, what: str) -> Path:
     """`path`, or a sentence that says what should be there."""
     if not path.exists():
-        raise UserError(f"{path} is missing: it must hold {what}. Point --data to the folder in its official layout.")
+        raise UserError(
+            f"{path} is missing: it must hold {what}. Point --data to the folder in its official"
+            " layout."
+        )
     return path
 
 
@@ -24,7 +27,9 @@ def found(paths: Iterable[Path], folder: Path, what: str) -> list[Path]:
     """The paths in order, or a sentence if there is none."""
     ordered = sorted(paths)
     if not ordered:
-        raise UserError(f"{folder} holds no {what}. Point --data to the folder in its official layout.")
+        raise UserError(
+            f"{folder} holds no {what}. Point --data to the folder in its official layout."
+        )
     return ordered
 
 
@@ -51,14 +56,19 @@ def read_classes(path: Path) -> Tensor:
     """Class indices (H, W) of a mask whose pixels are the indices."""
     pixels = read_pixels(path)
     if pixels.ndim != 2:
-        raise UserError(f"{path} must have one number per pixel; it has {pixels.shape[-1]}. Take the mask of class indices.")
+        raise UserError(
+            f"{path} must have one number per pixel; it has {pixels.shape[-1]}. Take the mask of"
+            " class indices."
+        )
     return torch.from_numpy(pixels.astype(np.int64))
 
 
 class ImagesAndMasks:
     """(image, classes) of each pair of files."""
 
-    def __init__(self, pairs: Sequence[tuple[Path, Path]], read_mask: Callable[[Path], Tensor] = read_classes) -> None:
+    def __init__(
+        self, pairs: Sequence[tuple[Path, Path]], read_mask: Callable[[Path], Tensor] = read_classes
+    ) -> None:
         for image, mask in pairs:
             existing(image, f"the image of {mask.name}")
             existing(mask, f"the mask of {image.name}")
@@ -71,7 +81,10 @@ class ImagesAndMasks:
         image, mask = self.pairs[index]
         colours, classes = read_image(image), self.read_mask(mask)
         if colours.shape[1:] != classes.shape:
-            raise UserError(f"{mask} must be of the size of {image}; got {tuple(classes.shape)} and {tuple(colours.shape[1:])}.")
+            raise UserError(
+                f"{mask} must be of the size of {image}; got {tuple(classes.shape)} and"
+                f" {tuple(colours.shape[1:])}."
+            )
         return colours, classes
 
 
@@ -90,7 +103,9 @@ class LabelledImages:
 
 
 class Regions:
-    """(image of the region, 1 or 0) of every box of every file; boxes are left, top, right, bottom, inclusive and from 1."""
+    """(image of the region, 1 or 0) of every box of every file; boxes are left, top, right, bottom,
+    inclusive and from 1.
+    """
 
     PADDING = 16  # pixels of the surroundings on each side, as far as the image goes
 
@@ -105,7 +120,10 @@ class Regions:
     def __getitem__(self, index: int) -> tuple[Tensor, Tensor]:
         image = read_image(self.files[int(self.owner[index])][0])
         left, top, right, bottom = (int(side) for side in self.boxes[index])
-        rows, columns = ((max(a - 1 - self.PADDING, 0), b + self.PADDING) for a, b in ((top, bottom), (left, right)))
+        rows, columns = (
+            (max(a - 1 - self.PADDING, 0), b + self.PADDING)
+            for a, b in ((top, bottom), (left, right))
+        )
         return image[:, slice(*rows), slice(*columns)], self.target[index]
 
 

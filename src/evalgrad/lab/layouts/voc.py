@@ -1,4 +1,6 @@
-"""Pascal VOC 2012 (VOCdevkit/VOC2012/...) and the SBD annotations that the papers add (benchmark_RELEASE/dataset/...)."""
+"""Pascal VOC 2012 (VOCdevkit/VOC2012/...) and the SBD annotations that the papers add
+(benchmark_RELEASE/dataset/...).
+"""
 
 from pathlib import Path
 
@@ -12,7 +14,9 @@ CLASSES = 21
 
 
 def voc(root: Path, split: str) -> ImagesAndMasks:
-    """`train`, `val` or `trainval` of VOC; `trainaug` adds the images of SBD that are not in VOC's `val`."""
+    """`train`, `val` or `trainval` of VOC; `trainaug` adds the images of SBD that are not in VOC's
+    `val`.
+    """
     base = existing(root / "VOCdevkit" / "VOC2012", "Pascal VOC 2012")
     if split != "trainaug":
         return ImagesAndMasks(_voc_pairs(base, _names(_voc_list(base, split))))
@@ -23,7 +27,9 @@ def voc(root: Path, split: str) -> ImagesAndMasks:
 
 
 def _voc_list(base: Path, split: str) -> Path:
-    return existing(base / "ImageSets" / "Segmentation" / f"{split}.txt", f"the names of the {split} split")
+    return existing(
+        base / "ImageSets" / "Segmentation" / f"{split}.txt", f"the names of the {split} split"
+    )
 
 
 def _names(path: Path) -> list[str]:
@@ -31,13 +37,18 @@ def _names(path: Path) -> list[str]:
 
 
 def _voc_pairs(base: Path, names: list[str]) -> list[tuple[Path, Path]]:
-    return [(base / "JPEGImages" / f"{name}.jpg", base / "SegmentationClass" / f"{name}.png") for name in names]
+    return [
+        (base / "JPEGImages" / f"{name}.jpg", base / "SegmentationClass" / f"{name}.png")
+        for name in names
+    ]
 
 
 def _sbd_names(root: Path) -> list[str]:
     base = existing(root / "benchmark_RELEASE" / "dataset", "the SBD annotations")
     return [
-        name for part in ("train", "val") for name in _names(existing(base / f"{part}.txt", f"the names of SBD's {part} split"))
+        name
+        for part in ("train", "val")
+        for name in _names(existing(base / f"{part}.txt", f"the names of SBD's {part} split"))
     ]
 
 
@@ -59,5 +70,7 @@ def read_sbd(path: Path) -> Tensor:
     try:
         classes = loadmat(path)["GTcls"]["Segmentation"][0, 0]
     except (MatReadError, KeyError, ValueError, IndexError) as error:
-        raise UserError(f"{path} must be a MATLAB file with GTcls.Segmentation. Take it from SBD's folder cls.") from error
+        raise UserError(
+            f"{path} must be a MATLAB file with GTcls.Segmentation. Take it from SBD's folder cls."
+        ) from error
     return torch.from_numpy(classes.astype("int64"))

@@ -1,10 +1,13 @@
-"""AlexNet (Krizhevsky et al., NeurIPS 2012), the network of the direct-loss paper's action and detection experiments."""
+"""AlexNet (Krizhevsky et al., NeurIPS 2012), the network of the direct-loss paper's action and
+detection experiments.
+"""
 
 from torch import nn
 
 
 def alexnet(outputs: int = 1, hidden: int = 4096) -> nn.Sequential:
-    """Scores of images (N, 3, 227, 227) or of another size: ``(N, outputs)``, or ``(N,)`` for a single output.
+    """Scores of images (N, 3, 227, 227) or of another size: ``(N, outputs)``, or ``(N,)`` for a
+    single output.
 
     In one column, with the two groups of the original where it was split over two devices.
 
@@ -15,9 +18,17 @@ def alexnet(outputs: int = 1, hidden: int = 4096) -> nn.Sequential:
     # ceil_mode changes nothing at 227 pixels and keeps a pixel of images that are much smaller.
     convolutions = [
         nn.Conv2d(3, 96, 11, stride=4),
-        *(nn.ReLU(), nn.MaxPool2d(3, 2, ceil_mode=True), nn.LocalResponseNorm(5, alpha=1e-4, beta=0.75)),
+        *(
+            nn.ReLU(),
+            nn.MaxPool2d(3, 2, ceil_mode=True),
+            nn.LocalResponseNorm(5, alpha=1e-4, beta=0.75),
+        ),
         nn.Conv2d(96, 256, 5, padding=2, groups=2),
-        *(nn.ReLU(), nn.MaxPool2d(3, 2, ceil_mode=True), nn.LocalResponseNorm(5, alpha=1e-4, beta=0.75)),
+        *(
+            nn.ReLU(),
+            nn.MaxPool2d(3, 2, ceil_mode=True),
+            nn.LocalResponseNorm(5, alpha=1e-4, beta=0.75),
+        ),
         *(nn.Conv2d(256, 384, 3, padding=1), nn.ReLU()),
         *(nn.Conv2d(384, 384, 3, padding=1, groups=2), nn.ReLU()),
         *(nn.Conv2d(384, 256, 3, padding=1, groups=2), nn.ReLU()),

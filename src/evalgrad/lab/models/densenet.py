@@ -1,4 +1,6 @@
-"""DenseNet of depth 40 and growth 12 (paper 004, section 5): every layer sees all layers of its block before it."""
+"""DenseNet of depth 40 and growth 12 (paper 004, section 5): every layer sees all layers of its
+block before it.
+"""
 
 import torch
 from torch import Tensor, nn
@@ -9,14 +11,21 @@ class _Layer(nn.Module):
 
     def __init__(self, channels: int, growth: int) -> None:
         super().__init__()
-        self.new = nn.Sequential(nn.BatchNorm2d(channels), nn.ReLU(), nn.Conv2d(channels, growth, 3, padding=1, bias=False))
+        self.new = nn.Sequential(
+            nn.BatchNorm2d(channels),
+            nn.ReLU(),
+            nn.Conv2d(channels, growth, 3, padding=1, bias=False),
+        )
 
     def forward(self, x: Tensor) -> Tensor:
         return torch.cat([x, self.new(x)], 1)
 
 
-def densenet(channels: int = 3, outputs: int = 100, depth: int = 40, growth: int = 12) -> nn.Sequential:
-    """Class scores ``(N, outputs)`` of small images: three dense blocks with a 1x1 convolution and a pooling between them.
+def densenet(
+    channels: int = 3, outputs: int = 100, depth: int = 40, growth: int = 12
+) -> nn.Sequential:
+    """Class scores ``(N, outputs)`` of small images: three dense blocks with a 1x1 convolution and
+    a pooling between them.
 
     Without bottlenecks or compression, as DenseNet-40-12 and 40-40 of Huang et al., CVPR 2017.
 
@@ -27,7 +36,9 @@ def densenet(channels: int = 3, outputs: int = 100, depth: int = 40, growth: int
         growth: channels that each layer adds.
     """
     if (depth - 4) % 3:
-        raise ValueError(f"densenet: `depth` must be 3 n + 4; got {depth}. 40 has 12 layers in each block.")
+        raise ValueError(
+            f"densenet: `depth` must be 3 n + 4; got {depth}. 40 has 12 layers in each block."
+        )
     width = 16
     layers: list[nn.Module] = [nn.Conv2d(channels, width, 3, padding=1, bias=False)]
     for block in range(3):

@@ -24,15 +24,25 @@ def efficientnet_lite0(weights: Mapping[str, Tensor] | None = None) -> nn.Sequen
         for repeat in range(repeats):
             layers.append(Block(inputs, outputs, kernel, stride if repeat == 0 else 1, expansion))
             inputs = outputs
-    layers += [_convolution(inputs, 1280, 1), nn.ReLU6(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(1280, 1000)]
+    layers += [
+        _convolution(inputs, 1280, 1),
+        nn.ReLU6(),
+        nn.AdaptiveAvgPool2d(1),
+        nn.Flatten(),
+        nn.Linear(1280, 1000),
+    ]
     model = nn.Sequential(*layers)
     if weights is not None:
         model.load_state_dict(dict(zip(model.state_dict(), weights.values(), strict=True)))
     return model
 
 
-def _convolution(inputs: int, outputs: int, kernel: int, *, stride: int = 1, groups: int = 1) -> nn.Sequential:
-    """A convolution with the size-keeping padding of the network's origin: at stride 2 the extra row is below and to the right."""
+def _convolution(
+    inputs: int, outputs: int, kernel: int, *, stride: int = 1, groups: int = 1
+) -> nn.Sequential:
+    """A convolution with the size-keeping padding of the network's origin: at stride 2 the extra
+    row is below and to the right.
+    """
     before = (kernel - stride) // 2
     padding = nn.ZeroPad2d((before, kernel - stride - before) * 2) if kernel > 1 else nn.Identity()
     convolution = nn.Conv2d(inputs, outputs, kernel, stride, groups=groups, bias=False)
@@ -40,14 +50,18 @@ def _convolution(inputs: int, outputs: int, kernel: int, *, stride: int = 1, gro
 
 
 class Block(nn.Module):
-    """Expand the channels, filter each by itself, project; with a shortcut where the shape stays."""
+    """Expand the channels, filter each by itself, project; with a shortcut where the shape
+    stays.
+    """
 
     def __init__(self, inputs: int, outputs: int, kernel: int, stride: int, expansion: int) -> None:
         super().__init__()
         middle = inputs * expansion
         expand = [_convolution(inputs, middle, 1), nn.ReLU6()] if expansion > 1 else []
         depthwise = _convolution(middle, middle, kernel, stride=stride, groups=middle)
-        self.layers = nn.Sequential(*expand, depthwise, nn.ReLU6(), _convolution(middle, outputs, 1))
+        self.layers = nn.Sequential(
+            *expand, depthwise, nn.ReLU6(), _convolution(middle, outputs, 1)
+        )
         self.shortcut = inputs == outputs and stride == 1
 
     def forward(self, x: Tensor) -> Tensor:

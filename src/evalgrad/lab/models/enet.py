@@ -1,7 +1,9 @@
-"""ENet (Paszke et al., 2016), the fast network that the Lovász paper fine-tunes on Cityscapes (section 4.4).
+"""ENet (Paszke et al., 2016), the fast network that the Lovász paper fine-tunes on Cityscapes
+(section 4.4).
 
-Bottlenecks do all the work: a 1x1 convolution to a quarter of the channels, a convolution that is plain, dilated or split into a
-column and a row, a 1x1 convolution back, and the sum with the shortcut. The decoder unpools where the encoder pooled.
+Bottlenecks do all the work: a 1x1 convolution to a quarter of the channels, a convolution that is
+plain, dilated or split into a column and a row, a 1x1 convolution back, and the sum with the
+shortcut. The decoder unpools where the encoder pooled.
 """
 
 import torch
@@ -9,7 +11,16 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 # the middle convolution of the bottlenecks of stages 2 and 3: (kind, dilation or kernel)
-DEEP = (("plain", 1), ("plain", 2), ("split", 5), ("plain", 4), ("plain", 1), ("plain", 8), ("split", 5), ("plain", 16))
+DEEP = (
+    ("plain", 1),
+    ("plain", 2),
+    ("split", 5),
+    ("plain", 4),
+    ("plain", 1),
+    ("plain", 8),
+    ("split", 5),
+    ("plain", 16),
+)
 
 
 def _normalised(convolution: nn.Module, channels: int, activation: nn.Module) -> nn.Sequential:
@@ -19,11 +30,20 @@ def _normalised(convolution: nn.Module, channels: int, activation: nn.Module) ->
 def _middle(channels: int, kind: str, size: int) -> nn.Module:
     if kind == "split":
         column = nn.Conv2d(channels, channels, (size, 1), padding=(size // 2, 0), bias=False)
-        return nn.Sequential(column, nn.Conv2d(channels, channels, (1, size), padding=(0, size // 2), bias=False))
+        return nn.Sequential(
+            column, nn.Conv2d(channels, channels, (1, size), padding=(0, size // 2), bias=False)
+        )
     return nn.Conv2d(channels, channels, 3, padding=size, dilation=size, bias=False)
 
 
-def _branch(inputs: int, outputs: int, first: nn.Module, middle: nn.Module, dropout: float, act: type[nn.Module]) -> nn.Sequential:
+def _branch(
+    inputs: int,
+    outputs: int,
+    first: nn.Module,
+    middle: nn.Module,
+    dropout: float,
+    act: type[nn.Module],
+) -> nn.Sequential:
     inner = max(inputs, outputs) // 4
     parts = [_normalised(first, inner, act()), _normalised(middle, inner, act())]
     back = _normalised(nn.Conv2d(inner, outputs, 1, bias=False), outputs, nn.Dropout2d(dropout))
@@ -34,7 +54,12 @@ class Bottleneck(nn.Module):
     """The plain bottleneck: input and output of the same shape."""
 
     def __init__(
-        self, channels: int, kind: str = "plain", size: int = 1, dropout: float = 0.1, act: type[nn.Module] = nn.PReLU
+        self,
+        channels: int,
+        kind: str = "plain",
+        size: int = 1,
+        dropout: float = 0.1,
+        act: type[nn.Module] = nn.PReLU,
     ) -> None:
         super().__init__()
         inner = channels // 4
@@ -59,17 +84,27 @@ class Downsampling(nn.Module):
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
         pooled, places = F.max_pool2d(x, 2, return_indices=True)
         new = self.branch(x)
-        return self.act(new + F.pad(pooled, (0, 0, 0, 0, 0, new.shape[1] - pooled.shape[1]))), places
+        return (
+            self.act(new + F.pad(pooled, (0, 0, 0, 0, 0, new.shape[1] - pooled.shape[1]))),
+            places,
+        )
 
 
 class Upsampling(nn.Module):
-    """Twice the size, fewer channels; its shortcut unpools to the places of the matching `Downsampling`."""
+    """Twice the size, fewer channels; its shortcut unpools to the places of the matching
+    `Downsampling`.
+    """
 
     def __init__(self, inputs: int, outputs: int) -> None:
         super().__init__()
         inner = inputs // 4
-        self.shortcut = nn.Sequential(nn.Conv2d(inputs, outputs, 1, bias=False), nn.BatchNorm2d(outputs))
-        first, middle = nn.Conv2d(inputs, inner, 1, bias=False), nn.ConvTranspose2d(inner, inner, 2, stride=2, bias=False)
+        self.shortcut = nn.Sequential(
+            nn.Conv2d(inputs, outputs, 1, bias=False), nn.BatchNorm2d(outputs)
+        )
+        first, middle = (
+            nn.Conv2d(inputs, inner, 1, bias=False),
+            nn.ConvTranspose2d(inner, inner, 2, stride=2, bias=False),
+        )
         self.branch = _branch(inputs, outputs, first, middle, 0.1, nn.ReLU)
         self.act = nn.ReLU()
 

@@ -11,7 +11,8 @@ def mlp(inputs: int, widths: Sequence[int] = (), outputs: int = 1) -> nn.Sequent
     Args:
         inputs: number of values of an item; items of any shape are flattened.
         widths: units of each hidden layer.
-        outputs: number of classes. One output is a score: the network returns ``(N,)`` instead of ``(N, 1)``.
+        outputs: number of classes. One output is a score: the network returns ``(N,)`` instead of
+            ``(N, 1)``.
 
     Example:
         >>> import torch

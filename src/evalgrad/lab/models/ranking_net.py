@@ -1,4 +1,6 @@
-"""The 4-layer ReLU network of paper 003, section 4.1: the teacher that orders the data, and the student that learns the order."""
+"""The 4-layer ReLU network of paper 003, section 4.1: the teacher that orders the data, and the
+student that learns the order.
+"""
 
 import torch
 from torch import nn
@@ -7,7 +9,9 @@ from evalgrad.lab.models.mlp import mlp
 
 
 def ranking_net(inputs: int = 10, width: int = 20) -> nn.Sequential:
-    """Four linear layers with ReLU between them, one score per item. The paper leaves the width open."""
+    """Four linear layers with ReLU between them, one score per item. The paper leaves the width
+    open.
+    """
     return mlp(inputs, (width, width, width))
 
 

@@ -1,4 +1,6 @@
-"""A network after SegNet (paper 002, section 5): the decoder puts values back where the encoder's poolings took them from."""
+"""A network after SegNet (paper 002, section 5): the decoder puts values back where the encoder's
+poolings took them from.
+"""
 
 from collections.abc import Sequence
 
@@ -7,29 +9,35 @@ from torch import Tensor, nn
 
 
 def _convolution(inputs: int, outputs: int) -> nn.Sequential:
-    return nn.Sequential(nn.Conv2d(inputs, outputs, 3, padding=1), nn.BatchNorm2d(outputs), nn.ReLU(inplace=True))
+    return nn.Sequential(
+        nn.Conv2d(inputs, outputs, 3, padding=1), nn.BatchNorm2d(outputs), nn.ReLU(inplace=True)
+    )
 
 
 class SegNet(nn.Module):
     """Scores ``(N, outputs, H, W)`` of images of any size.
 
-    Each stage has two convolutions and a pooling, mirrored in the decoder by an unpooling and two convolutions.
+    Each stage has two convolutions and a pooling, mirrored in the decoder by an unpooling and two
+    convolutions.
 
     Args:
         channels: of the image.
         outputs: number of classes.
-        widths: channels of each stage; SegNet's own are (64, 128, 256, 512, 512), with more convolutions in the last three.
+        widths: channels of each stage; SegNet's own are (64, 128, 256, 512, 512), with more
+            convolutions in the last three.
     """
 
     def __init__(self, channels: int, outputs: int, widths: Sequence[int] = (16, 32, 64)) -> None:
         super().__init__()
         before = [channels, *widths[:-1]]
         self.encoder = nn.ModuleList(
-            nn.Sequential(_convolution(low, high), _convolution(high, high)) for low, high in zip(before, widths, strict=True)
+            nn.Sequential(_convolution(low, high), _convolution(high, high))
+            for low, high in zip(before, widths, strict=True)
         )
         after = [widths[0], *widths[:-1]]
         self.decoder = nn.ModuleList(
-            nn.Sequential(_convolution(high, high), _convolution(high, low)) for low, high in zip(after, widths, strict=True)
+            nn.Sequential(_convolution(high, high), _convolution(high, low))
+            for low, high in zip(after, widths, strict=True)
         )
         self.head = nn.Conv2d(widths[0], outputs, 3, padding=1)
 

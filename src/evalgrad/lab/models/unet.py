@@ -1,4 +1,6 @@
-"""A small U-Net whose stem trades resolution for channels: most of its work is done at half size."""
+"""A small U-Net whose stem trades resolution for channels: most of its work is done at half
+size.
+"""
 
 import torch
 import torch.nn.functional as F
@@ -6,20 +8,25 @@ from torch import Tensor, nn
 
 
 def _block(inputs: int, outputs: int) -> nn.Sequential:
-    return nn.Sequential(nn.Conv2d(inputs, outputs, 3, padding=1, bias=False), nn.BatchNorm2d(outputs), nn.ReLU(inplace=True))
+    return nn.Sequential(
+        nn.Conv2d(inputs, outputs, 3, padding=1, bias=False),
+        nn.BatchNorm2d(outputs),
+        nn.ReLU(inplace=True),
+    )
 
 
 class UNet(nn.Module):
     """Scores ``(N, outputs, H, W)`` of images ``(N, channels, H, W)`` of any size.
 
-    A space-to-depth stem halves the image, two poolings halve it twice more, and the way back joins what the way down has seen.
-    Images whose sides are no multiples of 8 are padded, and the scores cut to size.
+    A space-to-depth stem halves the image, two poolings halve it twice more, and the way back joins
+    what the way down has seen. Images whose sides are no multiples of 8 are padded, and the scores
+    cut to size.
 
     Args:
         channels: of the image.
         outputs: number of classes; 1 for binary tasks.
-        width: channels at half size, doubled at each pooling. 16 makes 57 thousand parameters with 11 classes; they grow with its
-            square.
+        width: channels at half size, doubled at each pooling. 16 makes 57 thousand parameters with
+            11 classes; they grow with its square.
 
     Example:
         >>> UNet(1, 11)(torch.zeros(2, 1, 30, 41)).shape

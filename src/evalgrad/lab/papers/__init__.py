@@ -1,4 +1,6 @@
-"""The papers' experiments, one module or folder per paper; each holds `PAPER`. `evalgrad reproduce` runs them."""
+"""The papers' experiments, one module or folder per paper; each holds `PAPER`. `evalgrad reproduce`
+runs them.
+"""
 
 import importlib
 
@@ -15,13 +17,17 @@ def papers() -> list[Paper]:
 
 
 def find(names: list[str]) -> list[Experiment]:
-    """The experiments called by name, by paper (`smooth_topk`) or by `all`, each once and in the order of the papers."""
+    """The experiments called by name, by paper (`smooth_topk`) or by `all`, each once and in the
+    order of the papers.
+    """
     every = [experiment for paper in papers() for experiment in paper.experiments]
     for name in names:
         if not any(_is_called(experiment, name) for experiment in every):
             known = ", ".join(experiment.name for experiment in every)
             raise UserError(f"`{name}` is neither a paper nor an experiment. Known: {known}.")
-    return [experiment for experiment in every if any(_is_called(experiment, name) for name in names)]
+    return [
+        experiment for experiment in every if any(_is_called(experiment, name) for name in names)
+    ]
 
 
 def _is_called(experiment: Experiment, name: str) -> bool:

@@ -1,4 +1,6 @@
-"""Pictures that are the same bytes on every run: one style, text as text, no dates, no random names."""
+"""Pictures that are the same bytes on every run: one style, text as text, no dates, no random
+names.
+"""
 
 import io
 import re
@@ -10,7 +12,12 @@ from matplotlib.figure import Figure
 
 from evalgrad.lab.store import write_atomically
 
-STYLE: dict[Any, Any] = {"svg.fonttype": "none", "svg.hashsalt": "evalgrad", "font.size": 9, "path.simplify_threshold": 0.5}
+STYLE: dict[Any, Any] = {
+    "svg.fonttype": "none",
+    "svg.hashsalt": "evalgrad",
+    "font.size": 9,
+    "path.simplify_threshold": 0.5,
+}
 
 
 def new_figure(width: float = 7.0, height: float = 3.2) -> Figure:
@@ -25,4 +32,6 @@ def write_svg(figure: Figure, path: Path) -> None:
     with mpl.rc_context(STYLE):
         figure.savefig(text, format="svg", metadata={"Date": None, "Creator": None})
     short = re.sub(r"(\d+\.\d\d)\d+", r"\1", text.getvalue())
-    write_atomically(path, ("\n".join(line.rstrip() for line in short.splitlines()) + "\n").encode())
+    write_atomically(
+        path, ("\n".join(line.rstrip() for line in short.splitlines()) + "\n").encode()
+    )

@@ -1,4 +1,6 @@
-"""What an experiment of a paper is: plain data, one function that runs it and one that judges the numbers."""
+"""What an experiment of a paper is: plain data, one function that runs it and one that judges the
+numbers.
+"""
 
 import statistics
 from collections.abc import Callable, Mapping, Sequence
@@ -9,31 +11,43 @@ from matplotlib.figure import Figure
 
 from evalgrad.lab.papers.pieces import Pieces
 
-# tiny: seconds, for the tests; default: minutes, on embedded data; full: on the data that `make data` fetches.
+# tiny: seconds, for the tests; default: minutes, on embedded data; full: on the data that `make
+# data` fetches.
 Size = Literal["tiny", "default", "full"]
 Cell = str | int | float
 
 
 class SkippedError(Exception):
-    """The experiment cannot run at this size on this machine; the message is the sentence that says why and what to do."""
+    """The experiment cannot run at this size on this machine; the message is the sentence that says
+    why and what to do.
+    """
 
 
 @dataclass(frozen=True)
 class Table:
-    """Rows under columns. Numbers of the paper stand in columns of their own, so that the eye compares along a row."""
+    """Rows under columns. Numbers of the paper stand in columns of their own, so that the eye
+    compares along a row.
+    """
 
     title: str
     columns: Sequence[str]
     rows: Sequence[Sequence[Cell]]
 
     def cells(self) -> list[list[str]]:
-        """The rows as text: floats with four significant digits; other forms are the experiment's own strings."""
-        return [[f"{cell:.4g}" if isinstance(cell, float) else str(cell) for cell in row] for row in self.rows]
+        """The rows as text: floats with four significant digits; other forms are the experiment's
+        own strings.
+        """
+        return [
+            [f"{cell:.4g}" if isinstance(cell, float) else str(cell) for cell in row]
+            for row in self.rows
+        ]
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What one run of an experiment gives. `numbers` is plain data: all that the verdict may look at."""
+    """What one run of an experiment gives. `numbers` is plain data: all that the verdict may look
+    at.
+    """
 
     numbers: Mapping[str, Any]
     setting: str  # data, network, budget and tuning of this size, in a sentence or two
@@ -50,7 +64,11 @@ class Verdict:
     sentence: str
 
     def __str__(self) -> str:
-        words = {"same": "Same direction", "partly": "Partly the same direction", "other": "Not the same direction"}
+        words = {
+            "same": "Same direction",
+            "partly": "Partly the same direction",
+            "other": "Not the same direction",
+        }
         return f"{words[self.direction]}: {self.sentence}"
 
 
@@ -88,7 +106,8 @@ class Paper:
 
 
 def spread(values: Sequence[float], digits: int = 1) -> str:
-    """Mean and standard deviation over the seeds, such as '91.2 ± 0.4'; a single value without a spread.
+    """Mean and standard deviation over the seeds, such as '91.2 ± 0.4'; a single value without a
+    spread.
 
     >>> spread([1.0, 3.0])
     '2.0 ± 1.4'

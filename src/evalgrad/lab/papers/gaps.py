@@ -1,4 +1,6 @@
-"""Differences between methods that ran on the same seeds: what a verdict looks at, and its words."""
+"""Differences between methods that ran on the same seeds: what a verdict looks at, and its
+words.
+"""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,6 @@
-"""The pieces of an experiment, such as one training per loss and seed: kept when finished, run in parallel, shown as they go."""
+"""The pieces of an experiment, such as one training per loss and seed: kept when finished, run in
+parallel, shown as they go.
+"""
 
 import ast
 import importlib
@@ -24,9 +26,11 @@ Settings = Mapping[str, Any]
 
 
 class Pieces:
-    """Runs a function on settings. A piece is a module-level function and plain-data keyword arguments; it returns plain data.
+    """Runs a function on settings. A piece is a module-level function and plain-data keyword
+    arguments; it returns plain data.
 
-    Finished pieces are found in the store by function, settings and source code, so an interrupted command goes on where it was.
+    Finished pieces are found in the store by function, settings and source code, so an interrupted
+    command goes on where it was.
     """
 
     def __init__(self, store: Store, jobs: int, progress: Progress, label: str) -> None:
@@ -35,19 +39,29 @@ class Pieces:
 
     @property
     def seconds(self) -> float:
-        """Of all pieces asked for, as measured when they ran; a piece asked for twice counts once."""
+        """Of all pieces asked for, as measured when they ran; a piece asked for twice
+        counts once.
+        """
         return sum(self._seconds.values())
 
-    def run(self, function: Callable[..., Any], settings: Sequence[Settings], *, alone: bool = False) -> list[Any]:
-        """The results in the order of `settings`. `alone` keeps the machine free of other pieces, for those that measure time."""
+    def run(
+        self, function: Callable[..., Any], settings: Sequence[Settings], *, alone: bool = False
+    ) -> list[Any]:
+        """The results in the order of `settings`. `alone` keeps the machine free of other pieces,
+        for those that measure time.
+        """
         descriptions = [_description(function, setting) for setting in settings]
         records: list[Any] = [self.store.load(description) for description in descriptions]
         missing = [index for index, record in enumerate(records) if record is None]
         bar = self.progress.add_task(
-            f"{self.label}: {function.__name__}", total=len(settings), completed=len(settings) - len(missing)
+            f"{self.label}: {function.__name__}",
+            total=len(settings),
+            completed=len(settings) - len(missing),
         )
         jobs = 1 if alone or len(missing) < 2 else self.jobs
-        for index, record in _computed(function, {index: settings[index] for index in missing}, jobs):
+        for index, record in _computed(
+            function, {index: settings[index] for index in missing}, jobs
+        ):
             self.store.save(descriptions[index], record)
             records[index] = record
             self.progress.advance(bar)
@@ -56,14 +70,21 @@ class Pieces:
         return [record["result"] for record in records]
 
 
-def _computed(function: Callable[..., Any], settings: Mapping[int, Settings], jobs: int) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Each piece's record as it is ready: in this process for one job, else in fresh ones (a forked torch may hang)."""
+def _computed(
+    function: Callable[..., Any], settings: Mapping[int, Settings], jobs: int
+) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Each piece's record as it is ready: in this process for one job, else in fresh ones (a forked
+    torch may hang).
+    """
     if jobs <= 1:
         yield from ((index, _timed(function, setting)) for index, setting in settings.items())
         return
     pool = _pool(jobs)
     try:
-        futures = {pool.submit(_timed, function, dict(setting)): index for index, setting in settings.items()}
+        futures = {
+            pool.submit(_timed, function, dict(setting)): index
+            for index, setting in settings.items()
+        }
         yield from ((futures[future], future.result()) for future in as_completed(futures))
     except BaseException:
         pool.shutdown(wait=False, cancel_futures=True)
@@ -74,11 +95,15 @@ def _computed(function: Callable[..., Any], settings: Mapping[int, Settings], jo
 @cache
 def _pool(jobs: int) -> ProcessPoolExecutor:
     """Kept for the whole command: a new process takes seconds to import torch."""
-    return ProcessPoolExecutor(jobs, mp_context=multiprocessing.get_context("spawn"), initializer=_die_quietly)
+    return ProcessPoolExecutor(
+        jobs, mp_context=multiprocessing.get_context("spawn"), initializer=_die_quietly
+    )
 
 
 def _timed(function: Callable[..., Any], settings: Settings) -> dict[str, Any]:
-    """One piece on one thread: the pieces share the cores, and the result does not depend on how many there are."""
+    """One piece on one thread: the pieces share the cores, and the result does not depend on how
+    many there are.
+    """
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
@@ -109,7 +134,9 @@ def _digest(module: ModuleType) -> str:
 
 
 def modules_behind(module: ModuleType) -> list[ModuleType]:
-    """The module and every module of evalgrad that it imports, directly or through others: what its results depend on."""
+    """The module and every module of evalgrad that it imports, directly or through others: what its
+    results depend on.
+    """
     found: dict[str, ModuleType] = {}
     waiting = [module]
     while waiting:

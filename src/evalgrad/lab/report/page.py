@@ -1,4 +1,6 @@
-"""The report: one HTML file that needs nothing else, from the templates and the style sheet beside this module."""
+"""The report: one HTML file that needs nothing else, from the templates and the style sheet beside
+this module.
+"""
 
 from pathlib import Path
 
@@ -24,7 +26,11 @@ def render(comparison: Comparison) -> str:
     found = panels(comparison["records"])
     by_task = grouped_by(found, lambda panel: panel.task)
     environment = Environment(
-        loader=FileSystemLoader(FOLDER), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+        loader=FileSystemLoader(FOLDER),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
     )
     environment.filters["breakable"] = _breakable
     return environment.get_template("page.html").render(
@@ -42,21 +48,31 @@ def render(comparison: Comparison) -> str:
 
 
 def _breakable(name: str) -> Markup:
-    """A name that may be broken after an underscore or a plus sign, where a long loss would widen its column."""
+    """A name that may be broken after an underscore or a plus sign, where a long loss would widen
+    its column.
+    """
     return escape(name).replace("_", Markup("_<wbr>")).replace("+", Markup("+<wbr>"))
 
 
 def _glance(found: list[Panel]) -> list[tuple[Panel, Markup]]:
     """Every panel with its interval drawn; one scale for all."""
-    differences = [panel.champion.difference for panel in found if panel.champion and panel.champion.difference]
-    ends = [0.0, *(end for difference in differences for end in difference.interval or (difference.mean,))]
+    differences = [
+        panel.champion.difference for panel in found if panel.champion and panel.champion.difference
+    ]
+    ends = [
+        0.0,
+        *(end for difference in differences for end in difference.interval or (difference.mean,)),
+    ]
     low, high = min(ends), max(ends)
     rows = []
     for panel in found:
         difference = panel.champion.difference if panel.champion else None
         drawing = charts.NOTHING
         if difference:
-            description = f"{panel.task}, {panel.budget}: {words.signed(difference.mean)} points, {words.interval(difference)}"
+            description = (
+                f"{panel.task}, {panel.budget}: {words.signed(difference.mean)} points,"
+                f" {words.interval(difference)}"
+            )
             drawing = charts.interval_bar(difference, low, high, description)
         rows.append((panel, drawing))
     return rows

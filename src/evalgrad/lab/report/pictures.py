@@ -1,4 +1,6 @@
-"""Images and label maps as PNG inside the page. Classes keep one colour each in light and dark, as on a printed map."""
+"""Images and label maps as PNG inside the page. Classes keep one colour each in light and dark, as
+on a printed map.
+"""
 
 import base64
 import io
@@ -9,9 +11,19 @@ from PIL import Image
 
 from evalgrad.lab.records import Grid
 
-# Background first. Neighbours differ in lightness, so that classes stay apart without colour vision.
+# Background first. Neighbours differ in lightness, so that classes stay apart without colour
+# vision.
 CLASS_COLOURS = (
-    *((34, 38, 46), (230, 159, 0), (86, 180, 233), (0, 158, 115), (240, 228, 66), (0, 114, 178), (213, 94, 0), (204, 121, 167)),
+    *(
+        (34, 38, 46),
+        (230, 159, 0),
+        (86, 180, 233),
+        (0, 158, 115),
+        (240, 228, 66),
+        (0, 114, 178),
+        (213, 94, 0),
+        (204, 121, 167),
+    ),
     *(
         (255, 255, 255),
         (120, 94, 240),
@@ -26,7 +38,9 @@ CLASS_COLOURS = (
 
 
 def image_picture(image: Grid | list[Grid]) -> str:
-    """An image (H, W) or (1, H, W) in grey, (3, H, W) in colour, from its darkest to its brightest value, as a data URI."""
+    """An image (H, W) or (1, H, W) in grey, (3, H, W) in colour, from its darkest to its brightest
+    value, as a data URI.
+    """
     array = np.asarray(image, dtype=np.float64)
     if array.ndim == 3:
         array = array[0] if len(array) == 1 else np.moveaxis(array, 0, -1)
@@ -35,7 +49,9 @@ def image_picture(image: Grid | list[Grid]) -> str:
 
 
 def label_picture(labels: Sequence[Sequence[int]]) -> str:
-    """A label map as a data URI. Labels beyond the colours begin again with the first class; ignored ones (< 0) are background."""
+    """A label map as a data URI. Labels beyond the colours begin again with the first class;
+    ignored ones (< 0) are background.
+    """
     array = np.maximum(np.asarray(labels), 0)
     colours = len(CLASS_COLOURS) - 1
     picture = Image.fromarray(np.uint8(np.where(array > 0, (array - 1) % colours + 1, 0)), mode="P")

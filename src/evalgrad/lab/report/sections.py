@@ -32,7 +32,9 @@ class Picture(NamedTuple):
 
 
 class Cost(NamedTuple):
-    """Speed and memory of a loss, averaged over its runs; `spent` is (iterations, seconds) at each budget."""
+    """Speed and memory of a loss, averaged over its runs; `spent` is (iterations, seconds) at each
+    budget.
+    """
 
     loss: str
     step: float
@@ -86,7 +88,11 @@ def section(panels: list[Panel]) -> Section:
         panels=panels,
         description=first.rows[0].runs[0].get("description", ""),
         styles=styles,
-        curves=[(panel.budget, figures) for panel in panels if (figures := learning_curves(panel, styles))],
+        curves=[
+            (panel.budget, figures)
+            for panel in panels
+            if (figures := learning_curves(panel, styles))
+        ],
         bars=per_class(first, styles),
         examples=example_pictures(first),
         scatters=loss_against_metric(first, styles),
@@ -99,7 +105,11 @@ def line_styles(panels: Sequence[Panel]) -> dict[str, str]:
     """A CSS class for each loss: grey and earthen dashes for baselines, strong lines for ours."""
     roles = {row.loss: row.role for panel in panels for row in panel.rows}
     by_role = grouped_by(roles, lambda loss: roles[loss])
-    return {loss: f"{role}{k % COLOURS_PER_ROLE}" for role, losses in by_role.items() for k, loss in enumerate(losses)}
+    return {
+        loss: f"{role}{k % COLOURS_PER_ROLE}"
+        for role, losses in by_role.items()
+        for k, loss in enumerate(losses)
+    }
 
 
 def learning_curves(panel: Panel, styles: dict[str, str]) -> list[Figure]:
@@ -110,48 +120,88 @@ def learning_curves(panel: Panel, styles: dict[str, str]) -> list[Figure]:
         lines = [learning_curve(row, unit, styles[row.loss]) for row in rows]
         caption = f"Validation {panel.metric} (%) against {name}"
         ends = ", ".join(f"{line.name} ends at {100 * line.mean[-1]:.1f}" for line in lines)
-        figures.append(Figure(charts.curves(lines, name, f"{caption}, {panel.task}, {panel.budget}: {ends}."), caption))
+        figures.append(
+            Figure(
+                charts.curves(lines, name, f"{caption}, {panel.task}, {panel.budget}: {ends}."),
+                caption,
+            )
+        )
     return figures
 
 
 def learning_curve(row: Row, unit: Unit, style: str) -> charts.Line:
-    """The seeds of a loss at the same shares of their training: in equal time they differ in iterations, always in seconds."""
+    """The seeds of a loss at the same shares of their training: in equal time they differ in
+    iterations, always in seconds.
+    """
     curves = [run["curve"] for run in row.runs if run["curve"]]
     shares = [[point["iteration"] / curve[-1]["iteration"] for point in curve] for curve in curves]
 
     def at_shares_of_first(name: Literal["iteration", "seconds", "metric"]) -> np.ndarray:
-        return np.array([np.interp(shares[0], own, [p[name] for p in curve]) for own, curve in zip(shares, curves, strict=True)])
+        return np.array(
+            [
+                np.interp(shares[0], own, [p[name] for p in curve])
+                for own, curve in zip(shares, curves, strict=True)
+            ]
+        )
 
     metric = at_shares_of_first("metric")
     x, mean = at_shares_of_first(unit).mean(axis=0), metric.mean(axis=0)
-    return charts.Line(row.loss, style, x.tolist(), mean.tolist(), metric.min(axis=0).tolist(), metric.max(axis=0).tolist())
+    return charts.Line(
+        row.loss,
+        style,
+        x.tolist(),
+        mean.tolist(),
+        metric.min(axis=0).tolist(),
+        metric.max(axis=0).tolist(),
+    )
 
 
 def per_class(panel: Panel, styles: dict[str, str]) -> list[Figure]:
-    """The metric of every class, best baseline against best of ours, in two halves that stand side by side."""
+    """The metric of every class, best baseline against best of ours, in two halves that stand side
+    by side.
+    """
     groups, labels = [], []
     for row in (panel.reference, panel.champion):
         found = [run["per_class"] for run in row.runs if run["per_class"]] if row else []
         if not row or not found:
             return []
         labels = found[0]["labels"]
-        groups.append(charts.Bars(row.loss, styles[row.loss], np.mean([item["values"] for item in found], axis=0).tolist()))
+        groups.append(
+            charts.Bars(
+                row.loss,
+                styles[row.loss],
+                np.mean([item["values"] for item in found], axis=0).tolist(),
+            )
+        )
     highest = max(max(group.values) for group in groups)
     half = -(-len(labels) // 2)
-    return [_class_half(panel, labels, groups, slice(start, start + half), highest) for start in range(0, len(labels), half)]
+    return [
+        _class_half(panel, labels, groups, slice(start, start + half), highest)
+        for start in range(0, len(labels), half)
+    ]
 
 
-def _class_half(panel: Panel, labels: list[str], groups: list[charts.Bars], part: slice, highest: float) -> Figure:
+def _class_half(
+    panel: Panel, labels: list[str], groups: list[charts.Bars], part: slice, highest: float
+) -> Figure:
     some = [group._replace(values=group.values[part]) for group in groups]
     caption = f"{labels[part][0]} to {labels[part][-1]}, {panel.budget} (%, mean over seeds)"
     better = sum(ours > theirs for theirs, ours in zip(some[0].values, some[1].values, strict=True))
-    description = f"{caption}. {some[1].name} is above {some[0].name} on {better} of {len(labels[part])} classes."
+    description = (
+        f"{caption}. {some[1].name} is above {some[0].name} on {better} of {len(labels[part])}"
+        " classes."
+    )
     return Figure(charts.class_bars(labels[part], some, highest, description), caption)
 
 
 def example_pictures(panel: Panel) -> list[list[Picture]]:
-    """For each example: the image, its target and the prediction of every loss, from the first seed that kept them."""
-    kept = {row.loss: next((run["examples"] for run in row.runs if run["examples"]), None) for row in panel.rows}
+    """For each example: the image, its target and the prediction of every loss, from the first seed
+    that kept them.
+    """
+    kept = {
+        row.loss: next((run["examples"] for run in row.runs if run["examples"]), None)
+        for row in panel.rows
+    }
     by_loss = {loss: examples for loss, examples in kept.items() if examples}
     if not by_loss:
         return []
@@ -161,29 +211,45 @@ def example_pictures(panel: Panel) -> list[list[Picture]]:
             Picture(pictures.image_picture(example["image"]), "image"),
             Picture(pictures.label_picture(example["target"]), "target"),
         ]
-        guesses = [Picture(pictures.label_picture(kept[index]["prediction"]), loss) for loss, kept in by_loss.items()]
+        guesses = [
+            Picture(pictures.label_picture(kept[index]["prediction"]), loss)
+            for loss, kept in by_loss.items()
+        ]
         rows.append(given + guesses)
     return rows
 
 
 def loss_against_metric(panel: Panel, styles: dict[str, str]) -> list[Figure]:
-    """Does a lower training loss mean a better metric? One small figure per loss, on one vertical scale."""
-    looks = {row.loss: [point for run in row.runs for point in run["curve"] if isfinite(point["loss"])] for row in panel.rows}
+    """Does a lower training loss mean a better metric? One small figure per loss, on one vertical
+    scale.
+    """
+    looks = {
+        row.loss: [point for run in row.runs for point in run["curve"] if isfinite(point["loss"])]
+        for row in panel.rows
+    }
     metrics = [point["metric"] for points in looks.values() for point in points]
     figures = []
     for loss, points in looks.items():
         if points:
             x, y = [point["loss"] for point in points], [point["metric"] for point in points]
             correlation = rank_correlation(x, y)
-            text = f"rank correlation {words.decimal(correlation)}" if correlation is not None else "no rank correlation"
-            description = f"Training loss of {loss} against validation {panel.metric}, {panel.task}: {text}."
+            text = (
+                f"rank correlation {words.decimal(correlation)}"
+                if correlation is not None
+                else "no rank correlation"
+            )
+            description = (
+                f"Training loss of {loss} against validation {panel.metric}, {panel.task}: {text}."
+            )
             drawing = charts.scatter(x, y, (min(metrics), max(metrics)), styles[loss], description)
             figures.append(Figure(drawing, f"{loss}: {text}"))
     return figures
 
 
 def other_metrics(panel: Panel) -> dict[str, dict[str, float]]:
-    """Every test metric of a panel, as loss -> metric -> mean; empty where the headline metric is the only one."""
+    """Every test metric of a panel, as loss -> metric -> mean; empty where the headline metric is
+    the only one.
+    """
     means = {row.loss: _mean_metrics(row.runs) for row in panel.rows}
     return means if any(len(metrics) > 1 for metrics in means.values()) else {}
 
@@ -193,9 +259,16 @@ def _mean_metrics(runs: Sequence[Record]) -> dict[str, float]:
 
 
 def costs(panels: list[Panel]) -> list[Cost]:
-    """Speed and memory of every loss over all budgets; `relative` is its time per step over that of the first panel's reference."""
-    runs = grouped_by((run for panel in panels for row in panel.rows for run in row.runs), lambda run: run["loss"])
-    step = {loss: float(np.mean([run["milliseconds_per_step"] for run in own])) for loss, own in runs.items()}
+    """Speed and memory of every loss over all budgets; `relative` is its time per step over that of
+    the first panel's reference.
+    """
+    runs = grouped_by(
+        (run for panel in panels for row in panel.rows for run in row.runs), lambda run: run["loss"]
+    )
+    step = {
+        loss: float(np.mean([run["milliseconds_per_step"] for run in own]))
+        for loss, own in runs.items()
+    }
     reference = panels[0].reference
     return [
         Cost(
@@ -204,11 +277,16 @@ def costs(panels: list[Panel]) -> list[Cost]:
             loss_share=float(np.mean([run["loss_milliseconds"] for run in own])),
             relative=step[loss] / step[reference.loss] if reference else None,
             megabytes=float(np.mean([run["peak_megabytes"] for run in own])),
-            spent={budget: _spent(some) for budget, some in grouped_by(own, lambda run: run["budget"]).items()},
+            spent={
+                budget: _spent(some)
+                for budget, some in grouped_by(own, lambda run: run["budget"]).items()
+            },
         )
         for loss, own in runs.items()
     ]
 
 
 def _spent(runs: Sequence[Record]) -> tuple[float, float]:
-    return float(np.mean([run["iterations"] for run in runs])), float(np.mean([run["seconds"] for run in runs]))
+    return float(np.mean([run["iterations"] for run in runs])), float(
+        np.mean([run["seconds"] for run in runs])
+    )

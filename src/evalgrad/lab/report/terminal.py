@@ -13,14 +13,20 @@ COLOURS = {"win": "bold green", "tie": "dim", "loss": "bold red", "unknown": "ye
 
 
 def print_table(comparison: Comparison, console: Console | None = None) -> None:
-    """Print a table for each task with a section for each budget, then the opening paragraph of the report."""
+    """Print a table for each task with a section for each budget, then the opening paragraph of the
+    report.
+    """
     console = console or Console()
     found = panels(comparison["records"])
     for group in grouped_by(found, lambda panel: panel.task).values():
         console.print(_table(group))
         console.print()
     for sentence in words.opening(found):
-        console.print(escape(sentence.text), style=COLOURS[sentence.verdict] if sentence.verdict else "bold", highlight=False)
+        console.print(
+            escape(sentence.text),
+            style=COLOURS[sentence.verdict] if sentence.verdict else "bold",
+            highlight=False,
+        )
     console.print(words.chance(found), style="dim", highlight=False)
 
 
@@ -40,7 +46,9 @@ def _table(group: list[Panel]) -> Table:
     for panel in group:
         table.add_row(f"[italic]{escape(panel.budget)}[/]")
         for row in panel.rows:
-            table.add_row(escape(row.loss), words.with_spread(row.mean, row.spread), *_difference(panel, row))
+            table.add_row(
+                escape(row.loss), words.with_spread(row.mean, row.spread), *_difference(panel, row)
+            )
         table.add_section()
     return table
 
@@ -49,4 +57,7 @@ def _difference(panel: Panel, row: Row) -> tuple[str, str]:
     if row.difference is None:
         return "", "reference" if row is panel.reference else ""
     verdict = row.difference.verdict
-    return f"{words.signed(row.difference.mean)} ({words.interval(row.difference)})", f"[{COLOURS[verdict]}]{verdict}[/]"
+    return (
+        f"{words.signed(row.difference.mean)} ({words.interval(row.difference)})",
+        f"[{COLOURS[verdict]}]{verdict}[/]",
+    )

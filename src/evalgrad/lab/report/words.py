@@ -1,4 +1,6 @@
-"""Numbers as text, and what a comparison says in words: terminal and page share them, so they cannot disagree."""
+"""Numbers as text, and what a comparison says in words: terminal and page share them, so they
+cannot disagree.
+"""
 
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
@@ -43,7 +45,9 @@ def signed(value: float) -> str:
 
 def with_spread(mean: float, spread: float | None) -> str:
     """Mean and standard deviation over seeds."""
-    return f"{points(mean)} ± {points(spread)}" if spread is not None else f"{points(mean)} (one seed)"
+    return (
+        f"{points(mean)} ± {points(spread)}" if spread is not None else f"{points(mean)} (one seed)"
+    )
 
 
 def interval(difference: Difference) -> str:
@@ -64,21 +68,31 @@ def verdict_reason(panel: Panel) -> str:
 
 
 def opening(panels: Iterable[Panel]) -> list[Sentence]:
-    """Where training on the metric paid and where it did not: counts first, then a sentence for each verdict that occurs."""
+    """Where training on the metric paid and where it did not: counts first, then a sentence for
+    each verdict that occurs.
+    """
     by_verdict = grouped_by(panels, lambda panel: panel.verdict)
     found = [verdict for verdict in VERDICTS if verdict in by_verdict]
-    return [_counts(by_verdict), *(Sentence(verdict, _places(verdict, by_verdict[verdict])) for verdict in found)]
+    return [
+        _counts(by_verdict),
+        *(Sentence(verdict, _places(verdict, by_verdict[verdict])) for verdict in found),
+    ]
 
 
 def chance(panels: Sequence[Panel]) -> str:
     """How to read the verdicts, with what the number of comparisons does to them."""
     judged = sum(panel.verdict != "unknown" for panel in panels)
     unvalidated = sorted({panel.task for panel in panels if not panel.validated})
-    exception = f" (on test for {', '.join(unvalidated)}: no validation values)" if unvalidated else ", never on test"
+    exception = (
+        f" (on test for {', '.join(unvalidated)}: no validation values)"
+        if unvalidated
+        else ", never on test"
+    )
     return (
-        f"Each comparison sets the best of our losses against the best baseline; both are chosen on validation{exception}. "
-        f"A verdict needs the {CONFIDENCE:.0%} interval of the difference, paired by seed, to leave out zero. "
-        f"Were all losses equal, about {judged * (1 - CONFIDENCE):.1f} of {_number(judged)} would still do so by chance."
+        "Each comparison sets the best of our losses against the best baseline; both are chosen on"
+        f" validation{exception}. A verdict needs the {CONFIDENCE:.0%} interval of the difference,"
+        " paired by seed, to leave out zero. Were all losses equal, about"
+        f" {judged * (1 - CONFIDENCE):.1f} of {_number(judged)} would still do so by chance."
     )
 
 
@@ -86,13 +100,17 @@ def _counts(by_verdict: dict[Verdict, list[Panel]]) -> Sentence:
     wins, ties, losses = (by_verdict.get(verdict, []) for verdict in ("win", "tie", "loss"))
     judged = len(wins) + len(ties) + len(losses)
     if not judged:
-        return Sentence(None, "Nothing can be said yet about training on the metric: no comparison has two seeds.")
+        return Sentence(
+            None,
+            "Nothing can be said yet about training on the metric: no comparison has two seeds.",
+        )
     designed = sum(panel.designed for panel in wins)
     return Sentence(
         None,
-        f"Training on the metric paid in {len(wins) or 'none'} of {_number(judged)}"
-        f"{f' ({designed} of them on designed data)' if designed else ''}, "
-        f"made no measurable difference in {len(ties) or 'none'} and was worse in {len(losses) or 'none'}.",
+        f"Training on the metric paid in {len(wins) or 'none'} of"
+        f" {_number(judged)}{f' ({designed} of them on designed data)' if designed else ''}, made"
+        f" no measurable difference in {len(ties) or 'none'} and was worse in"
+        f" {len(losses) or 'none'}.",
     )
 
 
@@ -101,7 +119,9 @@ def _number(comparisons: int) -> str:
 
 
 def _places(verdict: Verdict, panels: list[Panel]) -> str:
-    """The tasks of one verdict: 'It paid on a (x against y: +2.0 points at 500 iterations) and b (...).'"""
+    """The tasks of one verdict: 'It paid on a (x against y: +2.0 points at 500 iterations) and b
+    (...).'
+    """
     tasks = []
     for task, group in grouped_by(panels, lambda panel: panel.task).items():
         label = "designed data; " if group[0].designed else ""
@@ -121,6 +141,16 @@ def _rivals(panel: Panel) -> str:
 
 def _detail(rivals: str, panels: list[Panel]) -> str:
     """The budgets at which the same two losses meet."""
-    gains = [(panel.champion.difference if panel.champion else None, panel.budget) for panel in panels]
-    parts = [f"{signed(gain.mean)}{' points' * (k == 0)} at {budget}" for k, (gain, budget) in enumerate(gains) if gain]
-    return f"{rivals}: {', '.join(parts)}" if parts else f"{rivals} at {', '.join(budget for _, budget in gains)}"
+    gains = [
+        (panel.champion.difference if panel.champion else None, panel.budget) for panel in panels
+    ]
+    parts = [
+        f"{signed(gain.mean)}{' points' * (k == 0)} at {budget}"
+        for k, (gain, budget) in enumerate(gains)
+        if gain
+    ]
+    return (
+        f"{rivals}: {', '.join(parts)}"
+        if parts
+        else f"{rivals} at {', '.join(budget for _, budget in gains)}"
+    )

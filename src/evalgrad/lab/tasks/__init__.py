@@ -1,4 +1,6 @@
-"""The tasks by name: each says what is trained, on what, judged by what, and against which baselines."""
+"""The tasks by name: each says what is trained, on what, judged by what, and against which
+baselines.
+"""
 
 import difflib
 from collections.abc import Iterable
@@ -36,7 +38,8 @@ def find(name: str) -> Task:
 
 
 def called(names: Iterable[str]) -> list[Task]:
-    """The tasks that these names stand for, each once: a task's own name, or the start that a family has in common.
+    """The tasks that these names stand for, each once: a task's own name, or the start that a
+    family has in common.
 
     >>> [task.name for task in called(["two-mode", "circles"])]
     ['two-mode-ap', 'two-mode-recall', 'two-mode-f1', 'circles']
@@ -46,5 +49,11 @@ def called(names: Iterable[str]) -> list[Task]:
 
 
 def _family(name: str) -> list[Task]:
-    """The tasks `name-...`; none if a task has that very name, as `digit-table` beside `digit-table-mlp`."""
-    return [] if name in TASKS else [task for task in TASKS.values() if task.name.startswith(f"{name}-")]
+    """The tasks `name-...`; none if a task has that very name, as `digit-table` beside
+    `digit-table-mlp`.
+    """
+    return (
+        []
+        if name in TASKS
+        else [task for task in TASKS.values() if task.name.startswith(f"{name}-")]
+    )

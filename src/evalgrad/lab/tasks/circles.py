@@ -27,13 +27,18 @@ class Bias(nn.Module):
 
 def _balanced_bce(options: Mapping[str, Any], train: Part) -> Criterion:
     """Binary cross-entropy in which the foreground weighs as much as the background."""
-    return objective("bce", positive_weight=float((train.target == 0).sum() / train.target.sum()))(options, train)
+    return objective("bce", positive_weight=float((train.target == 0).sum() / train.target.sum()))(
+        options, train
+    )
 
 
 CIRCLES = Task(
     name="circles",
     title="Circles (paper 001, 4.1)",
-    description="Ten circles of radius 3 to 20 on 50x50 noisy pixels; the model is one bias, judged on its training pixels.",
+    description=(
+        "Ten circles of radius 3 to 20 on 50x50 noisy pixels; the model is one bias, judged on its"
+        " training pixels."
+    ),
     data=circles,
     model=Bias,
     metric="1 - excess Jaccard loss",

@@ -1,4 +1,6 @@
-"""Train on what you report: `two-mode` data judged by AP, R@P and F1, and a real imbalanced table judged by F1 and P@R."""
+"""Train on what you report: `two-mode` data judged by AP, R@P and F1, and a real imbalanced table
+judged by F1 and P@R.
+"""
 
 from functools import partial
 
@@ -15,17 +17,26 @@ EPSILONS = {"learning_rate": (0.03, 0.1), "epsilon": (0.1, 1.0, 10.0, 100.0)}
 
 BCE = Loss("bce", "baseline", objective("bce"), DECAYS)
 WEIGHTED_BCE = Loss("weighted_bce", "baseline", objective("bce"), WEIGHTS)
-DIRECT_AP = Loss("direct_average_precision", "ours", objective("direct_average_precision"), EPSILONS)
+DIRECT_AP = Loss(
+    "direct_average_precision", "ours", objective("direct_average_precision"), EPSILONS
+)
 F_BETA = Loss("f_beta", "ours", objective("f_beta"), DECAYS)
-RECALL_AT_PRECISION = Loss("recall_at_precision", "ours", objective("recall_at_precision", precision=0.9), DECAYS)
-PRECISION_AT_RECALL = Loss("precision_at_recall", "ours", objective("precision_at_recall", recall=0.8), DECAYS)
+RECALL_AT_PRECISION = Loss(
+    "recall_at_precision", "ours", objective("recall_at_precision", precision=0.9), DECAYS
+)
+PRECISION_AT_RECALL = Loss(
+    "precision_at_recall", "ours", objective("precision_at_recall", recall=0.8), DECAYS
+)
 
 
 def _two_mode(short: str, metric: str) -> Task:
     return Task(
         name=f"two-mode-{short}",
         title=f"Train on what you report: two-mode data by {metric}",
-        description="A linear scorer of positives in two places, one pure, one with decoys beside it: objectives must disagree.",
+        description=(
+            "A linear scorer of positives in two places, one pure, one with decoys beside it:"
+            " objectives must disagree."
+        ),
         designed=True,
         data=partial(two_modes, sizes=Sizes(2000, 2000, 4000)),
         model=partial(mlp, FEATURES),
@@ -46,7 +57,10 @@ def _table(name: str, title: str, network: str, widths: tuple[int, ...]) -> Task
     return Task(
         name=name,
         title=title,
-        description=f"Is it an eight, from 4x4 pixels? One in ten is. {network}; decision thresholds are chosen on validation.",
+        description=(
+            f"Is it an eight, from 4x4 pixels? One in ten is. {network}; decision thresholds are"
+            " chosen on validation."
+        ),
         data=digit_table,
         model=partial(mlp, 16, widths),
         metric="F1",
@@ -58,4 +72,6 @@ def _table(name: str, title: str, network: str, widths: tuple[int, ...]) -> Task
 
 
 TABLE = _table("digit-table", "Real table, linear", "A linear scorer", ())
-TABLE_MLP = _table("digit-table-mlp", "Real table, perceptron", "A perceptron of two layers of 64", (64, 64))
+TABLE_MLP = _table(
+    "digit-table-mlp", "Real table, perceptron", "A perceptron of two layers of 64", (64, 64)
+)

@@ -1,6 +1,7 @@
 """The metrics of the tasks, by name, from scores; each lies in [0, 1], higher is better.
 
-They are evalgrad's own, not torchmetrics': with the rules for ties and absent classes that the losses follow.
+They are evalgrad's own, not torchmetrics': with the rules for ties and absent classes that the
+losses follow.
 """
 
 import torch
@@ -15,7 +16,9 @@ def scene_iou(scores: Tensor, target: Tensor, threshold: float) -> dict[str, flo
     """mIoU of the most probable classes, over the data set and per image."""
     prediction, classes = scores.argmax(1), scores.shape[1]
     return {
-        f"{over} mIoU": float(metrics.jaccard_index(prediction, target, num_classes=classes, over=over))
+        f"{over} mIoU": float(
+            metrics.jaccard_index(prediction, target, num_classes=classes, over=over)
+        )
         for over in ("dataset", "image")
     }
 
@@ -24,13 +27,19 @@ def iou_per_class(scores: Tensor, target: Tensor) -> tuple[list[str], list[float
     """The IoU of every digit over the data set, and of the background."""
     classes = scores.shape[1]
     prediction = scores.argmax(1)
-    values = [float(metrics.jaccard_index(prediction, target, num_classes=classes, classes=[c])) for c in range(classes)]
+    values = [
+        float(metrics.jaccard_index(prediction, target, num_classes=classes, classes=[c]))
+        for c in range(classes)
+    ]
     return ["background", *map(str, range(classes - 1))], values
 
 
 def stroke_iou(scores: Tensor, target: Tensor, threshold: float) -> dict[str, float]:
     """Mean IoU of the foreground of each image, above the chosen threshold and above 0."""
-    return {name: _image_iou(scores > cut, target) for name, cut in (("image IoU", threshold), ("image IoU at 0", 0.0))}
+    return {
+        name: _image_iou(scores > cut, target)
+        for name, cut in (("image IoU", threshold), ("image IoU at 0", 0.0))
+    }
 
 
 def best_iou_threshold(scores: Tensor, target: Tensor) -> float:
@@ -39,7 +48,9 @@ def best_iou_threshold(scores: Tensor, target: Tensor) -> float:
 
 
 def bias_found(scores: Tensor, target: Tensor, threshold: float) -> dict[str, float]:
-    """How close the Jaccard loss at this bias comes to that at the best bias, and the IoU itself: `circles`."""
+    """How close the Jaccard loss at this bias comes to that at the best bias, and the IoU itself:
+    `circles`.
+    """
     reached = _image_iou(scores > 0, target)
     best = max(_image_iou(scores > cut, target) for cut in _cuts(scores, 60))
     return {"1 - excess Jaccard loss": 1 - (max(best, reached) - reached), "image IoU": reached}
@@ -51,12 +62,16 @@ def ranking(scores: Tensor, target: Tensor, threshold: float) -> dict[str, float
 
 
 def decisions(scores: Tensor, target: Tensor, threshold: float) -> dict[str, float]:
-    """What a binary scorer is reported by: F1 at the chosen threshold and at 0, AP, R@P 0.9 and P@R 0.8."""
+    """What a binary scorer is reported by: F1 at the chosen threshold and at 0, AP, R@P 0.9 and P@R
+    0.8.
+    """
     return {
         "F1": float(metrics.fbeta_score(scores, target, threshold=threshold)),
         "F1 at 0": float(metrics.fbeta_score(scores, target)),
         "AP": float(metrics.average_precision(scores, target)),
-        "recall at precision 0.9": float(metrics.recall_at_precision(scores, target, precision=0.9)),
+        "recall at precision 0.9": float(
+            metrics.recall_at_precision(scores, target, precision=0.9)
+        ),
         "precision at recall 0.8": float(metrics.precision_at_recall(scores, target, recall=0.8)),
     }
 
@@ -79,7 +94,9 @@ def digit_accuracy(scores: Tensor, target: Tensor, threshold: float) -> dict[str
 
 
 def _image_iou(prediction: Tensor, target: Tensor) -> float:
-    return float(metrics.jaccard_index(prediction, target, num_classes=2, classes=[1], over="image"))
+    return float(
+        metrics.jaccard_index(prediction, target, num_classes=2, classes=[1], over="image")
+    )
 
 
 def _cuts(scores: Tensor, count: int) -> list[float]:

@@ -1,4 +1,6 @@
-"""Average precision: `teacher-ranking` (paper 003, 4.1), `hopeless-positives` (designed) and `noisy-digits` (ten real rankings)."""
+"""Average precision: `teacher-ranking` (paper 003, 4.1), `hopeless-positives` (designed) and
+`noisy-digits` (ten real rankings).
+"""
 
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -19,7 +21,9 @@ DECAYS = (0.0, 0.3, 1.0, 3.0)
 NOISY = {"learning_rate": (0.01, 0.03, 0.1), "weight_decay": DECAYS}
 
 
-def _by_column(build: Callable[[Mapping[str, Any], Part], Criterion]) -> Callable[[Mapping[str, Any], Part], Criterion]:
+def _by_column(
+    build: Callable[[Mapping[str, Any], Part], Criterion],
+) -> Callable[[Mapping[str, Any], Part], Criterion]:
     """One list per column of scores (n, lists): the losses want the items on the last axis."""
 
     def transposed(options: Mapping[str, Any], train: Part) -> Criterion:
@@ -32,7 +36,10 @@ def _by_column(build: Callable[[Mapping[str, Any], Part], Criterion]) -> Callabl
 TEACHER_RANKING = Task(
     name="teacher-ranking",
     title="Teacher ranking (paper 003, 4.1)",
-    description="10,000 Gaussian points; a four-layer ReLU network learns the top fifth of a random network of its own kind.",
+    description=(
+        "10,000 Gaussian points; a four-layer ReLU network learns the top fifth of a random network"
+        " of its own kind."
+    ),
     data=teacher_ranking,
     model=partial(mlp, 10, (20, 20, 20)),
     metric="AP",
@@ -41,9 +48,19 @@ TEACHER_RANKING = Task(
         Loss("bce", "baseline", objective("bce"), TEACHER),
         Loss("average_precision_hinge", "baseline", objective("average_precision_hinge"), TEACHER),
         Loss("zero_one_hinge", "baseline", objective("zero_one_hinge"), TEACHER),
-        Loss("average_precision_perceptron", "baseline", objective("average_precision_perceptron"), TEACHER),
+        Loss(
+            "average_precision_perceptron",
+            "baseline",
+            objective("average_precision_perceptron"),
+            TEACHER,
+        ),
         Loss("zero_one_perceptron", "baseline", objective("zero_one_perceptron"), TEACHER),
-        Loss("direct_average_precision", "ours", objective("direct_average_precision"), TEACHER_DIRECT),
+        Loss(
+            "direct_average_precision",
+            "ours",
+            objective("direct_average_precision"),
+            TEACHER_DIRECT,
+        ),
         Loss(
             "direct_average_precision, negative",
             "ours",
@@ -51,7 +68,12 @@ TEACHER_RANKING = Task(
             TEACHER_DIRECT,
         ),
         Loss("direct_zero_one", "ours", objective("direct_zero_one"), TEACHER_DIRECT),
-        Loss("direct_zero_one, negative", "ours", objective("direct_zero_one", direction="negative"), TEACHER_DIRECT),
+        Loss(
+            "direct_zero_one, negative",
+            "ours",
+            objective("direct_zero_one", direction="negative"),
+            TEACHER_DIRECT,
+        ),
     ),
     iterations=(300,),
 )
@@ -59,7 +81,10 @@ TEACHER_RANKING = Task(
 HOPELESS_POSITIVES = Task(
     name="hopeless-positives",
     title="Hopeless positives",
-    description="A linear scorer; one item in ten is positive, and three tenths of the positives lie far on the wrong side.",
+    description=(
+        "A linear scorer; one item in ten is positive, and three tenths of the positives lie far on"
+        " the wrong side."
+    ),
     designed=True,
     data=partial(hopeless_positives, sizes=Sizes(2000, 2000, 4000)),
     model=partial(mlp, FEATURES),
@@ -87,7 +112,10 @@ HOPELESS_POSITIVES = Task(
 NOISY_DIGITS = Task(
     name="noisy-digits",
     title="Noisy digits, one against the rest",
-    description="Ten linear scorers of real digits; 40 % of each digit's labels are swapped except in the test.",
+    description=(
+        "Ten linear scorers of real digits; 40 % of each digit's labels are swapped except in the"
+        " test."
+    ),
     data=noisy_digits,
     model=partial(mlp, 64, (), 10),
     metric="AP",
@@ -100,7 +128,12 @@ NOISY_DIGITS = Task(
             _by_column(objective("bce")),
             {"learning_rate": (0.03,), "weight_decay": DECAYS, "positive_weight": (0.3, 3.0, 9.0)},
         ),
-        Loss("average_precision_hinge", "baseline", _by_column(objective("average_precision_hinge")), NOISY),
+        Loss(
+            "average_precision_hinge",
+            "baseline",
+            _by_column(objective("average_precision_hinge")),
+            NOISY,
+        ),
         Loss(
             "direct_average_precision",
             "ours",

@@ -1,4 +1,6 @@
-"""`digit-scenes` (multi-class with a class tail) and `strokes` (binary, thin and noisy): a small U-Net judged by IoU."""
+"""`digit-scenes` (multi-class with a class tail) and `strokes` (binary, thin and noisy): a small
+U-Net judged by IoU.
+"""
 
 from functools import partial
 
@@ -30,7 +32,10 @@ def _binary_unet() -> nn.Module:
 DIGIT_SCENES = Task(
     name="digit-scenes",
     title="Digit scenes",
-    description="One to three real digits on 32x32 pixels, digit 0 nine times as frequent as digit 9; a small U-Net.",
+    description=(
+        "One to three real digits on 32x32 pixels, digit 0 nine times as frequent as digit 9; a"
+        " small U-Net."
+    ),
     data=partial(digit_scenes, sizes=Sizes(1500, 200, 400)),
     model=partial(UNet, 1, CLASSES),
     metric="dataset mIoU",
@@ -45,11 +50,15 @@ DIGIT_SCENES = Task(
             objective("weighted_cross_entropy"),
             {"learning_rate": (0.012,), "weight_power": (0.25, 0.5, 1.0)},
         ),
-        Loss("bootstrapped_cross_entropy", "baseline", objective("bootstrapped_cross_entropy"), RATES),
+        Loss(
+            "bootstrapped_cross_entropy", "baseline", objective("bootstrapped_cross_entropy"), RATES
+        ),
         Loss("soft_jaccard", "baseline", objective("soft_jaccard"), RATES),
         Loss("loss_max_pooling", "ours", objective("loss_max_pooling"), RATES),
         Loss("lovasz_softmax", "ours", objective("lovasz_softmax"), RATES),
-        Loss("cross_entropy+lovasz_softmax", "ours", objective("cross_entropy+lovasz_softmax"), RATES),
+        Loss(
+            "cross_entropy+lovasz_softmax", "ours", objective("cross_entropy+lovasz_softmax"), RATES
+        ),
     ),
     iterations=(500, 1200),
     batch=16,
@@ -59,7 +68,10 @@ DIGIT_SCENES = Task(
 STROKES = Task(
     name="strokes",
     title="Strokes",
-    description="The thin inner line of a real digit under noise as strong as it; decision thresholds chosen on validation.",
+    description=(
+        "The thin inner line of a real digit under noise as strong as it; decision thresholds"
+        " chosen on validation."
+    ),
     data=partial(strokes, sizes=Sizes(600, 150, 400)),
     model=_binary_unet,
     metric="image IoU",

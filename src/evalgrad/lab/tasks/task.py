@@ -1,4 +1,6 @@
-"""What a task is: data, a network, a metric, the losses to compare, and what each of them may be tuned over."""
+"""What a task is: data, a network, a metric, the losses to compare, and what each of them may be
+tuned over.
+"""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -11,16 +13,20 @@ from torch import Tensor, nn
 from evalgrad.lab import objectives
 from evalgrad.lab.data.split import Part, Split
 
-Criterion = Callable[[Tensor, Tensor, Tensor], Tensor]  # scores, target, index of the items in the training part -> loss
-Measure = Callable[[Tensor, Tensor, float], dict[str, float]]  # scores, target, decision threshold -> metrics by name
+# scores, target, index of the items in the training part -> loss
+Criterion = Callable[[Tensor, Tensor, Tensor], Tensor]
+# scores, target, decision threshold -> metrics by name
+Measure = Callable[[Tensor, Tensor, float], dict[str, float]]
 EQUAL_TIME = "equal time"
 
 
 @dataclass(frozen=True)
 class Loss:
-    """One row of a comparison. `build(options, train)` makes the criterion; `grid` is what it is tuned over on validation.
+    """One row of a comparison. `build(options, train)` makes the criterion; `grid` is what it is
+    tuned over on validation.
 
-    The grid has `learning_rate`, may have `weight_decay`, and holds the loss's own options: class weights, epsilon, temperature.
+    The grid has `learning_rate`, may have `weight_decay`, and holds the loss's own options: class
+    weights, epsilon, temperature.
     """
 
     name: str
@@ -36,11 +42,13 @@ class Loss:
 
 @dataclass(frozen=True)
 class Task:
-    """One experiment. `losses` starts with the reference, whose training time is what "equal time" means.
+    """One experiment. `losses` starts with the reference, whose training time is what "equal time"
+    means.
 
-    `measure` gives the metrics of scores, higher is better; its first is the headline one. `threshold` chooses the decision
-    threshold on validation, for every loss alike; None where the metric needs none. `keep_best` keeps the network that was best
-    on validation during training (early stopping), for every loss alike.
+    `measure` gives the metrics of scores, higher is better; its first is the headline one.
+    `threshold` chooses the decision threshold on validation, for every loss alike; None where the
+    metric needs none. `keep_best` keeps the network that was best on validation during training
+    (early stopping), for every loss alike.
     """
 
     name: str
@@ -55,14 +63,17 @@ class Task:
     batch: int | None = None  # None trains on all examples in every step
     threshold: Callable[[Tensor, Tensor], float] | None = None
     per_class: Callable[[Tensor, Tensor], tuple[list[str], list[float]]] | None = None
-    predict: Callable[[Tensor, float], Tensor] | None = None  # scores, threshold -> label maps to show
+    # scores, threshold -> label maps to show
+    predict: Callable[[Tensor, float], Tensor] | None = None
     designed: bool = False
     keep_best: bool = False
     seeds: int = 5
 
     @property
     def budgets(self) -> tuple[str, ...]:
-        """The names of the budgets: each number of iterations, then as much time as the reference needs for the first."""
+        """The names of the budgets: each number of iterations, then as much time as the reference
+        needs for the first.
+        """
         return (*(f"{count} iterations" for count in self.iterations), EQUAL_TIME)
 
     def loss(self, name: str) -> Loss:
@@ -71,7 +82,9 @@ class Task:
 
 
 def objective(name: str, **fixed: Any) -> Callable[[Mapping[str, Any], Part], Criterion]:
-    """`Loss.build` for a loss of `objectives`: it adds what the loss needs from the training part, and passes `index` on."""
+    """`Loss.build` for a loss of `objectives`: it adds what the loss needs from the training part,
+    and passes `index` on.
+    """
 
     def build(options: Mapping[str, Any], train: Part) -> Criterion:
         chosen = {**fixed, **options}
@@ -89,7 +102,9 @@ def objective(name: str, **fixed: Any) -> Callable[[Mapping[str, Any], Part], Cr
 
 
 def frequency_weights(target: Tensor, power: float) -> list[float]:
-    """Class weights frequency ** -power with mean 1: power 0 is unweighted, 1 the inverse frequency."""
+    """Class weights frequency ** -power with mean 1: power 0 is unweighted, 1 the inverse
+    frequency.
+    """
     count = torch.bincount(target.flatten()).double().clamp(min=1)
     weight = count**-power
     return (weight / weight.mean()).tolist()

@@ -1,4 +1,6 @@
-"""`digits-100`: 100 classes in 20 groups of 5, judged by top-5 accuracy, with label noise within the group or without."""
+"""`digits-100`: 100 classes in 20 groups of 5, judged by top-5 accuracy, with label noise within
+the group or without.
+"""
 
 from functools import partial
 
@@ -16,15 +18,28 @@ def _digits_100(noise: float) -> Task:
     return Task(
         name=f"digits-100-p{noise:g}",
         title=f"digits-100, label noise {noise:g}",
-        description=f"2,000 pairs of real digits; {share} labels are redrawn within their group of five; early stopping for all.",
+        description=(
+            f"2,000 pairs of real digits; {share} labels are redrawn within their group of five;"
+            " early stopping for all."
+        ),
         data=partial(digit_pairs, sizes=Sizes(2000, 1000, 2000), noise=noise),
         model=partial(mlp, 128, (256, 256), CLASSES),
         metric="top-5 accuracy",
         measure=measures.top_five,
         losses=(
             Loss("cross_entropy", "baseline", objective("cross_entropy"), GRID),
-            Loss("smooth_topk, temperature 0.1", "ours", objective("smooth_topk", temperature=0.1), GRID),
-            Loss("smooth_topk, temperature 1", "ours", objective("smooth_topk", temperature=1.0), GRID),
+            Loss(
+                "smooth_topk, temperature 0.1",
+                "ours",
+                objective("smooth_topk", temperature=0.1),
+                GRID,
+            ),
+            Loss(
+                "smooth_topk, temperature 1",
+                "ours",
+                objective("smooth_topk", temperature=1.0),
+                GRID,
+            ),
         ),
         iterations=(600,),
         batch=100,

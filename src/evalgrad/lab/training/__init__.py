@@ -1,1 +1,3 @@
-"""Training on the user's own data: `evalgrad train`, `evaluate` and `predict`. One file per subject."""
+"""Training on the user's own data: `evalgrad train`, `evaluate` and `predict`. One file per
+subject.
+"""

@@ -1,4 +1,6 @@
-"""Lightning's Trainer as the lab sets it up: checkpoints `best` and `last`, early stopping, logs, resuming."""
+"""Lightning's Trainer as the lab sets it up: checkpoints `best` and `last`, early stopping, logs,
+resuming.
+"""
 
 import importlib.util
 import io
@@ -25,13 +27,26 @@ from evalgrad.lab.training.module import Training
 from evalgrad.lab.training.saved import check_weights
 
 # A run may go on elsewhere: these options do not change what it computes.
-ELSEWHERE = {"out", "resume", "devices", "num_nodes", "strategy", "accelerator", "workers", "logger"}
+ELSEWHERE = {
+    "out",
+    "resume",
+    "devices",
+    "num_nodes",
+    "strategy",
+    "accelerator",
+    "workers",
+    "logger",
+}
 
 
 class AtomicCheckpoints(TorchCheckpointIO):
-    """Checkpoints that are old or new after a kill, never half: lightning's own way is a copy where /tmp is another disk."""
+    """Checkpoints that are old or new after a kill, never half: lightning's own way is a copy where
+    /tmp is another disk.
+    """
 
-    def save_checkpoint(self, checkpoint: dict[str, Any], path: Any, storage_options: Any | None = None) -> None:
+    def save_checkpoint(
+        self, checkpoint: dict[str, Any], path: Any, storage_options: Any | None = None
+    ) -> None:
         buffer = io.BytesIO()
         torch.save(checkpoint, buffer)
         write_atomically(Path(path), buffer.getvalue())
@@ -40,14 +55,20 @@ class AtomicCheckpoints(TorchCheckpointIO):
 def make_trainer(options: Namespace, epochs: int, progress: bool) -> lightning.Trainer:
     """The trainer; nothing is written before it starts."""
     logging.getLogger("lightning.pytorch").setLevel(logging.WARNING)
-    checkpoint = {"dirpath": options.out, "save_on_train_epoch_end": True, "enable_version_counter": False}
+    checkpoint = {
+        "dirpath": options.out,
+        "save_on_train_epoch_end": True,
+        "enable_version_counter": False,
+    }
     callbacks: list[Callback] = [
         ModelCheckpoint(filename="best", monitor="metric", mode="max", **checkpoint),
         ModelCheckpoint(filename="last", **checkpoint),
     ]
     if options.patience:
         callbacks.append(EarlyStopping("metric", mode="max", patience=options.patience))
-    where = {name: getattr(options, name) for name in ("accelerator", "devices", "num_nodes", "strategy")}
+    where = {
+        name: getattr(options, name) for name in ("accelerator", "devices", "num_nodes", "strategy")
+    }
     logger = _logger(options)
     try:
         return lightning.Trainer(
@@ -64,14 +85,19 @@ def make_trainer(options: Namespace, epochs: int, progress: bool) -> lightning.T
         )
     except (ValueError, RuntimeError, MisconfigurationException) as error:
         reason = str(error).splitlines()[0]
-        raise UserError(f"lightning cannot train with {where}: {reason} Change these options.") from error
+        raise UserError(
+            f"lightning cannot train with {where}: {reason} Change these options."
+        ) from error
 
 
 def _logger(options: Namespace) -> Logger:
     if options.logger == "csv":
         return CSVLogger(options.out, name="logs")
     if not importlib.util.find_spec("tensorboard"):
-        raise UserError("--logger tensorboard: tensorboard is not installed. Run `pip install tensorboard`, or take --logger csv.")
+        raise UserError(
+            "--logger tensorboard: tensorboard is not installed. Run `pip install tensorboard`, or"
+            " take --logger csv."
+        )
     return TensorBoardLogger(options.out, name="logs")
 
 
@@ -100,9 +126,16 @@ def network_weights(path: Path) -> dict[str, torch.Tensor]:
         state = torch.load(path, map_location="cpu", weights_only=True)["state_dict"]
     except Exception as error:  # torch.load raises whatever a foreign file makes it raise
         reason = type(error).__name__  # torch's own words are a page long
-        raise UserError(f"{path} cannot be read as a checkpoint ({reason}). Give the last.ckpt of an `evalgrad train`.") from error
+        raise UserError(
+            f"{path} cannot be read as a checkpoint ({reason}). Give the last.ckpt of an `evalgrad"
+            " train`."
+        ) from error
     prefix = "network."
-    return {name.removeprefix(prefix): tensor for name, tensor in state.items() if name.startswith(prefix)}
+    return {
+        name.removeprefix(prefix): tensor
+        for name, tensor in state.items()
+        if name.startswith(prefix)
+    }
 
 
 def best_score(trainer: lightning.Trainer) -> float:
@@ -116,7 +149,10 @@ def best_score(trainer: lightning.Trainer) -> float:
 def remember_options(options: Namespace) -> None:
     """Write down what the run is, to refuse another one in its folder; it is not finished now."""
     (Path(options.out) / "result.json").unlink(missing_ok=True)
-    write_atomically(Path(options.out) / "options.json", json.dumps(_plain(options), indent=1, sort_keys=True).encode())
+    write_atomically(
+        Path(options.out) / "options.json",
+        json.dumps(_plain(options), indent=1, sort_keys=True).encode(),
+    )
 
 
 def _check_same_options(options: Namespace) -> None:
@@ -125,8 +161,9 @@ def _check_same_options(options: Namespace) -> None:
     for name, value in _plain(options).items():
         if name in before and before[name] != value:
             raise UserError(
-                f"{options.out} holds a run with --{name.replace('_', '-')} {before[name]}; got {value}. "
-                "Choose another --out, give the old option to go on, or --resume never to begin again."
+                f"{options.out} holds a run with --{name.replace('_', '-')} {before[name]}; got"
+                f" {value}. Choose another --out, give the old option to go on, or --resume never"
+                " to begin again."
             )
 
 
@@ -134,11 +171,14 @@ def _plain(options: Namespace) -> dict[str, Any]:
     return {name: value for name, value in vars(options).items() if name not in ELSEWHERE}
 
 
-def fit(trainer: lightning.Trainer, module: Training, loaders: Loaders, checkpoint: Path | None) -> None:
+def fit(
+    trainer: lightning.Trainer, module: Training, loaders: Loaders, checkpoint: Path | None
+) -> None:
     """Train. A loader without worker processes is a choice here, not an oversight to warn of."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", ".*does not have many workers.*")
-        warnings.filterwarnings("ignore", ".*LeafSpec.*is deprecated.*")  # lightning 2.6 on torch 2.13
+        # lightning 2.6 on torch 2.13
+        warnings.filterwarnings("ignore", ".*LeafSpec.*is deprecated.*")
         warnings.filterwarnings("ignore", ".*Checkpoint directory .* exists and is not empty.*")
         handler = signal.getsignal(signal.SIGINT)
         try:

@@ -22,5 +22,7 @@ def run(options: Namespace) -> int:
     examples = read_like(Path(options.data), description)
     for scores, batch in views.scores_by_batch(options, description, network, examples):
         measure.update(scores, batch["target"], None if examples.lists is None else batch["lists"])
-    print(f"{goal.name} {float(measure.compute()):.6f} on {len(examples)} examples of {options.data}")
+    print(
+        f"{goal.name} {float(measure.compute()):.6f} on {len(examples)} examples of {options.data}"
+    )
     return 0

@@ -1,4 +1,6 @@
-"""Examples in memory or on disk, and how they are split. The readers make them: `folders`, `arrays` and `tables`."""
+"""Examples in memory or on disk, and how they are split. The readers make them: `folders`, `arrays`
+and `tables`.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -34,8 +36,9 @@ class Column:
 class Examples:
     """One split; position i of every field is one example.
 
-    `inputs` are images (channels, H, W) in [0, 1] or rows of numbers; `targets` label maps (H, W), classes, or 0 and 1, and None
-    where only predictions are wanted; `names` say where an example comes from; `lists` numbers the list of each item of a ranking.
+    `inputs` are images (channels, H, W) in [0, 1] or rows of numbers; `targets` label maps (H, W),
+    classes, or 0 and 1, and None where only predictions are wanted; `names` say where an example
+    comes from; `lists` numbers the list of each item of a ranking.
     """
 
     inputs: Column
@@ -57,7 +60,9 @@ class Examples:
 
 @dataclass(frozen=True)
 class Source:
-    """What a reader found: the examples, those set aside for validation (None: split yourself), and the names of the classes."""
+    """What a reader found: the examples, those set aside for validation (None: split yourself), and
+    the names of the classes.
+    """
 
     train: Examples
     validation: Examples | None
@@ -66,7 +71,9 @@ class Source:
 
 
 def split(examples: Examples, fraction: float, seed: int) -> tuple[Examples, Examples]:
-    """Set aside a seeded `fraction`: the same share of every class, or whole lists; at least one unit, and not all."""
+    """Set aside a seeded `fraction`: the same share of every class, or whole lists; at least one
+    unit, and not all.
+    """
     generator = torch.Generator().manual_seed(seed)
     kept: list[list[int]] = []
     aside: list[list[int]] = []
@@ -79,18 +86,24 @@ def split(examples: Examples, fraction: float, seed: int) -> tuple[Examples, Exa
         aside.append(kept.pop())
     if not kept:
         kept.append(aside.pop())
-    first, second = (examples.take(sorted(i for unit in units for i in unit)) for units in (kept, aside))
+    first, second = (
+        examples.take(sorted(i for unit in units for i in unit)) for units in (kept, aside)
+    )
     return first, second
 
 
 def _strata(examples: Examples) -> list[list[list[int]]]:
-    """Strata, each to be split in the same proportion, of units, the positions that stay together."""
+    """Strata, each to be split in the same proportion, of units, the positions that stay
+    together.
+    """
     targets, everything = examples.targets, range(len(examples))
     if examples.lists is not None:
         return [_by_value(examples.lists)]
     if targets is None or targets[0].ndim:  # label maps
         return [[[i] for i in everything]]
-    return [[[i] for i in positions] for positions in _by_value([int(targets[i]) for i in everything])]
+    return [
+        [[i] for i in positions] for positions in _by_value([int(targets[i]) for i in everything])
+    ]
 
 
 def _by_value(values: list[int]) -> list[list[int]]:

@@ -1,4 +1,6 @@
-"""From examples to batches, in an order that depends on the seed and the epoch alone: what was interrupted can be repeated."""
+"""From examples to batches, in an order that depends on the seed and the epoch alone: what was
+interrupted can be repeated.
+"""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -29,17 +31,29 @@ class Loading:
 
 
 class EpochOrder(Sampler[tuple[int, int]]):
-    """(epoch, position) in the order of that epoch, for one of several ranks; `epoch` -1: in order, without repetition."""
+    """(epoch, position) in the order of that epoch, for one of several ranks; `epoch` -1: in order,
+    without repetition.
+    """
 
     def __init__(self, length: int, seed: int, rank: int, ranks: int, shuffle: bool) -> None:
-        self.length, self.seed, self.rank, self.ranks, self.shuffle = length, seed, rank, ranks, shuffle
+        self.length, self.seed, self.rank, self.ranks, self.shuffle = (
+            length,
+            seed,
+            rank,
+            ranks,
+            shuffle,
+        )
         self.epoch = 0
 
     def set_epoch(self, epoch: int) -> None:
         self.epoch = epoch
 
     def __len__(self) -> int:
-        return len(range(self.rank, self.length, self.ranks)) if not self.shuffle else -(-self.length // self.ranks)
+        return (
+            len(range(self.rank, self.length, self.ranks))
+            if not self.shuffle
+            else -(-self.length // self.ranks)
+        )
 
     def __iter__(self) -> Iterator[tuple[int, int]]:
         if not self.shuffle:
@@ -58,7 +72,10 @@ class Items(Dataset[Batch]):
         lists = examples.lists
         self.units = [[i] for i in range(len(examples))]
         if lists is not None:
-            self.units = [[i for i, other in enumerate(lists) if other == number] for number in sorted(set(lists))]
+            self.units = [
+                [i for i, other in enumerate(lists) if other == number]
+                for number in sorted(set(lists))
+            ]
 
     def __len__(self) -> int:
         return len(self.units)
@@ -68,7 +85,12 @@ class Items(Dataset[Batch]):
         pairs = [self._pair(epoch, i) for i in self.units[unit]]
         inputs, targets = (torch.stack(part) for part in zip(*pairs, strict=True))
         index = torch.tensor(self.units[unit])
-        return {"inputs": inputs, "target": targets, "index": index, "lists": torch.full_like(index, unit)}
+        return {
+            "inputs": inputs,
+            "target": targets,
+            "index": index,
+            "lists": torch.full_like(index, unit),
+        }
 
     def _pair(self, epoch: int, i: int) -> tuple[Tensor, Tensor]:
         inputs, loading = self.examples.inputs[i], self.loading
@@ -76,7 +98,9 @@ class Items(Dataset[Batch]):
         if epoch < 0 or inputs.ndim == 1:
             return inputs, target
         generator = torch.Generator().manual_seed(mixed_seed(loading.seed, epoch, i))
-        return augment(inputs, target, generator, loading.augment, loading.crop, loading.ignore_index)
+        return augment(
+            inputs, target, generator, loading.augment, loading.crop, loading.ignore_index
+        )
 
 
 class Loaders(lightning.LightningDataModule):
@@ -84,7 +108,11 @@ class Loaders(lightning.LightningDataModule):
 
     def __init__(self, train: Examples, validation: Examples, loading: Loading) -> None:
         super().__init__()
-        self.train_items, self.validation_items, self.loading = Items(train, loading), Items(validation, loading), loading
+        self.train_items, self.validation_items, self.loading = (
+            Items(train, loading),
+            Items(validation, loading),
+            loading,
+        )
 
     def train_dataloader(self) -> DataLoader[Batch]:
         return self._loader(self.train_items, shuffle=True)
@@ -93,16 +121,30 @@ class Loaders(lightning.LightningDataModule):
         return self._loader(self.validation_items, shuffle=False)
 
     def _loader(self, items: Items, shuffle: bool) -> DataLoader[Batch]:
-        rank, ranks = (self.trainer.global_rank, self.trainer.world_size) if self.trainer else (0, 1)
+        rank, ranks = (
+            (self.trainer.global_rank, self.trainer.world_size) if self.trainer else (0, 1)
+        )
         sampler = EpochOrder(len(items), self.loading.seed, rank, ranks, shuffle)
-        return loader(items, self.loading, sampler, drop_last=shuffle and len(sampler) >= self.loading.batch_size)
+        return loader(
+            items,
+            self.loading,
+            sampler,
+            drop_last=shuffle and len(sampler) >= self.loading.batch_size,
+        )
 
 
-def loader(items: Items, loading: Loading, sampler: EpochOrder, drop_last: bool = False) -> DataLoader[Batch]:
+def loader(
+    items: Items, loading: Loading, sampler: EpochOrder, drop_last: bool = False
+) -> DataLoader[Batch]:
     """Batches in the order of the sampler; images of different sizes are measured one by one."""
-    options: dict[str, Any] = {"num_workers": loading.workers, "persistent_workers": loading.workers > 0}
+    options: dict[str, Any] = {
+        "num_workers": loading.workers,
+        "persistent_workers": loading.workers > 0,
+    }
     size = loading.batch_size if loading.same_size or sampler.shuffle else 1
-    return DataLoader(items, batch_size=size, sampler=sampler, collate_fn=_join, drop_last=drop_last, **options)
+    return DataLoader(
+        items, batch_size=size, sampler=sampler, collate_fn=_join, drop_last=drop_last, **options
+    )
 
 
 def steps_per_epoch(units: int, batch_size: int, ranks: int) -> int:

@@ -26,6 +26,7 @@ def run(options: Namespace) -> int:
                 table.add_row(name, objective.metric, objective.guidance)
         console.print(table)
     console.print(
-        "Two names joined by + are a weighted sum: --loss cross_entropy+lovasz_softmax. Options: --loss-options, as JSON."
+        "Two names joined by + are a weighted sum: --loss cross_entropy+lovasz_softmax. Options:"
+        " --loss-options, as JSON."
     )
     return 0

@@ -1,4 +1,6 @@
-"""evalgrad's exact metrics as torchmetrics, so that they add up over batches and ranks. `update` takes raw scores."""
+"""evalgrad's exact metrics as torchmetrics, so that they add up over batches and ranks. `update`
+takes raw scores.
+"""
 
 from collections.abc import Callable
 from typing import Any
@@ -13,12 +15,16 @@ from evalgrad.lab.errors import UserError
 
 
 def decide(scores: Tensor) -> Tensor:
-    """Predicted classes ``(N, *)``: the largest of ``(N, C, *)`` scores; with one output, whether it is above 0."""
+    """Predicted classes ``(N, *)``: the largest of ``(N, C, *)`` scores; with one output, whether
+    it is above 0.
+    """
     return (scores[:, 0] > 0).long() if scores.shape[1] == 1 else scores.argmax(1)
 
 
 class JaccardMeasure(Metric):
-    """Mean IoU over the data set, or the mean over images of the mean over their classes; `foreground`: class 1 alone."""
+    """Mean IoU over the data set, or the mean over images of the mean over their classes;
+    `foreground`: class 1 alone.
+    """
 
     higher_is_better = True
     full_state_update = False
@@ -26,13 +32,20 @@ class JaccardMeasure(Metric):
     total: Tensor
     images: Tensor
 
-    def __init__(self, num_classes: int, ignore_index: int, *, per_image: bool, foreground: bool = False) -> None:
+    def __init__(
+        self, num_classes: int, ignore_index: int, *, per_image: bool, foreground: bool = False
+    ) -> None:
         super().__init__()
         if foreground and num_classes != 2:
-            raise UserError(f"--metric image-iou is for two classes; the data have {num_classes}. Take image-miou.")
+            raise UserError(
+                f"--metric image-iou is for two classes; the data have {num_classes}. Take"
+                " image-miou."
+            )
         self.options: dict[str, Any] = {"num_classes": num_classes, "ignore_index": ignore_index}
         self.per_image, self.classes = per_image, [1] if foreground else "present"
-        self.add_state("counts", torch.zeros(num_classes, 3, dtype=torch.long), dist_reduce_fx="sum")
+        self.add_state(
+            "counts", torch.zeros(num_classes, 3, dtype=torch.long), dist_reduce_fx="sum"
+        )
         self.add_state("total", torch.zeros((), dtype=torch.double), dist_reduce_fx="sum")
         self.add_state("images", torch.zeros((), dtype=torch.long), dist_reduce_fx="sum")
 
@@ -62,7 +75,8 @@ class TopKMeasure(Metric):
         super().__init__()
         if k >= num_classes:
             raise UserError(
-                f"--metric top{k} needs more than {k} classes; the data have {num_classes}. Take a smaller k or accuracy."
+                f"--metric top{k} needs more than {k} classes; the data have {num_classes}. Take a"
+                " smaller k or accuracy."
             )
         self.k = k
         self.add_state("right", torch.zeros((), dtype=torch.double), dist_reduce_fx="sum")
@@ -77,7 +91,9 @@ class TopKMeasure(Metric):
 
 
 class RankingMeasure(Metric):
-    """A function of all scores and labels; `by_list`: its mean over the lists, where the data are in lists."""
+    """A function of all scores and labels; `by_list`: its mean over the lists, where the data are
+    in lists.
+    """
 
     higher_is_better = True
     full_state_update = False
@@ -97,7 +113,14 @@ class RankingMeasure(Metric):
         self.lists.append(torch.zeros_like(target) if lists is None else lists)
 
     def compute(self) -> Tensor:
-        scores, target, lists = (dim_zero_cat(state) for state in (self.scores, self.target, self.lists))
-        groups = [lists == number for number in lists.unique()] if self.by_list else [torch.ones_like(lists, dtype=torch.bool)]
+        scores, target, lists = (
+            dim_zero_cat(state) for state in (self.scores, self.target, self.lists)
+        )
+        groups = (
+            [lists == number for number in lists.unique()]
+            if self.by_list
+            else [torch.ones_like(lists, dtype=torch.bool)]
+        )
         values = torch.stack([self.function(scores[group], target[group]) for group in groups])
-        return values[~values.isnan()].mean()  # a list without a positive or without a negative is void
+        # a list without a positive or without a negative is void
+        return values[~values.isnan()].mean()

@@ -1,4 +1,6 @@
-"""The phases of a training: the goal's loss or the user's, what it needs of the data, and how the baseline is mixed in."""
+"""The phases of a training: the goal's loss or the user's, what it needs of the data, and how the
+baseline is mixed in.
+"""
 
 from dataclasses import dataclass
 from typing import Any
@@ -13,9 +15,15 @@ from evalgrad.lab.training.examples import Examples
 from evalgrad.lab.training.goals import Goal
 from evalgrad.lab.training.module import Phase
 
-# A mean over pixels or items: the mean over the ranks serves. Every other loss is computed on the batches of all ranks.
+# A mean over pixels or items: the mean over the ranks serves. Every other loss is computed on the
+# batches of all ranks.
 MEANS = ("cross_entropy", "weighted_cross_entropy", "bce", "hinge")
-BASELINES = {"segmentation": "cross_entropy", "classification": "cross_entropy", "binary segmentation": "bce", "ranking": "bce"}
+BASELINES = {
+    "segmentation": "cross_entropy",
+    "classification": "cross_entropy",
+    "binary segmentation": "bce",
+    "ranking": "bce",
+}
 
 
 def kind_of(loss: str, goal: Goal, num_classes: int) -> str:
@@ -25,9 +33,15 @@ def kind_of(loss: str, goal: Goal, num_classes: int) -> str:
         return goal.task
     if goal.task == "segmentation" and "binary segmentation" in kinds:
         if num_classes != 2:
-            raise UserError(f"--loss {loss} is for two classes; the data have {num_classes}. Take lovasz_softmax.")
+            raise UserError(
+                f"--loss {loss} is for two classes; the data have {num_classes}. Take"
+                " lovasz_softmax."
+            )
         return "binary segmentation"
-    raise UserError(f"--loss {loss} is for {' and '.join(kinds)}, and --task is {goal.task}. `evalgrad losses` lists those for it.")
+    raise UserError(
+        f"--loss {loss} is for {' and '.join(kinds)}, and --task is {goal.task}. `evalgrad losses`"
+        " lists those for it."
+    )
 
 
 @dataclass(frozen=True)
@@ -39,22 +53,33 @@ class Given:
     ignore_index: int
 
 
-def plan(loss: str, options: dict[str, Any], kind: str, mix: Mix | None, steps: int, given: Given) -> list[Phase]:
+def plan(
+    loss: str, options: dict[str, Any], kind: str, mix: Mix | None, steps: int, given: Given
+) -> list[Phase]:
     """One phase, or two where the baseline comes first."""
     baseline = BASELINES[kind]
     if mix is not None and loss == baseline:
-        raise UserError(f"--mix mixes the baseline {baseline} with another loss; --loss is {baseline} itself. Drop --mix.")
+        raise UserError(
+            f"--mix mixes the baseline {baseline} with another loss; --loss is {baseline} itself."
+            " Drop --mix."
+        )
     if mix is None:
         return [_phase(loss, options, kind, steps, given)]
     if mix.order == "sum":
-        return [_phase(f"{baseline}+{loss}", {loss: options, "share": mix.share}, kind, steps, given)]
+        return [
+            _phase(f"{baseline}+{loss}", {loss: options, "share": mix.share}, kind, steps, given)
+        ]
     first, second = mix.lengths(steps)
     return [_phase(baseline, {}, kind, first, given), _phase(loss, options, kind, second, given)]
 
 
 def _phase(name: str, options: dict[str, Any], kind: str, steps: int, given: Given) -> Phase:
-    loss, takes_index = objectives.make(name, _with_data(name, options, kind, given)), objectives.find(name).takes_index
-    by_list = given.train.lists is not None and not takes_index  # whole lists, of which each rank has its own
+    loss, takes_index = (
+        objectives.make(name, _with_data(name, options, kind, given)),
+        objectives.find(name).takes_index,
+    )
+    # whole lists, of which each rank has its own
+    by_list = given.train.lists is not None and not takes_index
     if name not in MEANS and not by_list:
         loss = eg.distributed.global_batch(loss, once="index" if takes_index else None)
     return Phase(loss, takes_index, steps)
@@ -64,10 +89,17 @@ def _with_data(name: str, options: dict[str, Any], kind: str, given: Given) -> d
     """The options with what the loss needs of the training data, where the user has not said it."""
     if options.get("solver") == "lagrangian":
         raise UserError(
-            f"--loss-options: the solver of {name} must be ratio; lagrangian has steps of its own, see docs/s_measures.md."
+            f"--loss-options: the solver of {name} must be ratio; lagrangian has steps of its own,"
+            " see docs/s_measures.md."
         )
     if "+" in name:
-        return {**options, **{part: _with_data(part, options.get(part, {}), kind, given) for part in name.split("+", 1)}}
+        return {
+            **options,
+            **{
+                part: _with_data(part, options.get(part, {}), kind, given)
+                for part in name.split("+", 1)
+            },
+        }
     known: dict[str, Any] = {"ignore_index": given.ignore_index} if "segmentation" in kind else {}
     needs = objectives.find(name).needs
     if needs and needs not in options:
@@ -84,8 +116,12 @@ def _class_weights(given: Given) -> list[float]:
     train, targets = given.train, given.train.targets
     assert targets is not None
     if targets[0].ndim == 0:
-        weights = eg.inverse_frequency_weights(_labels(train)[:, None], num_classes=given.num_classes)
+        weights = eg.inverse_frequency_weights(
+            _labels(train)[:, None], num_classes=given.num_classes
+        )
     else:
         stream = (targets[i][None] for i in range(len(train)))
-        weights = eg.median_frequency_weights(stream, num_classes=given.num_classes, ignore_index=given.ignore_index)
+        weights = eg.median_frequency_weights(
+            stream, num_classes=given.num_classes, ignore_index=given.ignore_index
+        )
     return [float(w) for w in weights]

@@ -35,7 +35,9 @@ def run(options: Namespace) -> int:
             for name, mask in zip(names, decide(scores), strict=True):
                 write_atomically(out / f"{name}.png", encode_mask(mask))
         else:
-            rows += [[name, *said] for name, said in zip(names, _words(description, scores), strict=True)]
+            rows += [
+                [name, *said] for name, said in zip(names, _words(description, scores), strict=True)
+            ]
     if rows:
         write_atomically(out / "predictions.csv", _table(description, rows))
     print(_summary(description, examples, out))
@@ -43,10 +45,14 @@ def run(options: Namespace) -> int:
 
 
 def encode_mask(mask: Tensor) -> bytes:
-    """A PNG with the class index of every pixel: 8 bits, or 16 where there are more than 256 classes."""
+    """A PNG with the class index of every pixel: 8 bits, or 16 where there are more than 256
+    classes.
+    """
     buffer = io.BytesIO()
     values = mask.cpu().numpy()
-    Image.fromarray(values.astype(np.uint8 if values.max(initial=0) < 256 else np.uint16)).save(buffer, format="PNG")
+    Image.fromarray(values.astype(np.uint8 if values.max(initial=0) < 256 else np.uint16)).save(
+        buffer, format="PNG"
+    )
     return buffer.getvalue()
 
 
@@ -60,9 +66,15 @@ def _words(description: saved.Description, scores: Tensor) -> list[list[str]]:
 
 def _table(description: saved.Description, rows: list[list[str]]) -> bytes:
     many = len(rows[0]) - 1
-    names = ["score"] if description.task == "ranking" else [f"prediction_{i}" for i in range(1, many + 1)]
+    names = (
+        ["score"]
+        if description.task == "ranking"
+        else [f"prediction_{i}" for i in range(1, many + 1)]
+    )
     buffer = io.StringIO(newline="")
-    csv.writer(buffer).writerows([["name", *(names if many > 1 or names == ["score"] else ["prediction"])], *rows])
+    csv.writer(buffer).writerows(
+        [["name", *(names if many > 1 or names == ["score"] else ["prediction"])], *rows]
+    )
     return buffer.getvalue().encode()
 
 

@@ -1,4 +1,6 @@
-"""What a training leaves: `best.safetensors`, the weights, and `model.json`, all it takes to use them. Both are plain data."""
+"""What a training leaves: `best.safetensors`, the weights, and `model.json`, all it takes to use
+them. Both are plain data.
+"""
 
 import importlib
 import json
@@ -59,10 +61,13 @@ def build(description: Description) -> nn.Sequential:
     """The network that the description names, with fresh weights behind its normalisation."""
     factory = find_factory(description.model)
     try:
-        network = factory(description.inputs, outputs=description.outputs, **description.model_options)
+        network = factory(
+            description.inputs, outputs=description.outputs, **description.model_options
+        )
     except (TypeError, ValueError) as error:
         raise UserError(
-            f"{description.model} must take (inputs, outputs=...) and the --model-options {description.model_options}: {error}"
+            f"{description.model} must take (inputs, outputs=...) and the --model-options"
+            f" {description.model_options}: {error}"
         ) from error
     return nn.Sequential(Normalise(description.mean, description.std), network)
 
@@ -75,14 +80,18 @@ def find_factory(name: str) -> Callable[..., nn.Module]:
     try:
         factory = getattr(importlib.import_module(module), attribute)
     except (ImportError, AttributeError, ValueError) as error:
-        raise UserError(f"--model must be package.module:factory; {name!r} cannot be imported ({error}).") from error
+        raise UserError(
+            f"--model must be package.module:factory; {name!r} cannot be imported ({error})."
+        ) from error
     return factory
 
 
 def write(folder: Path, description: Description, network: nn.Module) -> None:
     """Both files; the description first, so that weights are never without one."""
     write_atomically(folder / "model.json", json.dumps(asdict(description), indent=1).encode())
-    weights = {name: tensor.detach().cpu().contiguous() for name, tensor in network.state_dict().items()}
+    weights = {
+        name: tensor.detach().cpu().contiguous() for name, tensor in network.state_dict().items()
+    }
     write_atomically(folder / "best.safetensors", save(weights))
 
 
@@ -95,7 +104,8 @@ def read(folder: Path) -> tuple[Description, nn.Sequential]:
         weights = load(path.read_bytes())
     except (OSError, SafetensorError) as error:
         raise UserError(
-            f"{path} cannot be read ({error}). Let `evalgrad train` finish, or give the folder of another run."
+            f"{path} cannot be read ({error}). Let `evalgrad train` finish, or give the folder of"
+            " another run."
         ) from error
     check_weights(path, weights, network)
     network.load_state_dict(weights)
@@ -108,11 +118,15 @@ def read_description(folder: Path) -> Description:
     try:
         values = json.loads(path.read_text())
     except (OSError, ValueError) as error:
-        raise UserError(f"{path} cannot be read ({error}). Give the --out folder of a finished `evalgrad train`.") from error
+        raise UserError(
+            f"{path} cannot be read ({error}). Give the --out folder of a finished `evalgrad"
+            " train`."
+        ) from error
     names = {field.name for field in fields(Description)}
     if not isinstance(values, dict) or set(values) != names:
         raise UserError(
-            f"{path} must have the fields {', '.join(sorted(names))}. It is of another version, or no model description."
+            f"{path} must have the fields {', '.join(sorted(names))}. It is of another version, or"
+            " no model description."
         )
     return Description(**values)
 
@@ -124,6 +138,7 @@ def check_weights(path: Path, weights: dict[str, Tensor], network: nn.Module) ->
     for name in sorted(expected.keys() | found.keys()):
         if expected.get(name) != found.get(name):
             raise UserError(
-                f"{path} is a checkpoint of another model: {name} is {found.get(name, 'missing')} there and "
-                f"{expected.get(name, 'missing')} here. Give the same --model, --model-options and data, or another --out."
+                f"{path} is a checkpoint of another model: {name} is {found.get(name, 'missing')}"
+                f" there and {expected.get(name, 'missing')} here. Give the same --model,"
+                " --model-options and data, or another --out."
             )

@@ -1,4 +1,6 @@
-"""`evalgrad train`: the user's data, the metric they are judged by, and a trained model in the end."""
+"""`evalgrad train`: the user's data, the metric they are judged by, and a trained model in
+the end.
+"""
 
 import json
 import sys
@@ -18,7 +20,9 @@ from evalgrad.lab.training.loading import Loaders, Loading, steps_per_epoch
 from evalgrad.lab.training.module import Pace, Training
 from evalgrad.lab.training.reading import check_inputs, read_source, statistics
 
-UNET, DENSENET, MLP = (f"evalgrad.lab.models.{name}" for name in ("unet:UNet", "densenet:densenet", "mlp:mlp"))
+UNET, DENSENET, MLP = (
+    f"evalgrad.lab.models.{name}" for name in ("unet:UNet", "densenet:densenet", "mlp:mlp")
+)
 # What is built in for images and for rows: model, its options, learning rate.
 MODELS: dict[tuple[str, bool], tuple[str, dict[str, Any], float]] = {
     ("segmentation", True): (UNET, {"width": 16}, 0.01),
@@ -34,7 +38,11 @@ def add_arguments(parser: ArgumentParser) -> None:
     add = parser.add_argument
     add("--task", required=True, choices=TASKS)
     add("--metric", required=True, help=f"what you are judged by: {NAMES}")
-    add("--data", required=True, help="folder of images/ and masks/, folder of classes, .npz or .csv; see docs/train.md")
+    add(
+        "--data",
+        required=True,
+        help="folder of images/ and masks/, folder of classes, .npz or .csv; see docs/train.md",
+    )
     add("--out", required=True, help="folder of the run; if it holds one already, that one goes on")
     add("--loss", help="default: the loss for the metric; `evalgrad losses` lists all")
     add("--loss-options", type=_object, default={}, help="JSON, e.g. '{\"epsilon\": 0.1}'")
@@ -42,22 +50,58 @@ def add_arguments(parser: ArgumentParser) -> None:
     add("--model-options", type=_object, help="JSON, passed to the factory")
     length = parser.add_mutually_exclusive_group()
     length.add_argument("--epochs", type=_positive, default=50)
-    length.add_argument("--iterations", type=_positive, help="steps instead of epochs, rounded up to whole epochs")
+    length.add_argument(
+        "--iterations", type=_positive, help="steps instead of epochs, rounded up to whole epochs"
+    )
     add("--batch-size", type=_positive, default=16, help="examples, or lists with --group")
     add("--learning-rate", type=float, help="default: 0.01 for segmentation, else 0.003")
     add("--weight-decay", type=float, default=0.0)
-    add("--schedule", choices=sorted(SCHEDULES), default="cosine", help="of the learning rate (cosine)")
-    add("--mix", default="none", help="then:SHARE (baseline for that share of the steps, then the loss) or sum:SHARE (of the loss)")
-    add("--augment", choices=augment.MODES, default="none", help="of images: mirror; full: scale or move them too")
+    add(
+        "--schedule",
+        choices=sorted(SCHEDULES),
+        default="cosine",
+        help="of the learning rate (cosine)",
+    )
+    add(
+        "--mix",
+        default="none",
+        help=(
+            "then:SHARE (baseline for that share of the steps, then the loss) or sum:SHARE (of the"
+            " loss)"
+        ),
+    )
+    add(
+        "--augment",
+        choices=augment.MODES,
+        default="none",
+        help="of images: mirror; full: scale or move them too",
+    )
     add("--crop", type=_positive, help="train on random squares of this side")
     add("--num-classes", type=_positive, help="default: the largest label + 1")
     add("--ignore-index", type=int, default=255, help="label of pixels that do not count (255)")
     add("--target", default="target", help="column of a CSV to predict (target)")
-    add("--group", help="column of a CSV that says which list an item belongs to; lists are kept whole")
-    add("--validation", type=float, default=0.2, help="share set aside where the data have no val/ (0.2)")
-    add("--patience", type=int, default=0, help="stop after so many epochs without a better metric (0: never)")
+    add(
+        "--group",
+        help="column of a CSV that says which list an item belongs to; lists are kept whole",
+    )
+    add(
+        "--validation",
+        type=float,
+        default=0.2,
+        help="share set aside where the data have no val/ (0.2)",
+    )
+    add(
+        "--patience",
+        type=int,
+        default=0,
+        help="stop after so many epochs without a better metric (0: never)",
+    )
     add("--seed", type=int, default=0)
-    add("--resume", default="auto", help="auto: go on from OUT/last.ckpt; never: begin again; or a checkpoint to go on from")
+    add(
+        "--resume",
+        default="auto",
+        help="auto: go on from OUT/last.ckpt; never: begin again; or a checkpoint to go on from",
+    )
     add("--logger", choices=("csv", "tensorboard"), default="csv")
     add("--workers", type=int, default=0, help="processes that read data")
     add("--accelerator", default="auto", help="lightning's: auto, cpu, gpu, ...")
@@ -69,40 +113,68 @@ def add_arguments(parser: ArgumentParser) -> None:
 def run(options: Namespace) -> int:
     """Check everything, train, and leave the model in `--out`."""
     goal = parse_goal(options.metric, options.task)
-    source = read_source(Path(options.data), options.task, options.target, options.group, options.num_classes, options.ignore_index)
+    source = read_source(
+        Path(options.data),
+        options.task,
+        options.target,
+        options.group,
+        options.num_classes,
+        options.ignore_index,
+    )
     train, validation = _parts(source, options, goal)
     mean, std, same_size = statistics(train)
     _check_images(train, options, same_size)
     description = _describe(options, goal, source, train, mean, std)
     measured_alike = check_inputs(options.data, validation, description.inputs)
     loading = Loading(
-        options.batch_size, options.seed, options.augment, options.crop, options.ignore_index, options.workers, measured_alike
+        options.batch_size,
+        options.seed,
+        options.augment,
+        options.crop,
+        options.ignore_index,
+        options.workers,
+        measured_alike,
     )
     loaders = Loaders(train, validation, loading)
-    per_epoch = steps_per_epoch(len(loaders.train_items), options.batch_size, options.devices * options.num_nodes)
+    per_epoch = steps_per_epoch(
+        len(loaders.train_items), options.batch_size, options.devices * options.num_nodes
+    )
     epochs = -(-options.iterations // per_epoch) if options.iterations else options.epochs
     module = _module(options, goal, description, train, epochs * per_epoch)
     trainer = engine.make_trainer(options, epochs, progress=sys.stderr.isatty())
     return _train(options, trainer, module, loaders, description)
 
 
-def _module(options: Namespace, goal: Goal, description: saved.Description, train: Examples, steps: int) -> Training:
+def _module(
+    options: Namespace, goal: Goal, description: saved.Description, train: Examples, steps: int
+) -> Training:
     """The network with fresh weights of the seed, its losses and its metric."""
     lightning.seed_everything(options.seed, verbose=False)
     network, classes = saved.build(description), len(description.classes)
     chosen = {**(goal.options if description.loss == goal.loss else {}), **options.loss_options}
     given = objective.Given(train, classes, options.ignore_index)
-    phases = objective.plan(description.loss, chosen, description.kind, parse_mix(options.mix), steps, given)
+    phases = objective.plan(
+        description.loss, chosen, description.kind, parse_mix(options.mix), steps, given
+    )
     rate = options.learning_rate or MODELS[options.task, train.inputs[0].ndim > 1][2]
     pace = Pace(rate, options.weight_decay, options.schedule, options.seed)
     measure = goal.measure(classes, options.ignore_index)
     return Training(
-        network, description.kind, phases, pace, measure, in_lists=options.task == "ranking" and train.lists is not None
+        network,
+        description.kind,
+        phases,
+        pace,
+        measure,
+        in_lists=options.task == "ranking" and train.lists is not None,
     )
 
 
 def _train(
-    options: Namespace, trainer: lightning.Trainer, module: Training, loaders: Loaders, description: saved.Description
+    options: Namespace,
+    trainer: lightning.Trainer,
+    module: Training,
+    loaders: Loaders,
+    description: saved.Description,
 ) -> int:
     out, checkpoint = Path(options.out), engine.checkpoint_to_resume(options, module)
     if checkpoint and options.resume == "auto" and (out / "result.json").exists():
@@ -110,7 +182,10 @@ def _train(
         return 0
     if trainer.is_global_zero:
         engine.remember_options(options)
-        print(f"train {description.loss} for {options.metric}" + (f", going on from {checkpoint}" if checkpoint else ""))
+        print(
+            f"train {description.loss} for {options.metric}"
+            + (f", going on from {checkpoint}" if checkpoint else "")
+        )
     engine.fit(trainer, module, loaders, checkpoint)
     if trainer.is_global_zero:
         module.network.load_state_dict(engine.network_weights(out / "best.ckpt"))
@@ -122,37 +197,65 @@ def _train(
 def _report(options: Namespace, trainer: lightning.Trainer, out: Path) -> None:
     """`result.json`, the last file of a run: it says that the run is finished."""
     score = engine.best_score(trainer)
-    result = {"metric": options.metric, "validation": score, "epochs": trainer.current_epoch, "steps": trainer.global_step}
+    result = {
+        "metric": options.metric,
+        "validation": score,
+        "epochs": trainer.current_epoch,
+        "steps": trainer.global_step,
+    }
     write_atomically(out / "result.json", json.dumps(result, indent=1).encode())
-    print(f"best validation {options.metric} {score:.4f}; model in {out}: `evalgrad evaluate {out} --data ...`")
+    print(
+        f"best validation {options.metric} {score:.4f}; model in {out}: `evalgrad evaluate {out}"
+        " --data ...`"
+    )
 
 
 def _parts(source: Source, options: Namespace, goal: Goal) -> tuple[Examples, Examples]:
     if not 0 < options.validation < 1:
         raise UserError(f"--validation must be between 0 and 1; got {options.validation}.")
     if source.validation is None and len(source.train) < 2:
-        raise UserError(f"{options.data} has one example; at least two are needed, to set one aside for validation.")
+        raise UserError(
+            f"{options.data} has one example; at least two are needed, to set one aside for"
+            " validation."
+        )
     train, validation = source.train, source.validation
     if validation is None:
         train, validation = split(source.train, options.validation, options.seed)
     for name, part in (("training", train), ("validation", validation)):
-        if goal.task == "ranking" and part.targets is not None and len({int(part.targets[i]) for i in range(len(part))}) < 2:
-            raise UserError(f"{options.data}: the {name} data must have items with target 0 and with target 1. Add data.")
+        if (
+            goal.task == "ranking"
+            and part.targets is not None
+            and len({int(part.targets[i]) for i in range(len(part))}) < 2
+        ):
+            raise UserError(
+                f"{options.data}: the {name} data must have items with target 0 and with target 1."
+                " Add data."
+            )
     return train, validation
 
 
 def _check_images(train: Examples, options: Namespace, same_size: bool) -> None:
     image = train.inputs[0].ndim > 1
     if not image and (options.augment != "none" or options.crop):
-        raise UserError("--augment and --crop are for images; the data are rows of numbers. Drop them.")
+        raise UserError(
+            "--augment and --crop are for images; the data are rows of numbers. Drop them."
+        )
     scaled = options.augment == "full" and options.task == "segmentation"
     if image and options.crop is None and (not same_size or scaled) and options.batch_size > 1:
         why = "--augment full scales them" if same_size else "they have different sizes"
-        raise UserError(f"images must be of one size to form a batch, but {why}. Pass --crop SIZE, or --batch-size 1.")
+        raise UserError(
+            f"images must be of one size to form a batch, but {why}. Pass --crop SIZE, or"
+            " --batch-size 1."
+        )
 
 
 def _describe(
-    options: Namespace, goal: Goal, source: Source, train: Examples, mean: list[float], std: list[float]
+    options: Namespace,
+    goal: Goal,
+    source: Source,
+    train: Examples,
+    mean: list[float],
+    std: list[float],
 ) -> saved.Description:
     model, model_options, _ = MODELS[options.task, train.inputs[0].ndim > 1]
     if options.model is not None:
@@ -191,5 +294,7 @@ def _object(text: str) -> dict[str, Any]:
     except ValueError as error:
         raise ArgumentTypeError(f"must be JSON; got {text!r} ({error})") from error
     if not isinstance(value, dict):
-        raise ArgumentTypeError(f"must be a JSON object such as '{{\"epsilon\": 0.1}}'; got {text!r}")
+        raise ArgumentTypeError(
+            f"must be a JSON object such as '{{\"epsilon\": 0.1}}'; got {text!r}"
+        )
     return value

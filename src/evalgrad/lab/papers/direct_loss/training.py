@@ -1,4 +1,6 @@
-"""One training of a scorer of points: the paper's nine algorithms on its synthetic rankings, in full batches or small ones."""
+"""One training of a scorer of points: the paper's nine algorithms on its synthetic rankings, in
+full batches or small ones.
+"""
 
 from collections.abc import Callable
 from functools import partial
@@ -38,7 +40,9 @@ def loss_of(algorithm: str, hyper: Hyper) -> Loss:
 
 
 def load(data: str, seed: int, sizes: tuple[int, int, int], positives: float) -> Split:
-    """Points ranked by a random network ("teacher") or a plane, with clean labels ("linear") or a fifth of them wrong ("noisy")."""
+    """Points ranked by a random network ("teacher") or a plane, with clean labels ("linear") or a
+    fifth of them wrong ("noisy").
+    """
     if data == "teacher":
         return teacher_ranking(seed, Sizes(*sizes), width=WIDTH, positives=positives)
     return linear_ranking(seed, Sizes(*sizes), flipped={"linear": 0.0, "noisy": 0.2}[data])
@@ -62,13 +66,20 @@ def train(
     batch: int = 0,
     positives: float = 0.2,
 ) -> dict[str, Any]:
-    """A piece: Adam with a cosine schedule, full batches (`batch` 0) or batches drawn without replacement.
+    """A piece: Adam with a cosine schedule, full batches (`batch` 0) or batches drawn without
+    replacement.
 
-    AP in per cent of the three parts, the accuracy on test at score 0 and at the best threshold of the training set, and the two
-    curves of the paper's figures: [iteration, AP, accuracy] on test.
+    AP in per cent of the three parts, the accuracy on test at score 0 and at the best threshold of
+    the training set, and the two curves of the paper's figures: [iteration, AP, accuracy] on test.
     """
-    split, loss, model = load(data, seed, sizes, positives), loss_of(algorithm, hyper), scorer(data, seed)
-    optimiser = torch.optim.AdamW(model.parameters(), lr=hyper["learning_rate"], weight_decay=hyper.get("weight_decay", 0.0))
+    split, loss, model = (
+        load(data, seed, sizes, positives),
+        loss_of(algorithm, hyper),
+        scorer(data, seed),
+    )
+    optimiser = torch.optim.AdamW(
+        model.parameters(), lr=hyper["learning_rate"], weight_decay=hyper.get("weight_decay", 0.0)
+    )
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, iterations)
     generator = torch.Generator().manual_seed(seed)
     every, curve = max(iterations // 15, 1), []
@@ -79,11 +90,21 @@ def train(
         optimiser.step()
         schedule.step()
         if iteration % every == 0:
-            curve.append([iteration, average_precision(model, split.test), accuracy(model, split.test, 0.0)])
-    precision = {name: average_precision(model, getattr(split, name)) for name in ("train", "validation", "test")}
+            curve.append(
+                [iteration, average_precision(model, split.test), accuracy(model, split.test, 0.0)]
+            )
+    precision = {
+        name: average_precision(model, getattr(split, name))
+        for name in ("train", "validation", "test")
+    }
     threshold = best_threshold(_scores(model, split.train), split.train.target)
     tuned = accuracy(model, split.test, threshold)
-    return {**precision, "accuracy": accuracy(model, split.test, 0.0), "tuned accuracy": tuned, "curve": curve}
+    return {
+        **precision,
+        "accuracy": accuracy(model, split.test, 0.0),
+        "tuned accuracy": tuned,
+        "curve": curve,
+    }
 
 
 def _draw(part: Part, batch: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
@@ -109,7 +130,8 @@ def accuracy(model: nn.Module, part: Part, threshold: float) -> float:
 
 
 def best_threshold(scores: Tensor, target: Tensor) -> float:
-    """The score above which items are called positive with the fewest errors: scores trained on AP have no zero of their own.
+    """The score above which items are called positive with the fewest errors: scores trained on AP
+    have no zero of their own.
 
     >>> best_threshold(torch.tensor([3.0, 1.0, 2.0]), torch.tensor([1, 0, 0]))
     2.0

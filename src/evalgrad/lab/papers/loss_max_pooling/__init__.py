@@ -1,4 +1,6 @@
-"""Loss max-pooling (Rota Bulò, Neuhold, Kontschieder, CVPR 2017): figures 1 to 4, tables 1 and 2."""
+"""Loss max-pooling (Rota Bulò, Neuhold, Kontschieder, CVPR 2017): figures 1 to 4, tables 1
+and 2.
+"""
 
 from evalgrad.lab.papers.experiment import Paper
 from evalgrad.lab.papers.loss_max_pooling.methods import FIGURE_3, FIGURE_4, TABLE_2
@@ -8,10 +10,12 @@ from evalgrad.lab.papers.loss_max_pooling.weightings import FIGURES
 PAPER = Paper(
     "loss_max_pooling",
     "Loss max-pooling",
-    "Rota Bulò, Neuhold, Kontschieder: *Loss Max-Pooling for Semantic Image Segmentation*, CVPR 2017.",
-    "The loss is described in [loss_max_pooling.md](../loss_max_pooling.md), the sampling in [sampling.md](../sampling.md). "
-    "Figures 1 and 2 are the paper's own. Tables and figures 3 and 4 keep its protocol on other data: digit scenes by default, a "
-    "Landsat scene with `--full`. The paper's networks are trained to convergence from weights of MS-COCO; ours start from "
-    "nothing, so that part of every gain is speed, which the longer training of table 2 shows.",
+    "Rota Bulò, Neuhold, Kontschieder: *Loss Max-Pooling for Semantic Image Segmentation*, CVPR"
+    " 2017.",
+    "The loss is described in [loss_max_pooling.md](../loss_max_pooling.md), the sampling in"
+    " [sampling.md](../sampling.md). Figures 1 and 2 are the paper's own. Tables and figures 3 and"
+    " 4 keep its protocol on other data: digit scenes by default, a Landsat scene with `--full`."
+    " The paper's networks are trained to convergence from weights of MS-COCO; ours start from"
+    " nothing, so that part of every gain is speed, which the longer training of table 2 shows.",
     [FIGURES, TABLE_1, TABLE_2, FIGURE_3, FIGURE_4],
 )

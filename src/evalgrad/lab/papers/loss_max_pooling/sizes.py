@@ -1,4 +1,6 @@
-"""What the experiments share: data and budget at each size, the methods of table 2, and the search for the learning rate."""
+"""What the experiments share: data and budget at each size, the methods of table 2, and the search
+for the learning rate.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -14,7 +16,9 @@ Method = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Budget:
-    """Data, its sizes (training, validation, test), iterations, learning rates to choose from, seeds."""
+    """Data, its sizes (training, validation, test), iterations, learning rates to choose from,
+    seeds.
+    """
 
     data: str
     sizes: Sequence[int]
@@ -25,14 +29,20 @@ class Budget:
 
     def words(self) -> str:
         images = {
-            "scenes": "digit scenes of 32x32 pixels, 10 digits with a 9:1 tail and a dominant background, class 0",
-            "landsat": "tiles of 32x32 pixels of a Landsat scene with 7 land-cover classes, split by tiles",
+            "scenes": (
+                "digit scenes of 32x32 pixels, 10 digits with a 9:1 tail and a dominant background,"
+                " class 0"
+            ),
+            "landsat": (
+                "tiles of 32x32 pixels of a Landsat scene with 7 land-cover classes, split by tiles"
+            ),
         }[self.data]
         train_images, validation, test = self.sizes
         return (
-            f"{images}, in place of Cityscapes, which cannot be had here; {train_images}, {validation} and {test} images for "
-            "training, validation and test; a U-Net of 54k parameters, Adam, cosine, batch 16; the learning rate of every method "
-            f"is chosen from {', '.join(f'{rate:g}' for rate in self.rates)} on validation with the first seed."
+            f"{images}, in place of Cityscapes, which cannot be had here; {train_images},"
+            f" {validation} and {test} images for training, validation and test; a U-Net of 54k"
+            " parameters, Adam, cosine, batch 16; the learning rate of every method is chosen from"
+            f" {', '.join(f'{rate:g}' for rate in self.rates)} on validation with the first seed."
         )
 
 
@@ -59,7 +69,9 @@ METHODS: dict[str, Method] = {
 }
 
 
-def trained(pieces: Pieces, budget: Budget, methods: Mapping[str, Method], iterations: int) -> dict[str, Tuned]:
+def trained(
+    pieces: Pieces, budget: Budget, methods: Mapping[str, Method], iterations: int
+) -> dict[str, Tuned]:
     """Every method with the learning rate that validation chose for it."""
     common = {"data": budget.data, "sizes": list(budget.sizes), "iterations": iterations}
     grid = [{"learning_rate": rate} for rate in budget.rates]

@@ -1,4 +1,6 @@
-"""One training of a small U-Net with the paper's losses and its sampling, on digit scenes or on tiles of the Landsat scene."""
+"""One training of a small U-Net with the paper's losses and its sampling, on digit scenes or on
+tiles of the Landsat scene.
+"""
 
 import itertools
 from collections.abc import Iterator
@@ -50,7 +52,11 @@ def loss_of(loss: dict[str, Any], target: Tensor, classes: int) -> Any:
         return lambda scores, label: eg.loss_max_pooling(
             pixel_losses(scores, label), p=loss["p"], support=loss["support"], mask=label != IGNORE
         )
-    weight = eg.median_frequency_weights(target, num_classes=classes, ignore_index=IGNORE) if loss["kind"] == "weighted" else None
+    weight = (
+        eg.median_frequency_weights(target, num_classes=classes, ignore_index=IGNORE)
+        if loss["kind"] == "weighted"
+        else None
+    )
     return lambda scores, label: pixel_losses(scores, label, weight).sum() / (label != IGNORE).sum()
 
 
@@ -71,12 +77,17 @@ def predicted(model: nn.Module, images: Tensor) -> Tensor:
 
 def counts_on(model: nn.Module, part: Part, classes: int) -> Tensor:
     """Intersection, predicted and true pixels of every class on a whole part."""
-    return jaccard_counts(predicted(model, part.inputs), part.target, num_classes=classes, ignore_index=IGNORE).sum(0)
+    return jaccard_counts(
+        predicted(model, part.inputs), part.target, num_classes=classes, ignore_index=IGNORE
+    ).sum(0)
 
 
 def class_ious(counts: Tensor) -> list[float | None]:
     """IoU in per cent of the classes that occur, None for the others."""
-    return [100 * value if true else None for value, true in zip(iou_of(counts).tolist(), counts[:, 2].tolist(), strict=True)]
+    return [
+        100 * value if true else None
+        for value, true in zip(iou_of(counts).tolist(), counts[:, 2].tolist(), strict=True)
+    ]
 
 
 def mean_iou(counts: Tensor, classes: Tensor | None = None) -> float:
@@ -86,18 +97,27 @@ def mean_iou(counts: Tensor, classes: Tensor | None = None) -> float:
 
 
 class Course:
-    """Batches as the paper draws them: a share `blend` by the classes that do badly, the rest at random."""
+    """Batches as the paper draws them: a share `blend` by the classes that do badly, the rest at
+    random.
+    """
 
     def __init__(self, part: Part, classes: int, blend: float, seed: int) -> None:
         presence = eg.class_presence(
-            list(zip(part.inputs, part.target, strict=True)), num_classes=classes, ignore_index=IGNORE, progress=False
+            list(zip(part.inputs, part.target, strict=True)),
+            num_classes=classes,
+            ignore_index=IGNORE,
+            progress=False,
         )
         occurring = presence.any(0).nonzero()[:, 0].tolist()
-        self.sampler = eg.PerformanceSampler(presence, blend=blend, classes=occurring, num_samples=UPDATE * BATCH, seed=seed)
+        self.sampler = eg.PerformanceSampler(
+            presence, blend=blend, classes=occurring, num_samples=UPDATE * BATCH, seed=seed
+        )
         self.counts = torch.zeros(classes, 3, dtype=torch.int64)
 
     def batches(self) -> Iterator[Tensor]:
-        """Endless batches of indices. After every `UPDATE` of them the sampler learns the IoU that was `seen`."""
+        """Endless batches of indices. After every `UPDATE` of them the sampler learns the IoU that
+        was `seen`.
+        """
         while True:
             stream = iter(self.sampler)
             for _ in range(UPDATE):
@@ -107,14 +127,22 @@ class Course:
             self.counts.zero_()
 
     def seen(self, scores: Tensor, target: Tensor) -> None:
-        self.counts += jaccard_counts(scores.argmax(1), target, num_classes=len(self.counts), ignore_index=IGNORE).sum(0)
+        self.counts += jaccard_counts(
+            scores.argmax(1), target, num_classes=len(self.counts), ignore_index=IGNORE
+        ).sum(0)
 
 
 class Watch:
-    """What is seen of a training: the validation IoU and the labels of two training images, at `MOMENTS` moments."""
+    """What is seen of a training: the validation IoU and the labels of two training images, at
+    `MOMENTS` moments.
+    """
 
     def __init__(self, split: Split, classes: int, iterations: int) -> None:
-        self.validation, self.classes, self.every = split.validation, classes, max(iterations // MOMENTS, 1)
+        self.validation, self.classes, self.every = (
+            split.validation,
+            classes,
+            max(iterations // MOMENTS, 1),
+        )
         self.shown = Part(split.train.inputs[:2], split.train.target[:2])
         pixels = torch.stack([(split.train.target == label).sum() for label in range(classes)])
         self.rare = pixels <= pixels.median()
@@ -128,7 +156,11 @@ class Watch:
             self.labels.append(predicted(model, self.shown.inputs).tolist())
 
     def pictures(self) -> dict[str, Any]:
-        return {"images": self.shown.inputs[:, 0].tolist(), "target": self.shown.target.tolist(), "course": self.labels}
+        return {
+            "images": self.shown.inputs[:, 0].tolist(),
+            "target": self.shown.target.tolist(),
+            "course": self.labels,
+        }
 
 
 def train(
@@ -141,7 +173,8 @@ def train(
     learning_rate: float,
     iterations: int,
 ) -> dict[str, Any]:
-    """A piece: Adam with a cosine schedule. IoU in per cent on validation and test, its course, and pictures.
+    """A piece: Adam with a cosine schedule. IoU in per cent on validation and test, its course, and
+    pictures.
 
     `curve` has [iteration, mean IoU, mean IoU of the rarer half of the classes] on validation.
     """
@@ -149,7 +182,10 @@ def train(
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         model = UNet(split.train.inputs.shape[1], classes)
-    criterion, course = loss_of(loss, split.train.target, classes), Course(split.train, classes, blend, seed)
+    criterion, course = (
+        loss_of(loss, split.train.target, classes),
+        Course(split.train, classes, blend, seed),
+    )
     optimiser = torch.optim.Adam(model.parameters(), lr=learning_rate)
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, iterations)
     watch = Watch(split, classes, iterations)

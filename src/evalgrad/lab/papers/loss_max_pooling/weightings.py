@@ -1,4 +1,6 @@
-"""Figures 1 and 2: the set of admissible weightings, and the optimal one for several p and supports."""
+"""Figures 1 and 2: the set of admissible weightings, and the optimal one for several p and
+supports.
+"""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -46,7 +48,9 @@ def draw_set(p: float = 1.4, tau: float = 0.6, n: int = 2) -> Figure:
 
 
 def weights(p: float, support: float) -> list[float]:
-    """The optimal weights of sorted synthetic losses, the quantiles of an exponential distribution."""
+    """The optimal weights of sorted synthetic losses, the quantiles of an exponential
+    distribution.
+    """
     losses = -torch.log1p(-(torch.arange(PIXELS, dtype=torch.float64) + 0.5) / PIXELS)
     # m is at least one pixel; a support of exactly 0 is not an option of the loss.
     return loss_max_pooling_weights(losses[None], p=p, support=max(support, 1e-9))[0].tolist()
@@ -80,21 +84,29 @@ def run(size: Size, pieces: Pieces) -> Outcome:
     curves = by_p | by_support
     columns = ["setting", "weight of the worst tenth, %", "pixels with weight"]
     rows: list[list[Cell]] = [
-        [label, f"{concentration(curve):.1f}", sum(weight > 0 for weight in curve)] for label, curve in curves.items()
+        [label, f"{concentration(curve):.1f}", sum(weight > 0 for weight in curve)]
+        for label, curve in curves.items()
     ]
     return Outcome(
         {
             "by p": [concentration(curve) for curve in by_p.values()],
             "by support": [concentration(curve) for curve in by_support.values()],
-            "fewest at m = n/3": min(sum(weight > 0 for weight in curve) for curve in by_p.values()),
-            "uniform": [max(curve) / min(curve) for curve in (by_p["p = inf"], by_support["m/n = 1"])],
+            "fewest at m = n/3": min(
+                sum(weight > 0 for weight in curve) for curve in by_p.values()
+            ),
+            "uniform": [
+                max(curve) / min(curve) for curve in (by_p["p = inf"], by_support["m/n = 1"])
+            ],
         },
-        f"{PIXELS} synthetic losses, the quantiles of an exponential distribution; the paper does not give its own.",
+        f"{PIXELS} synthetic losses, the quantiles of an exponential distribution; the paper does"
+        " not give its own.",
         (),
         [Table("How the weight is spread", columns, rows)],
         {
             "Figure 1: spheres of the p-norm, and the set of weightings for two pixels": draw_set(),
-            "Figure 2: optimal weights of 100 pixels for several p and m": draw_weights(by_p, by_support),
+            "Figure 2: optimal weights of 100 pixels for several p and m": draw_weights(
+                by_p, by_support
+            ),
         },
     )
 
@@ -110,10 +122,11 @@ def verdict(numbers: Mapping[str, Any]) -> Verdict:
     uniform = max(numbers["uniform"]) < 1 + 1e-9
     return judge(
         [falls, enough, uniform],
-        f"the worst tenth of the pixels has {numbers['by p'][0]:.0f} % of the weight at p = 1 and {numbers['by p'][-1]:.0f} % at "
-        f"p = inf ({'falling' if falls else 'not falling'} throughout); at m = n/3 never fewer than "
-        f"{numbers['fewest at m = n/3']} of {PIXELS} pixels have weight; the limits p = inf and m = n are "
-        f"{'' if uniform else 'not '}uniform.",
+        f"the worst tenth of the pixels has {numbers['by p'][0]:.0f} % of the weight at p = 1 and"
+        f" {numbers['by p'][-1]:.0f} % at p = inf ({'falling' if falls else 'not falling'}"
+        f" throughout); at m = n/3 never fewer than {numbers['fewest at m = n/3']} of {PIXELS}"
+        " pixels have weight; the limits p = inf and m = n are"
+        f" {'' if uniform else 'not '}uniform.",
     )
 
 
@@ -121,7 +134,8 @@ FIGURES = Experiment(
     "loss_max_pooling/figures-1-2",
     "The admissible weightings, and the best of them",
     "Section 2, figures 1 and 2",
-    "weights gather on high losses as p goes to 1, never on fewer than m pixels, and become uniform as p or m grow.",
+    "weights gather on high losses as p goes to 1, never on fewer than m pixels, and become uniform"
+    " as p or m grow.",
     {},
     run,
     verdict,

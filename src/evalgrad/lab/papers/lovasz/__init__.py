@@ -1,4 +1,6 @@
-"""The Lovász-Softmax paper: surfaces, circles, binary and multi-class segmentation, fine-tuning, the proximal step."""
+"""The Lovász-Softmax paper: surfaces, circles, binary and multi-class segmentation, fine-tuning,
+the proximal step.
+"""
 
 from evalgrad.lab.papers.experiment import Paper
 from evalgrad.lab.papers.lovasz.binary import MATRIX, PRIOR_WORK
@@ -13,11 +15,24 @@ from evalgrad.lab.papers.lovasz.surfaces import SURFACES
 PAPER = Paper(
     "lovasz",
     "The Lovász-Softmax loss",
-    "Berman, Rannen Triki, Blaschko: The Lovász-Softmax loss: a tractable surrogate for the optimization of the "
-    "intersection-over-union measure in neural networks, CVPR 2018.",
-    "What is synthetic is done exactly. Pascal VOC and Cityscapes cannot be had here: scikit-learn's digits stand in for them, "
-    "with small networks, trained from scratch where no fine-tuning is named, so that directions can be compared and numbers "
-    "cannot. Learning rates are chosen on validation, with the same budget for every loss. Left out: the Gaussian CRF behind the "
-    "network, and the decision function at test time that section 4.3 compares with.",
-    [SURFACES, CIRCLES, MATRIX, PRIOR_WORK, PER_CLASS, TABLE, CURVES, ENET, BRAIN, SURFACE, LAST_LAYER],
+    "Berman, Rannen Triki, Blaschko: The Lovász-Softmax loss: a tractable surrogate for the"
+    " optimization of the intersection-over-union measure in neural networks, CVPR 2018.",
+    "What is synthetic is done exactly. Pascal VOC and Cityscapes cannot be had here:"
+    " scikit-learn's digits stand in for them, with small networks, trained from scratch where no"
+    " fine-tuning is named, so that directions can be compared and numbers cannot. Learning rates"
+    " are chosen on validation, with the same budget for every loss. Left out: the Gaussian CRF"
+    " behind the network, and the decision function at test time that section 4.3 compares with.",
+    [
+        SURFACES,
+        CIRCLES,
+        MATRIX,
+        PRIOR_WORK,
+        PER_CLASS,
+        TABLE,
+        CURVES,
+        ENET,
+        BRAIN,
+        SURFACE,
+        LAST_LAYER,
+    ],
 )

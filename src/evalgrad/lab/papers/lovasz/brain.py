@@ -5,7 +5,16 @@ from statistics import fmean
 from typing import Any
 
 from evalgrad.lab.fetched import place
-from evalgrad.lab.papers.experiment import Experiment, Outcome, Size, SkippedError, Table, Verdict, judge, spread
+from evalgrad.lab.papers.experiment import (
+    Experiment,
+    Outcome,
+    Size,
+    SkippedError,
+    Table,
+    Verdict,
+    judge,
+    spread,
+)
 from evalgrad.lab.papers.gaps import gap, in_words
 from evalgrad.lab.papers.lovasz.brain_pieces import FOLDS, NAMES, train_brain
 from evalgrad.lab.papers.pieces import Pieces
@@ -33,27 +42,56 @@ TABLE_B2 = {
 def run(size: Size, pieces: Pieces) -> Outcome:
     """Three folds for each loss, with the learning rate that the first of them chose."""
     if size == "default":
-        raise SkippedError("it needs the brain that `make data` fetches; `evalgrad reproduce lovasz/table-b2 --full` runs it.")
+        raise SkippedError(
+            "it needs the brain that `make data` fetches; `evalgrad reproduce lovasz/table-b2"
+            " --full` runs it."
+        )
     place("brain")  # tells what is missing before anything runs
     setting, folds = SETTINGS[size], list(range(FOLDS))
     cases, grid = [{**setting, "loss": loss} for loss in LOSSES], product({"learning_rate": RATES})
-    found = dict(zip(LOSSES, tuned(pieces, train_brain, cases, grid, folds, lambda result: result["validation"]), strict=True))
-    rows = [[*_row([run["test"][kind] for run in runs], loss, kind)] for loss, (_, runs) in found.items() for kind in INDICES]
-    numbers = {loss: {kind: [run["test"][kind] for run in runs] for kind in INDICES} for loss, (_, runs) in found.items()}
-    columns = ["loss", "index", *NAMES, "mean", *(f"paper: {name}" for name in NAMES), "paper: mean"]
+    found = dict(
+        zip(
+            LOSSES,
+            tuned(pieces, train_brain, cases, grid, folds, lambda result: result["validation"]),
+            strict=True,
+        )
+    )
+    rows = [
+        [*_row([run["test"][kind] for run in runs], loss, kind)]
+        for loss, (_, runs) in found.items()
+        for kind in INDICES
+    ]
+    numbers = {
+        loss: {kind: [run["test"][kind] for run in runs] for kind in INDICES}
+        for loss, (_, runs) in found.items()
+    }
+    columns = [
+        "loss",
+        "index",
+        *NAMES,
+        "mean",
+        *(f"paper: {name}" for name in NAMES),
+        "paper: mean",
+    ]
     table = Table("Test slices, mean of left and right (%)", columns, rows)
-    return Outcome(numbers, _setting(setting, {loss: point["learning_rate"] for loss, (point, _) in found.items()}), folds, [table])
+    return Outcome(
+        numbers,
+        _setting(setting, {loss: point["learning_rate"] for loss, (point, _) in found.items()}),
+        folds,
+        [table],
+    )
 
 
 def _setting(setting: Mapping[str, Any], chosen: Mapping[str, float]) -> str:
     rates = ", ".join(f"{loss} {rate:g}" for loss, rate in chosen.items())
     return (
-        "one brain (T1, 1 mm) with its atlas in place of 18 patients; axial slices with a structure, cropped around the "
-        f"structures, in blocks of {setting['block']}, every third block for test: three folds. Neighbouring slices are alike, "
-        f"so the scores are not those of a new brain. Network of table B.1 with {setting['width']} filters in its first block in "
-        f"place of 64 and the others in proportion, SGD with momentum, {setting['epochs']} epochs of batches of 4, learning rate "
-        f"falling to a hundredth, first rate of {RATES} by validation Jaccard of the first fold: {rates}. The spread is "
-        "over the folds."
+        "one brain (T1, 1 mm) with its atlas in place of 18 patients; axial slices with a"
+        f" structure, cropped around the structures, in blocks of {setting['block']}, every third"
+        " block for test: three folds. Neighbouring slices are alike, so the scores are not those"
+        f" of a new brain. Network of table B.1 with {setting['width']} filters in its first block"
+        f" in place of 64 and the others in proportion, SGD with momentum, {setting['epochs']}"
+        f" epochs of batches of 4, learning rate falling to a hundredth, first rate of {RATES} by"
+        f" validation Jaccard of the first fold: {rates}. The spread is over the folds."
     )
 
 
@@ -61,22 +99,45 @@ def _row(found: list[dict[str, float]], loss: str, kind: str) -> list[str]:
     reported = TABLE_B2[loss][kind]
     ours = [spread([one[name] for one in found]) for name in NAMES]
     mean = spread([fmean(one.values()) for one in found])
-    return [loss, kind, *ours, mean, *(f"{reported[name]:.2f}" for name in NAMES), f"{fmean(reported.values()):.2f}"]
+    return [
+        loss,
+        kind,
+        *ours,
+        mean,
+        *(f"{reported[name]:.2f}" for name in NAMES),
+        f"{fmean(reported.values()):.2f}",
+    ]
 
 
 def verdict(numbers: Mapping[str, Any]) -> Verdict:
-    """Is Lovász ahead in every structure and on average, in both indices; `numbers[loss][index][fold][structure]`."""
-    gains = {kind: gap(*([fmean(fold.values()) for fold in numbers[loss][kind]] for loss in reversed(LOSSES))) for kind in INDICES}
+    """Is Lovász ahead in every structure and on average, in both indices;
+    `numbers[loss][index][fold][structure]`.
+    """
+    gains = {
+        kind: gap(
+            *([fmean(fold.values()) for fold in numbers[loss][kind]] for loss in reversed(LOSSES))
+        )
+        for kind in INDICES
+    }
     ahead = {
-        kind: [name for name in NAMES if _mean(numbers, "Lovász", kind, name) > _mean(numbers, "cross-entropy", kind, name)]
+        kind: [
+            name
+            for name in NAMES
+            if _mean(numbers, "Lovász", kind, name) > _mean(numbers, "cross-entropy", kind, name)
+        ]
         for kind in INDICES
     }
     behind = [name for name in NAMES if name not in ahead["Jaccard"]]
     return judge(
-        [claim for kind in INDICES for claim in (gains[kind].mean > 0, len(ahead[kind]) == len(NAMES))],
-        f"averaged over the structures Lovász-Softmax is {in_words(gains['Jaccard'])} points of Jaccard and "
-        f"{in_words(gains['Dice'])} of Dice from cross-entropy (paper +1.4 and +1.2); it is ahead in Jaccard in "
-        f"{len(ahead['Jaccard'])} of {len(NAMES)} structures{', not in ' + ', '.join(behind) if behind else ''}.",
+        [
+            claim
+            for kind in INDICES
+            for claim in (gains[kind].mean > 0, len(ahead[kind]) == len(NAMES))
+        ],
+        f"averaged over the structures Lovász-Softmax is {in_words(gains['Jaccard'])} points of"
+        f" Jaccard and {in_words(gains['Dice'])} of Dice from cross-entropy (paper +1.4 and +1.2);"
+        f" it is ahead in Jaccard in {len(ahead['Jaccard'])} of {len(NAMES)}"
+        f" structures{', not in ' + ', '.join(behind) if behind else ''}.",
     )
 
 

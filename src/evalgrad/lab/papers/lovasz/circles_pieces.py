@@ -13,7 +13,9 @@ BIASES = [round(-5 + 0.04 * step, 2) for step in range(151)]
 
 def image_jaccard_loss(scores: Tensor, target: Tensor) -> Tensor:
     """1 - the mean IoU of the images, of the prediction scores > 0."""
-    return 1 - eg.metrics.jaccard_index((scores > 0).long(), target, num_classes=2, over="image", classes=[1])
+    return 1 - eg.metrics.jaccard_index(
+        (scores > 0).long(), target, num_classes=2, over="image", classes=[1]
+    )
 
 
 def balanced_cross_entropy(target: Tensor) -> Callable[..., Tensor]:
@@ -21,7 +23,9 @@ def balanced_cross_entropy(target: Tensor) -> Callable[..., Tensor]:
     return plain_losses.bce(positive_weight=float((target == 0).sum() / target.sum()))
 
 
-def losses_of_bias(*, seed: int, radii: tuple[int, int], images: int, size: int) -> dict[str, list[float]]:
+def losses_of_bias(
+    *, seed: int, radii: tuple[int, int], images: int, size: int
+) -> dict[str, list[float]]:
     """A piece: each loss of the scores f + b, for every bias b."""
     part = circles(seed, images=images, size=size, radii=(radii[0], radii[1])).train
     losses: dict[str, Callable[..., Tensor]] = {
@@ -33,4 +37,7 @@ def losses_of_bias(*, seed: int, radii: tuple[int, int], images: int, size: int)
         "soft Jaccard": plain_losses.binary_soft_jaccard(),
     }
     scores = part.inputs.double()
-    return {name: [float(loss(scores + bias, part.target)) for bias in BIASES] for name, loss in losses.items()}
+    return {
+        name: [float(loss(scores + bias, part.target)) for bias in BIASES]
+        for name, loss in losses.items()
+    }

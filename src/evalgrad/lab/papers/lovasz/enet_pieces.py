@@ -1,4 +1,6 @@
-"""Section 4.4 on digit scenes: ENet trained with weighted cross-entropy, then fine-tuned from the same weights in several ways."""
+"""Section 4.4 on digit scenes: ENet trained with weighted cross-entropy, then fine-tuned from the
+same weights in several ways.
+"""
 
 import copy
 from typing import Any
@@ -13,7 +15,8 @@ from evalgrad.lab.data.split import Part, Sizes, Split
 from evalgrad.lab.models.enet import ENet
 from evalgrad.lab.papers.lovasz.training import Loss, scores_of, train, uniform_batches
 
-# As Cityscapes has categories of classes: the background, digits with a loop, straight ones, open curves.
+# As Cityscapes has categories of classes: the background, digits with a loop, straight ones, open
+# curves.
 CATEGORIES = {"background": [0], "loops": [0, 6, 8, 9], "straight": [1, 4, 7], "curves": [2, 3, 5]}
 BATCH = 10  # of the weighted cross-entropy, before and in fine-tuning
 BASE_RATE = 0.01
@@ -31,8 +34,15 @@ def evaluate(model: nn.Module, part: Part) -> dict[str, float]:
     """Class and category IoU over the dataset, in per cent."""
     prediction, table = scores_of(model, part.inputs).argmax(1), category_of_class()
     return {
-        "class": 100 * eg.metrics.jaccard_index(prediction, part.target, num_classes=CLASSES).item(),
-        "category": 100 * eg.metrics.jaccard_index(table[prediction], table[part.target], num_classes=len(CATEGORIES)).item(),
+        "class": (
+            100 * eg.metrics.jaccard_index(prediction, part.target, num_classes=CLASSES).item()
+        ),
+        "category": (
+            100
+            * eg.metrics.jaccard_index(
+                table[prediction], table[part.target], num_classes=len(CATEGORIES)
+            ).item()
+        ),
     }
 
 
@@ -43,9 +53,18 @@ def weighted_cross_entropy(target: Tensor) -> Loss:
 
 
 def fine_tune(
-    base: nn.Module, split: Split, loss: Loss, batch: int, rate: float, iterations: int, every: int, seed: int
+    base: nn.Module,
+    split: Split,
+    loss: Loss,
+    batch: int,
+    rate: float,
+    iterations: int,
+    every: int,
+    seed: int,
 ) -> dict[str, Any]:
-    """Further training from the base's weights: class IoU on validation during it, class and category IoU on test after it."""
+    """Further training from the base's weights: class IoU on validation during it, class and
+    category IoU on test after it.
+    """
     model = copy.deepcopy(base)
     curve = [[0, evaluate(model.eval(), split.validation)["class"]]]
 
@@ -68,7 +87,9 @@ def fine_tunings(
     batch_sizes: list[int],
     rates: list[float],
 ) -> dict[str, Any]:
-    """A piece: the base network on test, and every fine-tuning by learning rate. One base per seed, so that all start alike."""
+    """A piece: the base network on test, and every fine-tuning by learning rate. One base per seed,
+    so that all start alike.
+    """
     split = digit_scenes(seed, Sizes(*sizes))
     weighted = weighted_cross_entropy(split.train.target)
     torch.manual_seed(seed)
@@ -77,5 +98,8 @@ def fine_tunings(
     train(base, weighted, split.train, batches, learning_rate=BASE_RATE, iterations=base_iterations)
     ways: dict[str, tuple[Loss, int]] = {"weighted cross-entropy, batch 10": (weighted, BATCH)}
     ways |= {f"Lovász, batch {size}": (eg.LovaszSoftmaxLoss(), size) for size in batch_sizes}
-    tuned = {name: [fine_tune(base, split, *way, rate, iterations, every, seed) for rate in rates] for name, way in ways.items()}
+    tuned = {
+        name: [fine_tune(base, split, *way, rate, iterations, every, seed) for rate in rates]
+        for name, way in ways.items()
+    }
     return {"base": evaluate(base, split.test), "tuned": tuned}

@@ -1,4 +1,6 @@
-"""Table A.1 on digit scenes: a network for all classes, fine-tuned to one class at a time with each loss."""
+"""Table A.1 on digit scenes: a network for all classes, fine-tuned to one class at a time with each
+loss.
+"""
 
 import copy
 from typing import Any
@@ -34,7 +36,14 @@ def base_network(split: Split, seed: int, iterations: int) -> nn.Module:
     torch.manual_seed(seed)
     model = UNet(1, CLASSES)
     batches = uniform_batches(len(split.train), BATCH, seed)
-    train(model, plain_losses.cross_entropy(), split.train, batches, learning_rate=0.01, iterations=iterations)
+    train(
+        model,
+        plain_losses.cross_entropy(),
+        split.train,
+        batches,
+        learning_rate=0.01,
+        iterations=iterations,
+    )
     return model
 
 
@@ -44,19 +53,24 @@ def has(target: Tensor, label: int) -> Tensor:
 
 
 def half_with(part: Part, label: int) -> Part:
-    """As many images without the class as there are with it, as the paper samples its validation set; labels 0 and 1."""
+    """As many images without the class as there are with it, as the paper samples its validation
+    set; labels 0 and 1.
+    """
     present = has(part.target, label)
     count = min(int(present.sum()), int((~present).sum()))
     chosen = torch.cat([present.nonzero()[:count, 0], (~present).nonzero()[:count, 0]])
     return Part(part.inputs[chosen], (part.target[chosen] == label).long())
 
 
-def fine_tune(base: nn.Module, split: Split, label: int, loss: str, rate: float, iterations: int, seed: int) -> dict[str, Any]:
+def fine_tune(
+    base: nn.Module, split: Split, label: int, loss: str, rate: float, iterations: int, seed: int
+) -> dict[str, Any]:
     """One class, one loss: image IoU on validation; image IoU and every loss on test."""
     model = OneClass(copy.deepcopy(base), label)
     present = has(split.train.target, label)
     binary = Part(split.train.inputs, (split.train.target == label).long())
-    batches = equibatches(torch.stack([present, ~present], 1), BATCH, seed)  # half of the images have the class
+    # half of the images have the class
+    batches = equibatches(torch.stack([present, ~present], 1), BATCH, seed)
     train(model, losses()[loss], binary, batches, learning_rate=rate, iterations=iterations)
     validation, test = half_with(split.validation, label), half_with(split.test, label)
     scores = scores_of(model, test.inputs)
@@ -68,18 +82,30 @@ def fine_tune(base: nn.Module, split: Split, label: int, loss: str, rate: float,
 
 
 def one_by_one(
-    *, seed: int, labels: list[int], sizes: tuple[int, int, int], base_iterations: int, iterations: int, rates: list[float]
+    *,
+    seed: int,
+    labels: list[int],
+    sizes: tuple[int, int, int],
+    base_iterations: int,
+    iterations: int,
+    rates: list[float],
 ) -> dict[str, Any]:
-    """A piece: image IoU of the base network by class, and the fine-tuned results by loss, learning rate and class."""
+    """A piece: image IoU of the base network by class, and the fine-tuned results by loss, learning
+    rate and class.
+    """
     split = digit_scenes(seed, Sizes(*sizes))
     base = base_network(split, seed, base_iterations)
     test = {label: half_with(split.test, label) for label in labels}
     return {
         "base": [
-            image_iou((scores_of(base, part.inputs).argmax(1) == label).float() - 0.5, part.target) for label, part in test.items()
+            image_iou((scores_of(base, part.inputs).argmax(1) == label).float() - 0.5, part.target)
+            for label, part in test.items()
         ],
         "tuned": {
-            loss: [[fine_tune(base, split, label, loss, rate, iterations, seed) for label in labels] for rate in rates]
+            loss: [
+                [fine_tune(base, split, label, loss, rate, iterations, seed) for label in labels]
+                for rate in rates
+            ]
             for loss in EVALUATED
         },
     }

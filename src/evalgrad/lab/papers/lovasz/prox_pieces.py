@@ -1,4 +1,6 @@
-"""Appendix C: descent on a piecewise linear surface, and the last layer of a network under the Lovász hinge."""
+"""Appendix C: descent on a piecewise linear surface, and the last layer of a network under the
+Lovász hinge.
+"""
 
 import copy
 from typing import Any
@@ -25,7 +27,8 @@ def surface(point: Tensor, nu: float) -> float:
 def prox_of_surface(point: Tensor, nu: float, step: float) -> Tensor:
     """Minimiser of f(u) + |u - x|^2 / (2 step).
 
-    f is the support function of the triangle (0, 0), (nu, 0), (0, 1), so x - u is step times the projection of x / step on it.
+    f is the support function of the triangle (0, 0), (nu, 0), (0, 1), so x - u is step times the
+    projection of x / step on it.
     """
     return point - step * _project_on_triangle(point / step, nu)
 
@@ -38,8 +41,12 @@ def _project_on_triangle(point: Tensor, nu: float) -> Tensor:
     return start + edge * ((point - start) @ edge / (edge @ edge)).clamp(0, 1)
 
 
-def descend(*, method: str, nu: float, step: float, iterations: int, start: list[float]) -> list[list[float]]:
-    """A piece: the path of gradient descent, momentum (C.2, C.3) or the proximal algorithm on C.4; points x, y and the value."""
+def descend(
+    *, method: str, nu: float, step: float, iterations: int, start: list[float]
+) -> list[list[float]]:
+    """A piece: the path of gradient descent, momentum (C.2, C.3) or the proximal algorithm on C.4;
+    points x, y and the value.
+    """
     point, velocity = torch.tensor(start, dtype=torch.float64), torch.zeros(2, dtype=torch.float64)
     path = [[*point.tolist(), surface(point, nu)]]
     for _ in range(iterations):
@@ -64,23 +71,37 @@ def last_layer(
     start: str,
     settings: list[list[Any]],
 ) -> list[list[list[float]]]:
-    """A piece: the last layer of a U-Net trained under the Lovász hinge, all else as cross-entropy left it.
+    """A piece: the last layer of a U-Net trained under the Lovász hinge, all else as cross-entropy
+    left it.
 
-    It starts at "zero" or at the weights of "cross-entropy". For every setting (method, learning rate, lam) the curve of
-    (iteration, Lovász hinge on validation).
+    It starts at "zero" or at the weights of "cross-entropy". For every setting (method, learning
+    rate, lam) the curve of (iteration, Lovász hinge on validation).
     """
     split = strokes(seed, Sizes(*sizes))
     torch.manual_seed(seed)
     network = UNet(1, 1)
     batches = uniform_batches(len(split.train), 16, seed)
     model = nn.Sequential(network, nn.Flatten(1, 2))
-    train(model, plain_losses.bce(), split.train, batches, learning_rate=0.01, iterations=base_iterations)
-    seen, new = (Part(features(network, part.inputs), part.target) for part in (split.train, split.validation))
+    train(
+        model,
+        plain_losses.bce(),
+        split.train,
+        batches,
+        learning_rate=0.01,
+        iterations=base_iterations,
+    )
+    seen, new = (
+        Part(features(network, part.inputs), part.target)
+        for part in (split.train, split.validation)
+    )
     head = nn.Sequential(network.head, nn.Flatten(1, 2))
     if start == "zero":
         for parameter in head.parameters():
             nn.init.zeros_(parameter)
-    return [fit_head(copy.deepcopy(head), seen, new, iterations, every, seed, *setting) for setting in settings]
+    return [
+        fit_head(copy.deepcopy(head), seen, new, iterations, every, seed, *setting)
+        for setting in settings
+    ]
 
 
 @torch.no_grad()
@@ -104,7 +125,9 @@ def fit_head(
     learning_rate: float,
     lam: float,
 ) -> list[list[float]]:
-    """Minimise the Lovász hinge over the head, in place; the steps fall as 1 / sqrt(t) and lam rises with them."""
+    """Minimise the Lovász hinge over the head, in place; the steps fall as 1 / sqrt(t) and lam
+    rises with them.
+    """
     momentum = MOMENTUM if "momentum" in method else 0.0
     optimiser = torch.optim.SGD(head.parameters(), lr=learning_rate, momentum=momentum)
     batches = uniform_batches(len(part), 16, seed)
@@ -112,12 +135,19 @@ def fit_head(
     for iteration, chosen in zip(range(iterations + 1), batches, strict=False):
         if iteration % every == 0:
             with torch.no_grad():
-                curve.append([iteration, float(eg.lovasz_hinge_loss(head(validation.inputs), validation.target))])
+                curve.append(
+                    [
+                        iteration,
+                        float(eg.lovasz_hinge_loss(head(validation.inputs), validation.target)),
+                    ]
+                )
         decay = (1 + iteration) ** -0.5
         optimiser.param_groups[0]["lr"] = learning_rate * decay
         optimiser.zero_grad()
         gradient = "prox" if "prox" in method else "subgradient"
         scores = head(part.inputs[chosen])
-        eg.lovasz_hinge_loss(scores, part.target[chosen], gradient=gradient, lam=lam / decay).backward()
+        eg.lovasz_hinge_loss(
+            scores, part.target[chosen], gradient=gradient, lam=lam / decay
+        ).backward()
         optimiser.step()
     return curve

@@ -11,13 +11,22 @@ from evalgrad.lab.data.scenes import CLASSES, digit_scenes
 from evalgrad.lab.data.split import Part, Sizes
 from evalgrad.lab.inference import multi_scale
 from evalgrad.lab.models.unet import UNet
-from evalgrad.lab.papers.lovasz.training import Loss, class_table, equibatches, scores_of, train, uniform_batches
+from evalgrad.lab.papers.lovasz.training import (
+    Loss,
+    class_table,
+    equibatches,
+    scores_of,
+    train,
+    uniform_batches,
+)
 
 BATCH = 16
 
 
 def losses() -> dict[str, Loss]:
-    """The paper's three: the Lovász-Softmax loss of the batch over present classes, and that of every image over all classes."""
+    """The paper's three: the Lovász-Softmax loss of the batch over present classes, and that of
+    every image over all classes.
+    """
     return {
         "cross-entropy": plain_losses.cross_entropy(),
         "Lovász": eg.LovaszSoftmaxLoss(),
@@ -26,11 +35,17 @@ def losses() -> dict[str, Loss]:
 
 
 def mious(prediction: Tensor, target: Tensor) -> dict[str, float]:
-    """In per cent: over the dataset and over batches of 16 with the classes present, over images with all classes (0/0 = 1)."""
+    """In per cent: over the dataset and over batches of 16 with the classes present, over images
+    with all classes (0/0 = 1).
+    """
     index = {
         "dataset": eg.metrics.jaccard_index(prediction, target, num_classes=CLASSES),
-        "batch": eg.metrics.jaccard_index(prediction, target, num_classes=CLASSES, over="batch", batch_size=BATCH),
-        "image": eg.metrics.jaccard_index(prediction, target, num_classes=CLASSES, over="image", classes="all"),
+        "batch": eg.metrics.jaccard_index(
+            prediction, target, num_classes=CLASSES, over="batch", batch_size=BATCH
+        ),
+        "image": eg.metrics.jaccard_index(
+            prediction, target, num_classes=CLASSES, over="image", classes="all"
+        ),
     }
     return {name: 100 * value.item() for name, value in index.items()}
 
@@ -43,14 +58,25 @@ def evaluate(model: nn.Module, part: Part) -> dict[str, float]:
 @torch.no_grad()
 def multi_scale_miou(model: nn.Module, part: Part) -> float:
     """Dataset mIoU of the mean probabilities at the paper's three scales."""
-    prediction = torch.cat([multi_scale(model, images).argmax(1) for images in part.inputs.split(100)])
+    prediction = torch.cat(
+        [multi_scale(model, images).argmax(1) for images in part.inputs.split(100)]
+    )
     return mious(prediction, part.target)["dataset"]
 
 
 def train_scenes(
-    *, sizes: tuple[int, int, int], loss: str, equibatch: bool, iterations: int, learning_rate: float, seed: int, every: int
+    *,
+    sizes: tuple[int, int, int],
+    loss: str,
+    equibatch: bool,
+    iterations: int,
+    learning_rate: float,
+    seed: int,
+    every: int,
 ) -> dict[str, Any]:
-    """A piece: dataset mIoU on validation and its `curve` with the other mIoUs during training, and all of them on test."""
+    """A piece: dataset mIoU on validation and its `curve` with the other mIoUs during training, and
+    all of them on test.
+    """
     split = digit_scenes(seed, Sizes(*sizes))
     torch.manual_seed(seed)
     model = UNet(1, CLASSES)
@@ -64,6 +90,14 @@ def train_scenes(
         batches = equibatches(class_table(split.train.target), BATCH, seed)
     else:
         batches = uniform_batches(len(split.train), BATCH, seed)
-    train(model, losses()[loss], split.train, batches, learning_rate=learning_rate, iterations=iterations, watch=watch)
+    train(
+        model,
+        losses()[loss],
+        split.train,
+        batches,
+        learning_rate=learning_rate,
+        iterations=iterations,
+        watch=watch,
+    )
     test = {**evaluate(model, split.test), "multi-scale": multi_scale_miou(model, split.test)}
     return {"validation": curve[-1]["dataset"], "test": test, "curve": curve}

@@ -1,4 +1,6 @@
-"""One training, as all experiments of this paper do it: Adam, the paper's `poly` learning rate, batches drawn by index."""
+"""One training, as all experiments of this paper do it: Adam, the paper's `poly` learning rate,
+batches drawn by index.
+"""
 
 import itertools
 from collections.abc import Callable, Iterator
@@ -22,13 +24,20 @@ def uniform_batches(count: int, size: int, seed: int) -> Iterator[Tensor]:
 
 def class_table(target: Tensor) -> Tensor:
     """Which classes each image has: (images, classes)."""
-    return torch.zeros(len(target), int(target.max()) + 1, dtype=torch.bool).scatter_(1, target.flatten(1), True)
+    return torch.zeros(len(target), int(target.max()) + 1, dtype=torch.bool).scatter_(
+        1, target.flatten(1), True
+    )
 
 
 def equibatches(presence: Tensor, size: int, seed: int) -> Iterator[Tensor]:
-    """Endless batches from the paper's sampler, which cycles over the columns of the table that have an image."""
-    sampler = eg.EquibatchSampler(presence, classes=presence.any(0).nonzero()[:, 0].tolist(), seed=seed)
-    stream = itertools.chain.from_iterable(itertools.repeat(sampler))  # every pass is the sampler's next epoch
+    """Endless batches from the paper's sampler, which cycles over the columns of the table that
+    have an image.
+    """
+    sampler = eg.EquibatchSampler(
+        presence, classes=presence.any(0).nonzero()[:, 0].tolist(), seed=seed
+    )
+    # every pass is the sampler's next epoch
+    stream = itertools.chain.from_iterable(itertools.repeat(sampler))
     while True:
         yield torch.tensor(list(itertools.islice(stream, size)))
 
@@ -43,9 +52,13 @@ def train(
     iterations: int,
     watch: Callable[[int], None] = lambda iteration: None,
 ) -> None:
-    """Train in place, and leave the network ready to predict. `watch` is called after every iteration with its number."""
+    """Train in place, and leave the network ready to predict. `watch` is called after every
+    iteration with its number.
+    """
     optimiser = torch.optim.Adam(model.parameters(), lr=learning_rate)
-    schedule = torch.optim.lr_scheduler.LambdaLR(optimiser, lambda step: poly(min(step / iterations, 1.0)))
+    schedule = torch.optim.lr_scheduler.LambdaLR(
+        optimiser, lambda step: poly(min(step / iterations, 1.0))
+    )
     for iteration, chosen in zip(range(1, iterations + 1), batches, strict=False):
         model.train()
         optimiser.zero_grad()

@@ -15,7 +15,12 @@ def draw_curves(methods: Mapping[str, Tuned], label: str) -> Figure:
     panel = figure.subplots()
     for name, method in methods.items():
         curves = [result["curve"] for result in method.results]
-        panel.plot(range(1, len(curves[0]) + 1), [fmean(column) for column in zip(*curves, strict=True)], label=name, linewidth=1)
+        panel.plot(
+            range(1, len(curves[0]) + 1),
+            [fmean(column) for column in zip(*curves, strict=True)],
+            label=name,
+            linewidth=1,
+        )
     panel.set(xlabel="epoch", ylabel=label)
     panel.legend(fontsize=7)
     return figure

@@ -1,4 +1,6 @@
-"""Experiment 1: a classifier of digits with an extra node for their size, linear as in the paper or on a shared hidden layer."""
+"""Experiment 1: a classifier of digits with an extra node for their size, linear as in the paper or
+on a shared hidden layer.
+"""
 
 import hashlib
 from typing import Any
@@ -25,12 +27,18 @@ def load(data: str, seed: int) -> Split:
 
 
 def s_mnist(seed: int) -> Split:
-    """MNIST at half size in the middle of the canvas, or, for half of the images, at its full size."""
+    """MNIST at half size in the middle of the canvas, or, for half of the images, at its
+    full size.
+    """
     train, test = images("mnist")
     generator = torch.Generator().manual_seed(seed)
     order = torch.randperm(len(train), generator=generator)
     first, second = order[:MNIST_TRAIN], order[MNIST_TRAIN : MNIST_TRAIN + MNIST_VALIDATION]
-    parts = [(train.inputs[first], train.target[first]), (train.inputs[second], train.target[second]), (test.inputs, test.target)]
+    parts = [
+        (train.inputs[first], train.target[first]),
+        (train.inputs[second], train.target[second]),
+        (test.inputs, test.target),
+    ]
     one, two, three = (_sized(pixels, digit, generator) for pixels, digit in parts)
     return Split(one, two, three)
 
@@ -43,11 +51,15 @@ def _sized(pixels: Tensor, digit: Tensor, generator: torch.Generator) -> Part:
 
 
 class SizedClassifier(nn.Module):
-    """Scores of ten digits and of the size; `hidden` 0 is the paper's single layer, where the two share nothing."""
+    """Scores of ten digits and of the size; `hidden` 0 is the paper's single layer, where the two
+    share nothing.
+    """
 
     def __init__(self, inputs: int, hidden: int) -> None:
         super().__init__()
-        self.trunk = nn.Sequential(nn.Linear(inputs, hidden), nn.ReLU()) if hidden else nn.Identity()
+        self.trunk = (
+            nn.Sequential(nn.Linear(inputs, hidden), nn.ReLU()) if hidden else nn.Identity()
+        )
         self.digits = nn.Linear(hidden or inputs, 10)
         self.size = eg.SizeHead(hidden or inputs)
 
@@ -57,11 +69,21 @@ class SizedClassifier(nn.Module):
 
 
 def train_digits(
-    *, data: str, seed: int, hidden: int, alpha: float, solver: str, project: str, learning_rate: float, epochs: int
+    *,
+    data: str,
+    seed: int,
+    hidden: int,
+    alpha: float,
+    solver: str,
+    project: str,
+    learning_rate: float,
+    epochs: int,
 ) -> dict[str, Any]:
-    """A piece: Adam, batches of 100. Accuracies in per cent; `curve` is the test accuracy after every epoch.
+    """A piece: Adam, batches of 100. Accuracies in per cent; `curve` is the test accuracy after
+    every epoch.
 
-    `weights` is a digest of the digit node's weights, `f1` that of the size node on test and `certificate` its bound on training.
+    `weights` is a digest of the digit node's weights, `f1` that of the size node on test and
+    `certificate` its bound on training.
     """
     split = load(data, seed)
     with torch.random.fork_rng(devices=[]):
@@ -76,7 +98,9 @@ def train_digits(
         for index in torch.randperm(len(digit), generator=generator).split(BATCH):
             scores, size = model(split.train.inputs[index])
             optimiser.zero_grad()
-            (F.cross_entropy(scores, digit[index]) + regulariser.loss(size, large[index], index)).backward()
+            (
+                F.cross_entropy(scores, digit[index]) + regulariser.loss(size, large[index], index)
+            ).backward()
             optimiser.step()
             regulariser.after_step()
         regulariser.after_epoch()
@@ -95,9 +119,16 @@ def train_digits(
 
 
 def train_measure(
-    *, seed: int, size: tuple[int, int, int], solver: str, project: str, learning_rate: float, epochs: int
+    *,
+    seed: int,
+    size: tuple[int, int, int],
+    solver: str,
+    project: str,
+    learning_rate: float,
+    epochs: int,
 ) -> dict[str, Any]:
-    """A piece: the measure alone, without a main loss, for a linear scorer of data that no plane divides. F1 in per cent.
+    """A piece: the measure alone, without a main loss, for a linear scorer of data that no plane
+    divides. F1 in per cent.
 
     A training that ends in NaN certifies nothing and finds nothing: 0.
     """
@@ -111,7 +142,9 @@ def train_measure(
     for _ in range(epochs):
         for index in torch.randperm(len(split.train), generator=generator).split(BATCH):
             optimiser.zero_grad()
-            regulariser.loss(model(split.train.inputs[index]), split.train.target[index], index).backward()
+            regulariser.loss(
+                model(split.train.inputs[index]), split.train.target[index], index
+            ).backward()
             optimiser.step()
             regulariser.after_step()
         regulariser.after_epoch()

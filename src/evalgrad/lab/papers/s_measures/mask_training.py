@@ -26,7 +26,8 @@ class SizedUNet(nn.Module):
     def __init__(self, channels: int, outputs: int) -> None:
         super().__init__()
         self.body = UNet(channels, outputs, WIDTH)
-        self.pixels, self.body.head = self.body.head, nn.Sequential()  # images here have sides that are multiples of 8
+        # images here have sides that are multiples of 8
+        self.pixels, self.body.head = self.body.head, nn.Sequential()
         self.size = eg.SizeHead(WIDTH)
 
     def forward(self, images: Tensor) -> tuple[Tensor, Tensor]:
@@ -35,20 +36,26 @@ class SizedUNet(nn.Module):
 
 
 def load(data: str, seed: int, sizes: tuple[int, int, int]) -> Split:
-    """Images and label maps: "strokes" and "nuclei" have one class besides the background, "scenes" ten."""
+    """Images and label maps: "strokes" and "nuclei" have one class besides the background, "scenes"
+    ten.
+    """
     makers = {"strokes": strokes, "scenes": digit_scenes, "nuclei": nucleus_tiles}
     return makers[data](seed, Sizes(*sizes))
 
 
 def nucleus_tiles(seed: int, sizes: Sizes) -> Split:
     """Tiles of the microscope image that do not overlap, in a seeded order."""
-    image, mask = (plane.unfold(0, TILE, TILE).unfold(1, TILE, TILE).flatten(0, 1) for plane in nuclei())
+    image, mask = (
+        plane.unfold(0, TILE, TILE).unfold(1, TILE, TILE).flatten(0, 1) for plane in nuclei()
+    )
     order = permutation(len(mask), seed)
     return cut(((image - image.mean()) / image.std())[order, None], mask[order], sizes)
 
 
 def size_labels(data: str, target: Tensor, volume: float) -> Tensor:
-    """Experiment 2: above the mean foreground. Experiment 3: the vote of the classes present, each large above `volume`."""
+    """Experiment 2: above the mean foreground. Experiment 3: the vote of the classes present, each
+    large above `volume`.
+    """
     if data == "scenes":
         return eg.majority_size_labels(target, classes=CLASSES, threshold=volume)
     return eg.SizeLabels().fit(target)(target)
@@ -63,14 +70,24 @@ def pixel_loss(scores: Tensor, target: Tensor) -> Tensor:
 
 @torch.no_grad()
 def quality(model: nn.Module, part: Part) -> float:
-    """One class: image IoU averaged over the paper's three thresholds. More: mean IoU of the data set. In per cent."""
+    """One class: image IoU averaged over the paper's three thresholds. More: mean IoU of the data
+    set. In per cent.
+    """
     model.eval()
     scores = torch.cat([model(images)[0] for images in part.inputs.split(100)])
     model.train()
     if scores.shape[1] > 1:
-        return 100 * eg.metrics.jaccard_index(scores.argmax(1), part.target, num_classes=scores.shape[1]).item()
+        return (
+            100
+            * eg.metrics.jaccard_index(
+                scores.argmax(1), part.target, num_classes=scores.shape[1]
+            ).item()
+        )
     decisions = [(scores[:, 0].sigmoid() > threshold).long() for threshold in THRESHOLDS]
-    found = [eg.metrics.jaccard_index(d, part.target, num_classes=2, over="image", classes=[1]) for d in decisions]
+    found = [
+        eg.metrics.jaccard_index(d, part.target, num_classes=2, over="image", classes=[1])
+        for d in decisions
+    ]
     return 100 * torch.stack(found).mean().item()
 
 
@@ -85,7 +102,9 @@ def train_masks(
     epochs: int,
     volume: float = 0.05,
 ) -> dict[str, Any]:
-    """A piece: Adam, batches of 16. IoU in per cent, `curve` on test after every epoch; `large` is the share of large images."""
+    """A piece: Adam, batches of 16. IoU in per cent, `curve` on test after every epoch; `large` is
+    the share of large images.
+    """
     split = load(data, seed, sizes)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
@@ -99,7 +118,10 @@ def train_masks(
         for index in torch.randperm(len(labels), generator=generator).split(BATCH):
             scores, size = model(split.train.inputs[index])
             optimiser.zero_grad()
-            (pixel_loss(scores, split.train.target[index]) + regulariser.loss(size, labels[index], index)).backward()
+            (
+                pixel_loss(scores, split.train.target[index])
+                + regulariser.loss(size, labels[index], index)
+            ).backward()
             optimiser.step()
             regulariser.after_step()
         regulariser.after_epoch()

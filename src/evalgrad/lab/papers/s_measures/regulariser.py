@@ -1,4 +1,6 @@
-"""The paper's regulariser, alpha times the F1 of an extra node that tells large from small, and three ways to optimise it."""
+"""The paper's regulariser, alpha times the F1 of an extra node that tells large from small, and
+three ways to optimise it.
+"""
 
 from typing import Any, cast
 
@@ -9,20 +11,28 @@ import evalgrad as eg
 from evalgrad.s_measures.lagrangian import LagrangianSolver
 
 ALPHAS = (1e-2, 1e-3, 1e-4)  # the paper's
-# Section 4 of the paper: Adam with this step for the network, tau and epsilon, and these two for the multipliers.
+# Section 4 of the paper: Adam with this step for the network, tau and epsilon, and these two for
+# the multipliers.
 PRIMAL_STEP, LAMBDA_STEP, MU_STEP = 1e-2, 1e-3, 1e-5
-OWN_STEP = 0.1  # of tau and epsilon with the corrected algorithm: plain SGD, as the projection needs
+# of tau and epsilon with the corrected algorithm: plain SGD, as the projection needs
+OWN_STEP = 0.1
 
 
 class Regulariser:
-    """`solver`: "ratio", the library's default; "lagrangian", the paper's algorithm corrected; "paper", with its step sizes.
+    """`solver`: "ratio", the library's default; "lagrangian", the paper's algorithm corrected;
+    "paper", with its step sizes.
 
-    `project` says when tau and epsilon return to their set: after every "step", or once per "epoch" as the paper does.
+    `project` says when tau and epsilon return to their set: after every "step", or once per "epoch"
+    as the paper does.
     """
 
-    def __init__(self, labels: Tensor, alpha: float, solver: str = "ratio", project: str = "epoch") -> None:
+    def __init__(
+        self, labels: Tensor, alpha: float, solver: str = "ratio", project: str = "epoch"
+    ) -> None:
         self.alpha, self.solver, self.project, self.projections = alpha, solver, project, 0
-        options: dict[str, Any] = {"solver": "lagrangian", "augment": 0.0} if solver == "paper" else {"solver": solver}
+        options: dict[str, Any] = (
+            {"solver": "lagrangian", "augment": 0.0} if solver == "paper" else {"solver": solver}
+        )
         self.measure = eg.FBeta(labels=labels, **options)
         self.optimiser = self._optimiser() if alpha > 0 and solver != "ratio" else None
 
@@ -33,7 +43,9 @@ class Regulariser:
         return torch.optim.SGD(self.measure.primal_groups(OWN_STEP / self.alpha))
 
     def loss(self, scores: Tensor, target: Tensor, index: Tensor) -> Tensor:
-        """What is added to the main loss; 0 for the baseline, which has the node but not the term."""
+        """What is added to the main loss; 0 for the baseline, which has the node but not
+        the term.
+        """
         if self.alpha == 0:
             return scores.new_zeros(())
         if self.optimiser:
@@ -60,10 +72,12 @@ class Regulariser:
         if self.solver == "lagrangian":
             self.measure.dual_step()
             return
-        (group,) = (cast("LagrangianSolver", group) for group in self.measure.groups)  # two sizes: one group of positives
+        # two sizes: one group of positives
+        (group,) = (cast("LagrangianSolver", group) for group in self.measure.groups)
         before = group.mu
         self.measure.dual_step(LAMBDA_STEP)
-        group.mu = before + MU_STEP / LAMBDA_STEP * (group.mu - before)  # the paper moves mu a hundred times less
+        # the paper moves mu a hundred times less
+        group.mu = before + MU_STEP / LAMBDA_STEP * (group.mu - before)
 
     def certificate(self, scores: Tensor, target: Tensor) -> float:
         """The guaranteed F1 in per cent of the training scores of the final network."""

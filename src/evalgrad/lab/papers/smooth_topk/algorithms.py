@@ -1,7 +1,9 @@
-"""The algorithms of the smooth top-k paper in plain torch, for its tables 3, 4 and 5; not part of the library.
+"""The algorithms of the smooth top-k paper in plain torch, for its tables 3, 4 and 5; not part of
+the library.
 
 Errors of the print are repaired: Algorithm 1 halves with ceil(p/2), Algorithm 2 starts at j = 2,
-Algorithm 3 keeps sigma_{k-1}, equation (60) has the exponent j + 1. x = scores/(k temperature), e = exp(x).
+Algorithm 3 keeps sigma_{k-1}, equation (60) has the exponent j + 1. x = scores/(k temperature), e =
+exp(x).
 """
 
 import math
@@ -13,24 +15,34 @@ from torch import Tensor
 
 
 def _log_product(left: Tensor, right: Tensor, degrees: int) -> Tensor:
-    """Product of polynomials given by log-coefficients on the last axis, its first ``degrees`` coefficients."""
+    """Product of polynomials given by log-coefficients on the last axis, its first ``degrees``
+    coefficients.
+    """
     size = min(left.shape[-1] + right.shape[-1] - 1, degrees)
     shifted = [
-        F.pad(left[..., a : a + 1] + right[..., : size - a], (a, max(size - a - right.shape[-1], 0)), value=-math.inf)
+        F.pad(
+            left[..., a : a + 1] + right[..., : size - a],
+            (a, max(size - a - right.shape[-1], 0)),
+            value=-math.inf,
+        )
         for a in range(min(left.shape[-1], size))
     ]
     return _log_sum(torch.stack(shifted), 0)
 
 
 def _log_sum(terms: Tensor, dim: int) -> Tensor:
-    """logsumexp, whose backward would be NaN where all terms are -inf: those coefficients are held at -inf as constants."""
+    """logsumexp, whose backward would be NaN where all terms are -inf: those coefficients are held
+    at -inf as constants.
+    """
     empty = (terms == -math.inf).all(dim, keepdim=True)
     total = torch.where(empty, 0.0, terms).logsumexp(dim)
     return torch.where(empty.squeeze(dim), -math.inf, total)
 
 
 def divide_and_conquer(x: Tensor, k: int) -> Tensor:
-    """Algorithm 1 in log-space: (R, n) -> log sigma_0 .. sigma_k from sigma_n(e) prod (X + 1/e_i)."""
+    """Algorithm 1 in log-space: (R, n) -> log sigma_0 .. sigma_k from sigma_n(e) prod (X +
+    1/e_i).
+    """
     nodes = torch.stack([-x, torch.zeros_like(x)], dim=-1)  # (R, p, degrees)
     while nodes.shape[1] > 1:
         even = nodes.shape[1] // 2 * 2
@@ -59,18 +71,23 @@ def linear_summation(x: Tensor, k: int) -> Tensor:
 
 
 def marginals(x: Tensor, log_sigma: Tensor, k: int, threshold: float = 1e-2) -> Tensor:
-    """Algorithm 2: d log sigma_k / d x_i = e_i delta_k / sigma_k, divided by sigma at each step to stay in range.
+    """Algorithm 2: d log sigma_k / d x_i = e_i delta_k / sigma_k, divided by sigma at each step to
+    stay in range.
 
-    ``log_sigma`` holds k + p degrees; where sigma_{j-1} and e_i delta_{j-1} agree to ``threshold``, the p-th order
-    approximation (60) replaces the recursion.
+    ``log_sigma`` holds k + p degrees; where sigma_{j-1} and e_i delta_{j-1} agree to ``threshold``,
+    the p-th order approximation (60) replaces the recursion.
     """
-    share, stable = torch.zeros_like(x), torch.ones_like(x, dtype=torch.bool)  # e_i delta_j / sigma_j
+    # e_i delta_j / sigma_j
+    share, stable = torch.zeros_like(x), torch.ones_like(x, dtype=torch.bool)
     for j in range(1, k + 1):
         stable = stable & (1 - share > threshold)
         share = torch.exp(x + log_sigma[:, j - 1 : j] - log_sigma[:, j : j + 1]) * (1 - share)
     series = torch.zeros_like(x)
-    for j in range(log_sigma.shape[-1] - k):  # sum_j (-1)^j sigma_{k+j} / e_i^(j+1), times e_i / sigma_k
-        series = series + (-1) ** j * torch.exp(log_sigma[:, k + j : k + j + 1] - log_sigma[:, k : k + 1] - j * x)
+    # sum_j (-1)^j sigma_{k+j} / e_i^(j+1), times e_i / sigma_k
+    for j in range(log_sigma.shape[-1] - k):
+        series = series + (-1) ** j * torch.exp(
+            log_sigma[:, k + j : k + j + 1] - log_sigma[:, k : k + 1] - j * x
+        )
     return torch.where(stable, share, series)
 
 
@@ -83,10 +100,17 @@ def smooth_topk_paper(
     forward: Callable[[Tensor, int], Tensor] = divide_and_conquer,
     custom_backward: bool = True,
 ) -> tuple[Tensor, Tensor]:
-    """Value and gradient as the paper computes them; ``custom_backward=False`` differentiates the forward instead."""
+    """Value and gradient as the paper computes them; ``custom_backward=False`` differentiates the
+    forward instead.
+    """
     rows, classes = scores.shape
     others = torch.arange(classes, device=scores.device) != target.unsqueeze(-1)
-    rest = scores[others].view(rows, classes - 1).div(k * temperature).requires_grad_(not custom_backward)
+    rest = (
+        scores[others]
+        .view(rows, classes - 1)
+        .div(k * temperature)
+        .requires_grad_(not custom_backward)
+    )
     own = scores.gather(-1, target.unsqueeze(-1)).squeeze(-1)
     order = max(1, round(0.2 * k)) if custom_backward else 0
     with torch.set_grad_enabled(not custom_backward):
@@ -100,4 +124,6 @@ def smooth_topk_paper(
         (derivative,) = torch.autograd.grad(ratio.sum(), rest)
     gradient = torch.empty_like(scores)
     gradient[others] = (slope.unsqueeze(-1) * derivative).flatten()
-    return temperature * F.softplus(z, threshold=80), gradient.scatter(-1, target.unsqueeze(-1), -slope.unsqueeze(-1))
+    return temperature * F.softplus(z, threshold=80), gradient.scatter(
+        -1, target.unsqueeze(-1), -slope.unsqueeze(-1)
+    )

@@ -10,14 +10,18 @@ import evalgrad as eg
 
 
 def nine_crops(inputs: Tensor) -> Tensor:
-    """Flat images twice as wide as high -> (n, 9, pixels), shifted by -1, 0 and 1 pixel along both axes.
+    """Flat images twice as wide as high -> (n, 9, pixels), shifted by -1, 0 and 1 pixel along both
+    axes.
 
-    Digits cannot be mirrored as photographs can, so these stand for the ten crops of the paper. The fifth is the image itself.
+    Digits cannot be mirrored as photographs can, so these stand for the ten crops of the paper. The
+    fifth is the image itself.
     """
     height = int((inputs.shape[1] / 2) ** 0.5)
     images = F.pad(inputs.view(-1, height, 2 * height), (1, 1, 1, 1), value=inputs.min().item())
     places = itertools.product(range(3), range(3))
-    return torch.stack([images[:, y : y + height, x : x + 2 * height].flatten(1) for y, x in places], 1)
+    return torch.stack(
+        [images[:, y : y + height, x : x + 2 * height].flatten(1) for y, x in places], 1
+    )
 
 
 def shifted(inputs: Tensor, generator: torch.Generator) -> Tensor:
@@ -28,11 +32,16 @@ def shifted(inputs: Tensor, generator: torch.Generator) -> Tensor:
 
 @torch.no_grad()
 def crop_accuracies(model: nn.Module, inputs: Tensor, target: Tensor, k: int) -> dict[str, float]:
-    """Top-k accuracy in per cent of the image alone, and of softmax or top-k marginals averaged over nine crops."""
+    """Top-k accuracy in per cent of the image alone, and of softmax or top-k marginals averaged
+    over nine crops.
+    """
     scores = model(nine_crops(inputs).flatten(0, 1)).view(len(inputs), 9, -1)
     averaged = {
         "one crop": scores[:, 4],
         "softmax": scores.softmax(-1).mean(1),
         "marginals": eg.topk_probabilities(scores, k=k).mean(1),
     }
-    return {name: 100 * (1 - eg.metrics.topk_error(values, target, k=k).item()) for name, values in averaged.items()}
+    return {
+        name: 100 * (1 - eg.metrics.topk_error(values, target, k=k).item())
+        for name, values in averaged.items()
+    }

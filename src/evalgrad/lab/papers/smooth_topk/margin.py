@@ -4,14 +4,24 @@ from collections.abc import Mapping
 from statistics import fmean, stdev
 from typing import Any
 
-from evalgrad.lab.papers.experiment import Cell, Experiment, Outcome, Size, Table, Verdict, judge, spread
+from evalgrad.lab.papers.experiment import (
+    Cell,
+    Experiment,
+    Outcome,
+    Size,
+    Table,
+    Verdict,
+    judge,
+    spread,
+)
 from evalgrad.lab.papers.pieces import Pieces
 from evalgrad.lab.papers.smooth_topk.sizes import SCALES
 from evalgrad.lab.papers.smooth_topk.training import smooth, train
 from evalgrad.lab.papers.tuning import tuned
 
 REPORTED = {"top1": {"0": 71.03, "1": 71.15}, "top5": {"0": 89.12, "1": 89.45}}
-# (k, temperature) of each table, and the accuracy it looks at. With margin 0, (1, 1) is cross-entropy.
+# (k, temperature) of each table, and the accuracy it looks at. With margin 0, (1, 1) is
+# cross-entropy.
 LOSSES = {"top1": (1, 1.0), "top5": (5, 0.1)}
 
 
@@ -19,9 +29,14 @@ def run(size: Size, pieces: Pieces) -> Outcome:
     """Four objectives, tuned; the best network on validation, as in the paper, without crops."""
     scale = SCALES[size]
     names = [(metric, margin) for metric in LOSSES for margin in ("0", "1")]
-    objectives = [smooth(LOSSES[metric][1], k=LOSSES[metric][0], margin=float(margin)) for metric, margin in names]
+    objectives = [
+        smooth(LOSSES[metric][1], k=LOSSES[metric][0], margin=float(margin))
+        for metric, margin in names
+    ]
     cases = [{**scale.common, "objective": objective} for objective in objectives]
-    found = tuned(pieces, train, cases, scale.grid, scale.seeds, lambda result: result["best"]["validation"])
+    found = tuned(
+        pieces, train, cases, scale.grid, scale.seeds, lambda result: result["best"]["validation"]
+    )
     numbers: dict[str, Any] = {metric: {} for metric in LOSSES}
     for (metric, margin), case in zip(names, found, strict=True):
         numbers[metric][margin] = [result["best"][metric] for result in case.results]
@@ -40,19 +55,31 @@ def run(size: Size, pieces: Pieces) -> Outcome:
 
 
 def verdict(numbers: Mapping[str, Any]) -> Verdict:
-    """Claim: a margin of 1 is a little better in both. A difference within the spread of its seeds is called a tie."""
+    """Claim: a margin of 1 is a little better in both. A difference within the spread of its seeds
+    is called a tie.
+    """
     gains, spreads = {}, {}
     for metric in LOSSES:
-        differences = [one - zero for one, zero in zip(numbers[metric]["1"], numbers[metric]["0"], strict=True)]
+        differences = [
+            one - zero for one, zero in zip(numbers[metric]["1"], numbers[metric]["0"], strict=True)
+        ]
         gains[metric], spreads[metric] = fmean(differences), stdev(differences)
     ties = [metric for metric in LOSSES if abs(gains[metric]) <= spreads[metric]]
     paper = {metric: REPORTED[metric]["1"] - REPORTED[metric]["0"] for metric in LOSSES}
     words = [
-        f"{gains[metric]:+.2f} ± {spreads[metric]:.2f} points of top-{metric[3:]} accuracy (paper {paper[metric]:+.2f})"
+        f"{gains[metric]:+.2f} ± {spreads[metric]:.2f} points of top-{metric[3:]} accuracy (paper"
+        f" {paper[metric]:+.2f})"
         for metric in LOSSES
     ]
-    why = f" Within the spread of the seeds: {', '.join('top-' + metric[3:] for metric in ties)}." if ties else ""
-    return judge([gain > 0 for gain in gains.values()], f"margin 1 against 0 changes {' and '.join(words)}.{why}")
+    why = (
+        f" Within the spread of the seeds: {', '.join('top-' + metric[3:] for metric in ties)}."
+        if ties
+        else ""
+    )
+    return judge(
+        [gain > 0 for gain in gains.values()],
+        f"margin 1 against 0 changes {' and '.join(words)}.{why}",
+    )
 
 
 EXPERIMENT = Experiment(

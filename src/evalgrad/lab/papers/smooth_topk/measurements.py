@@ -1,4 +1,6 @@
-"""Pieces that measure the algorithms themselves: their time, and what overflows at which temperature."""
+"""Pieces that measure the algorithms themselves: their time, and what overflows at which
+temperature.
+"""
 
 import statistics
 import time
@@ -11,15 +13,24 @@ from torch import Tensor
 
 import evalgrad as eg
 from evalgrad.lab.fetched.imagenet import ten_crop_scores
-from evalgrad.lab.papers.smooth_topk.algorithms import divide_and_conquer, linear_summation, smooth_topk_paper, summation
+from evalgrad.lab.papers.smooth_topk.algorithms import (
+    divide_and_conquer,
+    linear_summation,
+    smooth_topk_paper,
+    summation,
+)
 
 K = 5
 
 
-def ours(scores: Tensor, target: Tensor, k: int, temperature: float, margin: float) -> tuple[Tensor, Tensor]:
+def ours(
+    scores: Tensor, target: Tensor, k: int, temperature: float, margin: float
+) -> tuple[Tensor, Tensor]:
     """Value and gradient of the library's loss, per sample."""
     leaf = scores.detach().requires_grad_()
-    value = eg.smooth_topk_loss(leaf, target, k=k, temperature=temperature, margin=margin, reduction="none")
+    value = eg.smooth_topk_loss(
+        leaf, target, k=k, temperature=temperature, margin=margin, reduction="none"
+    )
     (gradient,) = torch.autograd.grad(value.sum(), leaf)
     return value.detach(), gradient
 
@@ -45,11 +56,14 @@ STABLE: dict[str, Callable[..., tuple[Tensor, Tensor]]] = {
 def draw(rows: int, classes: int, deviation: float = 3.0) -> tuple[Tensor, Tensor]:
     """Normal scores and random labels."""
     generator = torch.Generator().manual_seed(0)
-    return deviation * torch.randn(rows, classes, generator=generator), torch.randint(classes, (rows,), generator=generator)
+    return deviation * torch.randn(rows, classes, generator=generator), torch.randint(
+        classes, (rows,), generator=generator
+    )
 
 
 def seconds(*, algorithm: str, backward: bool, n: int, rows: int, rounds: int) -> float:
-    """A piece: median processor time of the forward pass (log sigma_0 .. sigma_k), or of the loss with its gradient.
+    """A piece: median processor time of the forward pass (log sigma_0 .. sigma_k), or of the loss
+    with its gradient.
 
     On one thread that is the time on a free machine, and it suffers less from a busy one.
     """
@@ -71,10 +85,11 @@ def seconds(*, algorithm: str, backward: bool, n: int, rows: int, rounds: int) -
 
 
 def stability(*, scores: str, rows: int, classes: int, temperature: float) -> dict[str, Any]:
-    """A piece: for each algorithm whether all values are finite in float32 and float64, and the largest error of its gradient.
+    """A piece: for each algorithm whether all values are finite in float32 and float64, and the
+    largest error of its gradient.
 
-    The error is of float32, against the library in float64, as a share of 1/k, the largest derivative there can be; None if not
-    finite.
+    The error is of float32, against the library in float64, as a share of 1/k, the largest
+    derivative there can be; None if not finite.
     """
     x, target = real_scores(rows) if scores == "imagenet" else draw(rows, classes)
     exact = ours(x.double(), target, K, temperature, 1.0)[1]
@@ -92,6 +107,8 @@ def stability(*, scores: str, rows: int, classes: int, temperature: float) -> di
 
 @cache
 def real_scores(rows: int) -> tuple[Tensor, Tensor]:
-    """Scores of 1000 classes by a pre-trained network on crops of photographs, and their classes."""
+    """Scores of 1000 classes by a pre-trained network on crops of photographs, and their
+    classes.
+    """
     scores, label = ten_crop_scores()
     return scores.flatten(0, 1)[:rows], label.repeat_interleave(10)[:rows]

@@ -1,4 +1,6 @@
-"""How large the learned experiments are: data, steps, seeds and the grid that every objective searches."""
+"""How large the learned experiments are: data, steps, seeds and the grid that every objective
+searches.
+"""
 
 from typing import NamedTuple
 
@@ -31,10 +33,11 @@ class Scale(NamedTuple):
         rates = sorted({point["learning_rate"] for point in self.grid})
         decays = sorted({point["weight_decay"] for point in self.grid})
         return (
-            f"{name[self.data]}, {train} pairs for training, {validation} for validation, {test} for test; a perceptron with two "
-            f"hidden layers of 128 units; AdamW, cosine schedule, {self.steps} steps of batch 100. Every objective searches "
-            f"learning rate {rates} and weight decay {decays} on the validation pairs of the first seed. ± is the deviation over "
-            "the seeds."
+            f"{name[self.data]}, {train} pairs for training, {validation} for validation, {test}"
+            " for test; a perceptron with two hidden layers of 128 units; AdamW, cosine schedule,"
+            f" {self.steps} steps of batch 100. Every objective searches learning rate {rates} and"
+            f" weight decay {decays} on the validation pairs of the first seed. ± is the deviation"
+            " over the seeds."
         )
 
 

@@ -1,4 +1,6 @@
-"""One training on pairs of digits: 100 classes in 20 groups of 5 like CIFAR-100, so that the paper's protocols carry over."""
+"""One training on pairs of digits: 100 classes in 20 groups of 5 like CIFAR-100, so that the
+paper's protocols carry over.
+"""
 
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -14,7 +16,8 @@ from evalgrad.lab.fetched.mnist import mnist_pairs
 from evalgrad.lab.models.mlp import mlp
 from evalgrad.lab.papers.smooth_topk.crops import crop_accuracies, shifted
 
-K, CLASSES, BATCH, LOOKS = 5, 100, 100, 10  # LOOKS: how often the accuracies are taken during a training
+# LOOKS: how often the accuracies are taken during a training
+K, CLASSES, BATCH, LOOKS = 5, 100, 100, 10
 Objective = dict[str, float]  # k, temperature and margin of the smooth loss; empty: cross-entropy
 CROSS_ENTROPY: Objective = {}
 
@@ -35,7 +38,9 @@ def loss_of(objective: Objective) -> Callable[[Tensor, Tensor], Tensor]:
 
 
 def load(data: str, seed: int, sizes: tuple[int, int, int], noise: float) -> Split:
-    """digits-100 (embedded) or MNIST-100 (fetched): pairs whose training and validation labels are noisy within their group."""
+    """digits-100 (embedded) or MNIST-100 (fetched): pairs whose training and validation labels are
+    noisy within their group.
+    """
     pairs = {"digits": digit_pairs, "mnist": mnist_pairs}[data]
     return pairs(seed, Sizes(*sizes), noise=noise)
 
@@ -60,13 +65,17 @@ def train(
     width: int = 128,
     crops: bool = False,
 ) -> dict[str, Any]:
-    """A piece. `last`: test accuracies of the final network; `best`: of the network with the best top-5 validation accuracy.
+    """A piece. `last`: test accuracies of the final network; `best`: of the network with the best
+    top-5 validation accuracy.
 
-    With `crops` the training images are shifted by up to a pixel, and the result holds the accuracies of averaging nine crops.
+    With `crops` the training images are shifted by up to a pixel, and the result holds the
+    accuracies of averaging nine crops.
     """
     split = load(data, seed, sizes, noise)
     model = network(split.train.inputs.shape[1], width, seed)
-    optimiser = torch.optim.AdamW(model.parameters(), lr=learning_rate, weight_decay=weight_decay, fused=True)
+    optimiser = torch.optim.AdamW(
+        model.parameters(), lr=learning_rate, weight_decay=weight_decay, fused=True
+    )
     part = Part(split.train.inputs[:500], split.train.target[:500])  # enough for a curve
     best: dict[str, float] = {"validation": -1.0}
     curve = []
@@ -76,8 +85,15 @@ def train(
             found = _accuracies(model, split.validation)["top5"]
             if found > best["validation"]:
                 best = {"validation": found, "step": step, **_accuracies(model, split.test)}
-    result = {"best": best, "last": _accuracies(model, split.test), "train": _accuracies(model, split.train), "curve": curve}
-    return result | ({"crops": crop_accuracies(model, split.test.inputs, split.test.target, K)} if crops else {})
+    result = {
+        "best": best,
+        "last": _accuracies(model, split.test),
+        "train": _accuracies(model, split.train),
+        "curve": curve,
+    }
+    return result | (
+        {"crops": crop_accuracies(model, split.test.inputs, split.test.target, K)} if crops else {}
+    )
 
 
 def _descend(
@@ -110,13 +126,20 @@ def _descend(
 def _accuracies(model: nn.Module, part: Part) -> dict[str, float]:
     """Top-1 and top-5 accuracy in per cent."""
     scores = model(part.inputs)
-    return {f"top{k}": 100 * (1 - eg.metrics.topk_error(scores, part.target, k=k).item()) for k in (1, K)}
+    return {
+        f"top{k}": 100 * (1 - eg.metrics.topk_error(scores, part.target, k=k).item())
+        for k in (1, K)
+    }
 
 
-def gradient_density(*, data: str, seed: int, sizes: tuple[int, int, int], temperature: float, width: int = 128) -> float:
-    """A piece, figure 2b: the share of the loss's derivatives that are not numerically zero, at the initial random weights.
+def gradient_density(
+    *, data: str, seed: int, sizes: tuple[int, int, int], temperature: float, width: int = 128
+) -> float:
+    """A piece, figure 2b: the share of the loss's derivatives that are not numerically zero, at the
+    initial random weights.
 
-    Numerically zero: not above 2^-24 of the sample's largest derivative, so that float32 adds the two as if it were absent.
+    Numerically zero: not above 2^-24 of the sample's largest derivative, so that float32 adds the
+    two as if it were absent.
     """
     part = load(data, seed, sizes, 0.0).train
     scores = network(part.inputs.shape[1], width, seed)(part.inputs).detach().requires_grad_()
