@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from evalgrad._checks import readable
+from evalgrad._labels import readable
 
 
 def with_gradient(x: Tensor, value: Tensor, gradient: Tensor) -> Tensor:

@@ -8,35 +8,29 @@ exactly if s_i > s eps n/(P + b): loss-augmented inference is two sorts and one 
 """
 
 import math
-from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from evalgrad import _native
-from evalgrad._gradient import with_gradient
-from evalgrad._masking import working_dtype
-from evalgrad.direct_loss.arguments import (
-    SIGNS,
-    as_rows,
-    check_lists,
-    check_options,
-    describe_options,
-    reduce_lists,
-)
+from evalgrad._inputs import lists
+from evalgrad._module import LossModule
+from evalgrad._options import Direction, Reduction, checked
+from evalgrad._rows import any_item, attach, exact_dtype, row_factor, working
 from evalgrad.direct_loss.inference import TIE
-from evalgrad.direct_loss.operators import KERNEL_DTYPES, KEY_INDICES
-from evalgrad.direct_loss.sorted_lists import exact_dtype
+from evalgrad.direct_loss.operators import KERNEL_DTYPES, KEY_INDICES, SIGNS
 
 
+@checked()
 def direct_jaccard_loss(
     scores: Tensor,
     target: Tensor,
     *,
     epsilon: float = 0.1,
-    direction: str = "positive",
+    direction: Direction = "positive",
     mask: Tensor | None = None,
-    reduction: str = "mean",
+    dim: int | None = None,
+    reduction: Reduction = "mean",
 ) -> Tensor:
     """1 - Jaccard index of the prediction `scores > 0` in each list, with the direct loss gradient.
 
@@ -51,6 +45,7 @@ def direct_jaccard_loss(
             one.
         mask: bool, the same shape, True = counts. A list of which nothing counts is left out of the
             mean.
+        dim: the axis of the items; None is the last one.
         reduction: over lists ``"mean"`` | ``"sum"`` | ``"none"``: the leading axes.
 
     Example:
@@ -61,38 +56,34 @@ def direct_jaccard_loss(
         >>> round(loss.item(), 4), scores.grad
         (0.6667, tensor([ 0.0000,  0.5000, -0.5000,  0.0000]))
     """
-    function = "direct_jaccard_loss"
-    check_options(function, epsilon, direction, reduction)
-    check_lists(function, scores, target, mask)
-    x, labels = as_rows(scores), as_rows(target == 1)
-    counts = torch.ones_like(labels) if mask is None else as_rows(mask)
+    found = lists("direct_jaccard_loss", scores, target, mask, dim=dim)
+    counts = torch.ones_like(found.positive) if found.mask is None else found.mask
     value, gradient = direct_jaccard(
-        x.detach().to(working_dtype(x)), labels, counts, float(epsilon), SIGNS[direction]
+        working(found.rows), found.positive, counts, float(epsilon), SIGNS[direction]
     )
-    return reduce_lists(with_gradient(x, value, gradient), counts.any(-1), scores, reduction)
+    factor = row_factor(found.rows, any_item(counts), reduction, found.invalid)
+    return attach(found.rows, value, gradient, reduction, factor=factor, shape=found.shape)
 
 
-class DirectJaccardLoss(nn.Module):
-    """`direct_jaccard_loss` as a module, with the same options; `mask` is an argument of
-    the call.
+class DirectJaccardLoss(LossModule):
+    """`direct_jaccard_loss` as a module: ``loss(scores, target, mask)``, with the options as
+    attributes.
     """
 
+    function = staticmethod(direct_jaccard_loss)
+
     def __init__(
-        self, *, epsilon: float = 0.1, direction: str = "positive", reduction: str = "mean"
+        self,
+        *,
+        epsilon: float = 0.1,
+        direction: Direction = "positive",
+        dim: int | None = None,
+        reduction: Reduction = "mean",
     ) -> None:
-        super().__init__()
-        check_options("direct_jaccard_loss", epsilon, direction, reduction)
-        self.options: dict[str, Any] = {
-            "epsilon": epsilon,
-            "direction": direction,
-            "reduction": reduction,
-        }
+        super().__init__(locals())
 
     def forward(self, scores: Tensor, target: Tensor, mask: Tensor | None = None) -> Tensor:
-        return direct_jaccard_loss(scores, target, mask=mask, **self.options)
-
-    def extra_repr(self) -> str:
-        return describe_options(self.options)
+        return self.call(scores, target, mask=mask)
 
 
 def _pure(

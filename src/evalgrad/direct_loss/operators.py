@@ -15,6 +15,7 @@ from evalgrad.direct_loss.sorted_lists import (
     sort_lists,
 )
 
+SIGNS = {"positive": 1, "negative": -1}  # s of y_direct = argmax F + s eps Delta
 KERNEL_DTYPES = {torch.float32: "f32", torch.float64: "f64"}
 KEY_INDICES = 2**31  # a kernel key has 31 bits for the index
 

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from evalgrad._ranking import against_the_model, ahead
+from evalgrad._rows import exact_dtype
 
 
 class SortedLists(NamedTuple):
@@ -65,11 +66,6 @@ def sort_lists(scores: Tensor, target: Tensor, mask: Tensor | None, epsilon: flo
         scores=ranked,
         nan=(counts & scores.isnan()).any(1, keepdim=True),
     )
-
-
-def exact_dtype(x: Tensor) -> torch.dtype:
-    """Rankings are compared in float64, where the device has it."""
-    return torch.float32 if x.device.type == "mps" else torch.float64
 
 
 def _close_gaps(ranked: Tensor, widest: Tensor) -> Tensor:

@@ -16,7 +16,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from evalgrad import _checks
+from evalgrad._errors import describe, fail
 
 # numbered alike on all ranks
 DTYPES = sorted({x for x in vars(torch).values() if isinstance(x, torch.dtype)}, key=str)
@@ -42,12 +42,12 @@ def gather_batch(x: Tensor, group: dist.ProcessGroup | None = None, *, dim: int 
     """
     if not isinstance(x, Tensor) or not 1 <= x.ndim <= MAX_AXES:
         repair = "Add an axis for the items, e.g. `x.unsqueeze(0)`."
-        _checks.fail(
+        fail(
             TypeError,
             "gather_batch",
             "x",
             f"a tensor with 1 to {MAX_AXES} axes",
-            _checks.describe(x),
+            describe(x),
             repair,
         )
     if number_of_ranks(group) == 1:

@@ -14,7 +14,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from evalgrad import _checks
+from evalgrad._errors import fail
 from evalgrad.distributed import bin_counts
 from evalgrad.distributed.gather import gather_batch, number_of_ranks
 from evalgrad.lovasz import LovaszSoftmaxLoss
@@ -116,7 +116,7 @@ def _first_of_each(index: Tensor) -> Tensor:
 def _check_options(loss: object, gather: Collection[str], once: str | None) -> None:
     function = "global_batch"
     if not callable(loss):
-        _checks.fail(
+        fail(
             TypeError,
             function,
             "loss",
@@ -125,7 +125,7 @@ def _check_options(loss: object, gather: Collection[str], once: str | None) -> N
             "Pass the loss itself, not its value.",
         )
     if isinstance(gather, str):
-        _checks.fail(
+        fail(
             TypeError,
             function,
             "gather",
@@ -134,7 +134,7 @@ def _check_options(loss: object, gather: Collection[str], once: str | None) -> N
             f"Write gather=({gather!r},).",
         )
     if once is not None and once not in gather:
-        _checks.fail(
+        fail(
             ValueError,
             function,
             "once",

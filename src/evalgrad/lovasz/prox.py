@@ -13,10 +13,15 @@ division, about log n as a rule.
 import torch
 from torch import Tensor
 
-from evalgrad import _checks, _native
-from evalgrad._masking import working_dtype
+from evalgrad import _native
+from evalgrad._inputs import set_rows
+from evalgrad._options import checked, flag, number
+from evalgrad._rows import working
+
+LAM = number(above=0, repair="lam multiplies the quadratic term; 1.0 is a start.")
 
 
+@checked(lam=LAM, hinge=flag)
 def lovasz_prox(
     errors: Tensor,
     foreground: Tensor,
@@ -44,28 +49,19 @@ def lovasz_prox(
         >>> lovasz_prox(torch.tensor([1.0, 0.2]), torch.tensor([True, False]), lam=4.0)
         tensor([0.7500, 0.2000])
     """
-    function = "lovasz_prox"
-    _checks.check_floating(function, "errors", errors)
-    _checks.check_bool(function, "foreground", foreground, errors)
-    _checks.check_bool(function, "mask", mask, errors)
-    _checks.check_number(
-        function, "lam", lam, above=0, repair="lam multiplies the quadratic term; 1.0 is a start."
-    )
-    _checks.check_flag(function, "hinge", hinge)
-    return proximal_point(
-        errors.detach().to(working_dtype(errors)), foreground, mask, lam=lam, hinge=hinge
-    ).to(errors.dtype)
+    found = set_rows("lovasz_prox", errors, foreground, mask)
+    u = proximal_point(working(found.rows), found.positive, found.mask, lam=lam, hinge=hinge)
+    if found.invalid is not None:
+        u = u.masked_fill(found.invalid.unsqueeze(1), torch.nan)
+    return u.to(found.rows.dtype).reshape(*found.shape, u.shape[-1])
 
 
 def proximal_point(
     x: Tensor, foreground: Tensor, mask: Tensor | None, *, lam: float, hinge: bool
 ) -> Tensor:
-    """`lovasz_prox` without the checks."""
+    """`lovasz_prox` of rows ``(R, n)``, without the checks."""
     counts = torch.ones_like(foreground) if mask is None else mask
-    rows, front, counted = (
-        t.reshape(x.shape[:-1].numel(), x.shape[-1]) for t in (x, foreground, counts)
-    )
-    u: Tensor = _prox_rows(rows, front, counted, float(lam)).view_as(x)
+    u: Tensor = _prox_rows(x, foreground, counts, float(lam))
     if hinge:  # where the extension would pull u below 0 the hinge is flat
         u = torch.maximum(u, x.clamp(max=0))
     return u if mask is None else torch.where(mask, u, x)

@@ -5,10 +5,12 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from evalgrad import _checks
-from evalgrad._masking import valid_mask
+from evalgrad._inputs import like, plain
+from evalgrad._labels import class_labels
+from evalgrad._options import CHECKS, checked, integer, one_of
 
 
+@checked()
 def jaccard_counts(
     prediction: Tensor, target: Tensor, *, num_classes: int, ignore_index: int | None = None
 ) -> Tensor:
@@ -25,23 +27,15 @@ def jaccard_counts(
         ignore_index: label of pixels that are as if absent.
     """
     function = "jaccard_counts"
-    _checks.check_integer(
-        function,
-        "num_classes",
-        num_classes,
-        low=1,
-        repair="Pass the number of classes, 2 for binary tasks.",
-    )
-    _checks.check_ignore_index(function, ignore_index)
-    _checks.check_target(function, prediction, prediction, prediction.shape, argument="prediction")
-    _checks.check_target(function, target, prediction, prediction.shape)
-    mask = valid_mask(target, ignore_index)
-    _checks.check_labels(function, target, num_classes, mask)
-    _checks.check_labels(function, prediction, num_classes, mask, argument="prediction")
-    predicted, true = prediction.long().flatten(1), target.long().flatten(1)
-    behind = torch.full_like(true, num_classes)  # a class behind the last takes what does not count
-    if mask is not None:
-        predicted, true = (torch.where(mask.flatten(1), t, behind) for t in (predicted, true))
+    predicted = plain(function, "prediction", prediction)
+    shape = (predicted.shape[0], predicted.shape[1:].numel())
+    true = like(function, "target", target, predicted).reshape(shape)
+    labels = class_labels(function, true, num_classes, ignore_index)
+    counted = labels.label >= 0
+    predicted = torch.where(counted, predicted.reshape(shape).long(), 0)
+    class_labels(function, predicted, num_classes, None, argument="prediction")
+    behind = torch.full_like(predicted, num_classes)  # a class behind the last: what is ignored
+    predicted, true = (torch.where(counted, t, behind) for t in (predicted, labels.label))
     hit = torch.where(predicted == true, true, behind)
     counts = true.new_zeros(3, true.shape[0], num_classes + 1)
     counts = counts.scatter_add(
@@ -67,7 +61,7 @@ def jaccard_from_counts(
     Returns:
         The mean as a float64 scalar; NaN if there is nothing to average.
     """
-    _checks.check_option("jaccard_from_counts", "absent", absent, ("one", "skip"))
+    one_of("one", "skip")("jaccard_from_counts", "absent", absent)
     hit, predicted, true = counts.double().unbind(-1)
     union = predicted + true - hit
     # a void group is left out
@@ -82,7 +76,7 @@ def jaccard_from_counts(
 
 def _chosen(present: Tensor, classes: str | Sequence[int]) -> Tensor:
     if isinstance(classes, str):
-        _checks.check_option("jaccard_from_counts", "classes", classes, ("present", "all"))
+        CHECKS["classes"]("jaccard_from_counts", "classes", classes)
         return present if classes == "present" else torch.ones_like(present)
     index = torch.tensor(list(classes), dtype=torch.int64, device=present.device)
     return torch.zeros_like(present).index_fill(1, index, True)
@@ -117,11 +111,11 @@ def jaccard_index(
         >>> jaccard_index(torch.tensor([[0, 1, 1]]), torch.tensor([[0, 0, 1]]), num_classes=2)
         tensor(0.5000, dtype=torch.float64)
     """
-    _checks.check_option("jaccard_index", "over", over, ("dataset", "batch", "image"))
+    one_of("dataset", "batch", "image")("jaccard_index", "over", over)
     counts = jaccard_counts(prediction, target, num_classes=num_classes, ignore_index=ignore_index)
     if over == "batch":
         repair = 'Pass the number of images per batch together with over="batch".'
-        _checks.check_integer("jaccard_index", "batch_size", batch_size, low=1, repair=repair)
+        integer(1, repair=repair)("jaccard_index", "batch_size", batch_size)
         counts = torch.stack([chunk.sum(0) for chunk in counts.split(batch_size or 1)])
     elif over == "dataset":
         counts = counts.sum(0, keepdim=True)

@@ -5,7 +5,8 @@ model.
 import torch
 from torch import Tensor
 
-from evalgrad import _checks
+from evalgrad._inputs import lists
+from evalgrad._options import integer, one_of
 from evalgrad._ranking import against_the_model
 
 
@@ -67,8 +68,8 @@ def ndcg(
     """
     function = "ndcg"
     if k is not None:
-        _checks.check_integer(
-            function, "k", k, low=1, repair="Pass the number of places that count; None counts all."
+        integer(1, repair="Pass the number of places that count; None counts all.")(
+            function, "k", k
         )
     hits, live = _ranked_hits(function, scores, target, mask, reduction)
     discount = 1 / torch.log2(
@@ -85,19 +86,15 @@ def _ranked_hits(
     """Which places of the ranking hold positives, 1.0 or 0.0, all NaN after a NaN score; and which
     lists are not void.
     """
-    _checks.check_option(function, "reduction", reduction, ("mean", "none"))
-    _checks.check_floating(function, "scores", scores)
-    _checks.check_target(function, target, scores, scores.shape)
-    _checks.check_bool(function, "mask", mask, scores)
-    _checks.check_binary(function, target, mask)
-    positive, negative, nan = target == 1, target != 1, scores.isnan()
-    if mask is not None:
-        positive, negative, nan = positive & mask, negative & mask, nan & mask
-    _, order = against_the_model(scores, positive, mask)
+    one_of("mean", "none")(function, "reduction", reduction)
+    found = lists(function, scores, target, mask)
+    positive, negative = found.counted()
+    nan = found.rows.isnan() if found.mask is None else found.rows.isnan() & found.mask
+    _, order = against_the_model(found.rows, positive, found.mask)
     hits = positive.gather(-1, order).to(torch.float64)
-    return hits.masked_fill(nan.any(-1, keepdim=True), torch.nan), positive.any(-1) & negative.any(
-        -1
-    )
+    hits = hits.masked_fill(nan.any(-1, keepdim=True), torch.nan)
+    live = positive.any(-1) & negative.any(-1)
+    return hits.reshape(*found.shape, hits.shape[-1]), live.reshape(found.shape)
 
 
 def mean_over_lists(values: Tensor, live: Tensor, reduction: str) -> Tensor:

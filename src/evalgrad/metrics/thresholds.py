@@ -13,7 +13,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from evalgrad import _checks
+from evalgrad._errors import fail
+from evalgrad._inputs import lists
+from evalgrad._options import number, one_of
 from evalgrad._ranking import against_the_model
 from evalgrad.metrics.ranking import mean_over_lists
 
@@ -36,7 +38,7 @@ def fbeta_score(
         >>> fbeta_score(torch.tensor([2.0, 1.0, -1.0]), torch.tensor([1, 0, 1]))
         tensor(0.5000, dtype=torch.float64)
     """
-    _checks.check_number("fbeta_score", "beta", beta, above=0, repair="Use 1.0 for F1.")
+    number(above=0, repair="Use 1.0 for F1.")("fbeta_score", "beta", beta)
     positive, negative, nan = _classes("fbeta_score", scores, target, mask, reduction)
     tp = (positive & (scores > threshold)).sum(-1).double()
     fp = (negative & (scores >= threshold)).sum(-1)
@@ -148,18 +150,17 @@ def _classes(
     function: str, scores: Tensor, target: Tensor, mask: Tensor | None, reduction: str
 ) -> tuple[Tensor, Tensor, Tensor]:
     """The counted positives, the counted negatives, and the lists with a counted NaN."""
-    _checks.check_option(function, "reduction", reduction, ("mean", "none"))
-    _checks.check_floating(function, "scores", scores)
-    _checks.check_target(function, target, scores, scores.shape)
-    _checks.check_bool(function, "mask", mask, scores)
-    _checks.check_binary(function, target, mask)
-    counted = torch.ones_like(target, dtype=torch.bool) if mask is None else mask
-    return counted & (target == 1), counted & (target != 1), (counted & scores.isnan()).any(-1)
+    one_of("mean", "none")(function, "reduction", reduction)
+    found = lists(function, scores, target, mask)
+    positive, negative = found.counted()
+    nan = found.rows.isnan() if found.mask is None else found.rows.isnan() & found.mask
+    shape = (*found.shape, positive.shape[-1])
+    return positive.reshape(shape), negative.reshape(shape), nan.any(-1).reshape(found.shape)
 
 
 def _check_rate(function: str, argument: str, value: float) -> None:
     if not 0 < value <= 1:
-        _checks.fail(
+        fail(
             ValueError,
             function,
             argument,

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from evalgrad import _native
-from evalgrad._checks import readable
+from evalgrad._labels import readable
 from evalgrad.s_measures.counts import Counts, check_index
 from evalgrad.s_measures.surrogate_errors import KERNELS
 from evalgrad.s_measures.surrogates import Surrogate

@@ -9,7 +9,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from evalgrad import _checks
+from evalgrad._errors import describe, fail
+from evalgrad._labels import class_labels
+from evalgrad._options import CHECKS, integer
 
 
 def class_presence(
@@ -35,18 +37,15 @@ def class_presence(
         tensor([[ True, False,  True],
                 [False, False, False]])
     """
-    _checks.check_integer(
-        "class_presence", "num_classes", num_classes, low=1, repair="Pass the number of classes."
-    )
-    _checks.check_ignore_index("class_presence", ignore_index)
+    integer(1, repair="Pass the number of classes.")("class_presence", "num_classes", num_classes)
+    CHECKS["ignore_index"]("class_presence", "ignore_index", ignore_index)
     presence = torch.zeros(len(dataset), num_classes, dtype=torch.bool)
     rows: Iterable[int] = range(len(dataset))
     for row in _with_progress(rows, len(dataset)) if progress else rows:
         item = dataset[row]
         labels = torch.as_tensor(item[1] if target is None else target(item)).unique()
         labels = labels if ignore_index is None else labels[labels != ignore_index]
-        _checks.check_target("class_presence", labels, labels, labels.shape)
-        _checks.check_labels("class_presence", labels, num_classes, None)
+        class_labels("class_presence", labels.unsqueeze(0), num_classes, None)
         presence[row, labels.long()] = True
     return presence
 
@@ -77,8 +76,8 @@ def members_of_classes(
 ) -> tuple[int, dict[int, list[int]]]:
     """Number of samples, and the samples of each class."""
     if len(getattr(presence, "shape", ())) != 2:
-        got = _checks.describe(presence)
-        _checks.fail(
+        got = describe(presence)
+        fail(
             ValueError,
             function,
             "presence",
@@ -89,7 +88,7 @@ def members_of_classes(
     samples, num_classes = presence.shape
     chosen = range(num_classes) if classes is None else classes
     if not chosen:
-        _checks.fail(
+        fail(
             ValueError,
             function,
             "classes",
@@ -98,9 +97,7 @@ def members_of_classes(
             "Pass None to cycle over all of them.",
         )
     for c in chosen:
-        _checks.check_integer(
-            function, "classes", c, low=0, high=num_classes - 1, repair="List columns of the table."
-        )
+        integer(0, num_classes - 1, repair="List columns of the table.")(function, "classes", c)
     rows, columns = _nonzero(presence)
     by_class = (columns * samples + rows).argsort()
     parts = rows[by_class].split(columns.bincount(minlength=num_classes).tolist())
@@ -109,7 +106,7 @@ def members_of_classes(
         if not found:
             name = f"class {c}" + (f" ({names[c]!r})" if names is not None else "")
             repair = "Leave it out by classes=[...], or add a sample that has it."
-            _checks.fail(
+            fail(
                 ValueError,
                 function,
                 "presence",

@@ -17,6 +17,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from evalgrad._rows import exact_dtype
+
 _BLOCK = 32  # head items between two rescalings
 _WIDEST_BULK = 256  # larger k: all classes in the head, one by one
 _PLAIN_HEAD = 900  # S_j <= binomial(head, j) < 2^head: longer heads are rescaled per degree
@@ -44,7 +46,7 @@ class Expansion(NamedTuple):
 
 def expand(x: Tensor, k: int, inverse: float) -> Expansion:
     """Expand rows ``(R, n)`` of x * inverse, 1 <= k <= n; equal infinities count as tied."""
-    n, wide, inverse = x.shape[-1], wide_dtype(x), min(inverse, sys.float_info.max)
+    n, wide, inverse = x.shape[-1], exact_dtype(x), min(inverse, sys.float_info.max)
     size = n if k > _WIDEST_BULK or n <= 6 * k else 3 * k
     top, places = x.topk(size, dim=-1)
     states, factors, scales, exponent = _head_recursion(_ratios(top.to(wide), inverse), k)
@@ -92,11 +94,6 @@ def log_ratio_derivative(rest: Expansion, coefficient: Tensor, x: Tensor) -> Ten
         else _bulk_difference(rest.u, _bulk_steps(rest)) * coefficient
     )
     return bulk.to(x.dtype).scatter(-1, rest.places, head.to(x.dtype))
-
-
-def wide_dtype(x: Tensor) -> torch.dtype:
-    """Float64 wherever the device has it."""
-    return torch.float32 if x.device.type == "mps" else torch.float64
 
 
 def _distance(a: Tensor, b: Tensor) -> Tensor:
@@ -175,7 +172,7 @@ def _bulk(
     """u, mu and mu^a V_a; `pivot` is x_[k] and `places` says who is in the head."""
     u = torch.exp(torch.where(x >= pivot, 0, x - pivot) * min(inverse, torch.finfo(x.dtype).max))
     u = u.scatter(-1, places, 0)
-    mu, wide = _bulk_scale(u, k), wide_dtype(x)
+    mu, wide = _bulk_scale(u, k), exact_dtype(x)
     polynomial = _bulk_polynomial((u * mu).to(u.dtype if k <= _NARROW_BULK else wide), k).to(wide)
     return u, mu.to(wide), F.pad(polynomial, (1, 0), value=1.0)
 
