@@ -26,7 +26,7 @@ class Function:
     call: Callable[[Tensor, Tensor], Tensor]
     labels: int = 2  # how many different labels; with more than two, x has the classes on axis 1
     differentiable: bool = False
-    keeps_dtype: bool = False  # half in, half out; the others return float64 or integers
+    keeps_dtype: bool = False  # half in, half out; the others return float32, float64 or integers
 
     def draw(self, items: int) -> tuple[Tensor, Tensor]:
         generator = torch.Generator().manual_seed(items)
@@ -40,7 +40,8 @@ class Function:
 
 
 def _smooth(name: str, call: Callable[[Tensor, Tensor], Tensor], **fields: int) -> Function:
-    return Function(name, call, differentiable=True, keeps_dtype=True, **fields)
+    fields = {"keeps_dtype": True, **fields}
+    return Function(name, call, differentiable=True, **fields)
 
 
 def _cost_of_confusion(x: Tensor, y: Tensor) -> Tensor:
@@ -79,7 +80,11 @@ FUNCTIONS = (
     _smooth("RecallAtPrecision", _measure(eg.RecallAtPrecision(0.8))),
     _smooth("ROCAUC", _measure(eg.ROCAUC(3))),
     _smooth("PRAUC", _measure(eg.PRAUC(3))),
-    _smooth("jaccard_lovasz_extension", lambda x, y: eg.jaccard_lovasz_extension(x, y > 0)),
+    _smooth(
+        "jaccard_lovasz_extension",
+        lambda x, y: eg.jaccard_lovasz_extension(x, y > 0),
+        keeps_dtype=False,
+    ),
     _smooth("log_elementary_symmetric", lambda x, y: eg.log_elementary_symmetric(x.T, k=2)),
     _smooth("topk_probabilities", lambda x, y: eg.topk_probabilities(x.T, k=2, temperature=0.5)),
     _smooth("project_onto_ceiling", _ceiling),

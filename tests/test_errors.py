@@ -30,7 +30,7 @@ BAD = (
         "`logits` must be a floating-point tensor; got a int64 tensor of shape",
     ),
     (lambda: softmax(LOGITS[0, 0]), ValueError, "`logits` must be a tensor with at least 2 axes"),
-    (lambda: softmax(LOGITS[:, :0]), ValueError, r"`logits` must be \(N, C, \*\) with C >= 1"),
+    (lambda: softmax(LOGITS[:, :0]), ValueError, r"`logits` must be \(N, C, \*\) with C >= 2"),
     (
         lambda: softmax(target=TARGET.float()),
         TypeError,
@@ -80,7 +80,11 @@ BAD = (
         "`reduction` must be one of 'mean', 'sum', 'none'; got 'avg'",
     ),
     (lambda: eg.LovaszSoftmaxLoss(reduction="avg"), ValueError, "`reduction` must be one of"),
-    (lambda: hinge(target=BITS + 2), ValueError, r"labels in \[0, 1\]; got the label 2"),
+    (
+        lambda: hinge(target=BITS + torch.tensor([0, 1, 2, 2])),
+        ValueError,
+        "0 or 1, or bool; got the label 2. .* ignore_index=2",
+    ),
     (lambda: hinge(target=BITS[0]), ValueError, "`target` must be of shape"),
     (
         lambda: hinge(ERRORS, FRONT, per_class=True),

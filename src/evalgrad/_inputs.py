@@ -207,10 +207,6 @@ def _class_target(function: str, target: object, scores: Tensor) -> Tensor:
     if target.shape == scores.shape and scores.ndim > 1 and target.shape != shape:
         repair = "It looks one-hot: take the class indices, `target.argmax(1)`."
         fail(ValueError, function, "target", f"of shape {shape}", describe(target), repair)
-    if target.is_floating_point() or target.is_complex():
-        repair = "Convert class indices with `.long()`; soft targets are not defined for this loss."
-        must = "an integer or bool tensor of labels"
-        fail(TypeError, function, "target", must, describe(target), repair)
     if target.ndim == scores.ndim > 1 and target.shape[1] == 1:
         target = target.squeeze(1)
     if target.shape != shape:
@@ -262,7 +258,7 @@ def binary_maps(
         x, label = (
             t.flatten(lead).movedim(0, -2).flatten(-2).unsqueeze(0) for t in (logits, target)
         )
-    return binary_rows(function, x, label, ignore_index=ignore_index)
+    return binary_rows(function, x, label, ignore_index=ignore_index, by_mask=False)
 
 
 def lists(
@@ -303,15 +299,16 @@ def binary_rows(
     mask: Tensor | None = None,
     ignore_index: int | None = None,
     argument: str = "target",
+    by_mask: bool = True,
 ) -> Binary:
     """Plain tensors of one shape as rows: the last axis holds the items."""
     shape = scores.shape[:-1]
     flat = (shape.numel(), scores.shape[-1])
     x, label = scores.reshape(flat), target.reshape(flat)
     counts = None if mask is None else binary_labels(function, mask.reshape(flat), "mask")
-    labels = binary_labels(
-        function, label, argument, None if counts is None else counts.positive, ignore_index
-    )
+    leave_out = "pass a `mask`" if by_mask else "pass ignore_index={value}"
+    valid = None if counts is None else counts.positive
+    labels = binary_labels(function, label, argument, valid, ignore_index, leave_out)
     invalid = labels.invalid
     if counts is not None and counts.invalid is not None:
         invalid = counts.invalid if invalid is None else invalid | counts.invalid

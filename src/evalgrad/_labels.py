@@ -48,6 +48,10 @@ def class_labels(
     argument: str = "target",
 ) -> ClassLabels:
     """Canonical labels of ``target (R, n)``, bool or of any integer dtype."""
+    if target.is_floating_point() or target.is_complex():
+        must = "an integer or bool tensor of labels"
+        repair = "Convert class indices with `.long()`; soft targets are not defined for this loss."
+        fail(TypeError, function, argument, must, describe(target), repair)
     # Cast before anything is compared: a uint8 would wrap ignore_index=-100 to 156.
     label = target.long()
     if not readable(label):
@@ -123,8 +127,12 @@ def binary_labels(
     argument: str = "target",
     mask: Tensor | None = None,
     ignore_index: int | None = None,
+    leave_out: str = "pass a `mask`",
 ) -> BinaryLabels:
-    """Which of the labels 0 and 1, bool or of any dtype, are 1; float masks may hold 0. and 1."""
+    """Which of the labels 0 and 1, bool or of any dtype, are 1; float masks may hold 0. and 1.
+
+    `leave_out` is how a caller leaves items out, for the message.
+    """
     if target.is_complex():
         fail(TypeError, function, argument, "labels 0 and 1", describe(target), "Take real labels.")
     if target.dtype == torch.bool:
@@ -141,7 +149,8 @@ def binary_labels(
     if not readable(label):
         return BinaryLabels(positive, mask, wrong.any(1))
     if bool(wrong.any()):
-        _fail_binary(function, argument, label[wrong], label if mask is None else label[mask])
+        counted = label if mask is None else label[mask]
+        _fail_binary(function, argument, label[wrong], counted, leave_out)
     return BinaryLabels(positive, mask, None)
 
 
@@ -160,22 +169,24 @@ def _narrowed(label: Tensor, ignore_index: int | None) -> BinaryLabels | None:
     return BinaryLabels(positive, mask if ignored else None, None) if binary else None
 
 
-def _fail_binary(function: str, argument: str, wrong: Tensor, counted: Tensor) -> None:
+def _fail_binary(
+    function: str, argument: str, wrong: Tensor, counted: Tensor, leave_out: str
+) -> None:
     value = wrong[0].item()
-    got = f"the label {value:g}"
+    got = f"the label {value}"
     if argument == "mask":
         repair = "True means that an item counts; compare explicitly, e.g. `mask > 0`."
     elif counted.is_floating_point() and value % 1:
         repair = "Soft labels are not defined for this loss: cut them, e.g. `target > 0.5`."
     elif bool(((counted == 0) | (counted == value) | (counted == -value)).all()):
-        repair = f"The labels are {_both_values(counted)}: pass `target > 0`."
+        repair = f"The labels are {_values(counted)}: pass `{argument} > 0`."
     else:
         repair = (
-            f"If {value:g} marks items to leave out, pass ignore_index={value:g} or a `mask`, as"
-            " the loss has it. Of graded labels choose a grade, e.g. `target >= 2`."
+            f"If {value} marks items to leave out, {leave_out.format(value=value)}. Graded"
+            f" labels are not supported: choose a grade, e.g. `{argument} >= 2`."
         )
     fail(ValueError, function, argument, "0 or 1, or bool", got, repair)
 
 
-def _both_values(counted: Tensor) -> str:
-    return " and ".join(f"{value:g}" for value in counted.unique().tolist()[:2])
+def _values(counted: Tensor) -> str:
+    return " and ".join(str(value) for value in counted.unique().tolist())

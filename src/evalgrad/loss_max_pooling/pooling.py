@@ -100,11 +100,10 @@ def loss_max_pooling_weights(
     _, weights = pool_rows(working(groups.rows), groups.mask, float(p), float(support))
     if groups.invalid is not None:
         weights = weights.masked_fill(groups.invalid.unsqueeze(1), torch.nan)
-    # back to the shape of the losses
-    shape = [*groups.kept.values(), *groups.pooled.values()]
-    order = [*groups.kept, *groups.pooled]
+    # back to the order and the shape of the losses
+    shape = [losses.shape[axis] for axis in groups.order]
     weights = weights.to(groups.rows.dtype).reshape(shape)
-    return weights.movedim(list(range(len(order))), order)
+    return weights.movedim(list(range(len(shape))), groups.order)
 
 
 class LossMaxPooling(LossModule):
@@ -177,8 +176,7 @@ class _Groups(NamedTuple):
     rows: Tensor
     mask: Tensor | None
     invalid: Tensor | None
-    kept: dict[int, int]  # axis -> size
-    pooled: dict[int, int]
+    order: list[int]  # the axes of the losses: those kept, then those pooled
     shape: tuple[int, ...]  # of the groups
 
 
@@ -186,14 +184,13 @@ def _group(
     function: str, losses: Tensor, mask: Tensor | None, per_image: bool, dim: Axes
 ) -> _Groups:
     losses = floating(function, "losses", losses)
-    over = _pooled_axes(function, losses, per_image, dim)
-    pooled = {axis: losses.shape[axis] for axis in over}
-    kept = {axis: size for axis, size in enumerate(losses.shape) if axis not in pooled}
+    pooled = _pooled_axes(function, losses, per_image, dim)
+    order = [axis for axis in range(losses.ndim) if axis not in pooled] + pooled
+    kept = losses.ndim - len(pooled)
 
     def rows_of(x: Tensor) -> Tensor:
-        return x.permute(*kept, *pooled).reshape(
-            math.prod(kept.values()), math.prod(pooled.values())
-        )
+        x = x.permute(order)
+        return x.reshape(x.shape[:kept].numel(), x.shape[kept:].numel())
 
     counts, invalid = None, None
     if mask is not None:
@@ -201,8 +198,8 @@ def _group(
         counts, invalid = labels.positive, labels.invalid
     rows = rows_of(losses)
     _check_sign(function, rows, counts)
-    shape = tuple(kept.values()) if dim is not None else (rows.shape[0],)
-    return _Groups(rows, counts, invalid, kept, pooled, shape)
+    shape = rows.shape[:1] if dim is None else [losses.shape[axis] for axis in order[:kept]]
+    return _Groups(rows, counts, invalid, order, tuple(shape))
 
 
 def _pooled_axes(function: str, losses: Tensor, per_image: bool, dim: Axes) -> list[int]:
