@@ -25,7 +25,7 @@ from evalgrad.direct_loss.arguments import (
     reduce_lists,
 )
 from evalgrad.direct_loss.inference import TIE
-from evalgrad.direct_loss.operators import KERNEL_DTYPES, KEY_INDICES
+from evalgrad.direct_loss.operators import KEY_INDICES
 from evalgrad.direct_loss.sorted_lists import exact_dtype
 
 
@@ -158,8 +158,8 @@ def _native_rows(
     if scores.shape[1] >= KEY_INDICES:
         return _pure(scores, target, mask, epsilon, sign)
     value, gradient = _native.empty_results(scores)
-    name = f"direct_jaccard_{KERNEL_DTYPES[scores.dtype]}"
-    _native.call(name, scores, target, mask, *scores.shape, float(epsilon), sign, value, gradient)
+    options = (epsilon, sign)
+    _native.call("direct_jaccard", scores, target, mask, *scores.shape, *options, value, gradient)
     return value, gradient
 
 
@@ -168,5 +168,5 @@ direct_jaccard = _native.operator(
     " Tensor)",
     pure=_pure,
     native=_native_rows,
-    dtypes=tuple(KERNEL_DTYPES),
+    dtypes=_native.FLOATS,
 )
