@@ -29,6 +29,7 @@ test-pure:  ## install without a compiler on the PATH and run the laws on the pu
 
 check: $(VENV)/installed  ## format, lint, types, spelling, then tests and doctests
 	$(BIN)/ruff format --check .
+	$(BIN)/clang-format --dry-run --Werror $(shell find csrc -name "*.h" -o -name "*.cpp")
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/codespell

@@ -1,6 +1,8 @@
-// All that Python may call: the table that `_native.py` reads when it loads this library. A name may stand for float and for double.
-#include "common/kernel.h"
+// All that Python may call: the table that `_native.py` reads when it loads this library. A name
+// may stand for float and for double.
 #include "lovasz/kernels.h"
+
+#include "common/kernel.h"
 #include "pooling/kernels.h"
 #include "ranking/kernels.h"
 #include "s_measures/kernels.h"

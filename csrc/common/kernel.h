@@ -12,7 +12,8 @@
 #include <new>
 #include <type_traits>
 
-// Compiles a kernel for float and for double; `_native.py` chooses by the dtype of its first tensor.
+// Compiles a kernel for float and for double; `_native.py` chooses by the dtype of its first
+// tensor.
 #define EVALGRAD_FLOAT_AND_DOUBLE(FUNCTION)             \
     template decltype(FUNCTION<float>) FUNCTION<float>; \
     template decltype(FUNCTION<double>) FUNCTION<double>;

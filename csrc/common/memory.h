@@ -1,5 +1,5 @@
-// Large buffers on huge pages where the system offers them: scattered writes then miss the TLB far less, and the first
-// touch of a fresh gradient costs a tenth.
+// Large buffers on huge pages where the system offers them: scattered writes then miss the TLB far
+// less, and the first touch of a fresh gradient costs a tenth.
 #pragma once
 
 #include <cstdint>
@@ -18,8 +18,10 @@ constexpr std::size_t kHugePage = std::size_t{1} << 21;
 // A hint about memory that anyone allocated; without effect where it does not apply.
 inline void advise_huge_pages([[maybe_unused]] void* memory, [[maybe_unused]] std::size_t bytes) {
 #if defined(__linux__) && defined(MADV_HUGEPAGE)
-    const std::uintptr_t begin = (reinterpret_cast<std::uintptr_t>(memory) + kHugePage - 1) / kHugePage * kHugePage;
-    const std::uintptr_t end = (reinterpret_cast<std::uintptr_t>(memory) + bytes) / kHugePage * kHugePage;
+    const std::uintptr_t begin =
+        (reinterpret_cast<std::uintptr_t>(memory) + kHugePage - 1) / kHugePage * kHugePage;
+    const std::uintptr_t end =
+        (reinterpret_cast<std::uintptr_t>(memory) + bytes) / kHugePage * kHugePage;
     if (begin < end) madvise(reinterpret_cast<void*>(begin), end - begin, MADV_HUGEPAGE);
 #endif
 }
@@ -30,8 +32,10 @@ class Scratch {
 public:
     T* reserve(int64_t count) {
         if (count > capacity_) {
-            const std::size_t bytes = static_cast<std::size_t>(count) * sizeof(T), rounded = (bytes + kHugePage - 1) / kHugePage * kHugePage;
-            void* memory = bytes > kHugePage ? std::aligned_alloc(kHugePage, rounded) : std::malloc(bytes);
+            const std::size_t bytes = static_cast<std::size_t>(count) * sizeof(T),
+                              rounded = (bytes + kHugePage - 1) / kHugePage * kHugePage;
+            void* memory =
+                bytes > kHugePage ? std::aligned_alloc(kHugePage, rounded) : std::malloc(bytes);
             if (memory == nullptr) throw std::bad_alloc();
             advise_huge_pages(memory, bytes);
             data_.reset(static_cast<T*>(memory));

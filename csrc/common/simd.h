@@ -1,12 +1,19 @@
-// Plain loops that the compiler vectorises, compiled once per instruction set and chosen when the library is loaded.
+// Plain loops that the compiler vectorises, compiled once per instruction set and chosen when the
+// library is loaded.
 #pragma once
 
 #include <cstdint>
 #include <cstring>
 
-// Function multiversioning needs ifunc (Linux, gcc); elsewhere the baseline is built.
-#if defined(__x86_64__) && defined(__linux__) && defined(__GNUC__) && !defined(__clang__)
+// A function that is compiled for several instruction sets needs gcc and a loader that knows ifunc
+// (glibc); elsewhere the baseline is built. The levels of x86-64 have names since gcc 12. All give
+// the same bits: no contraction.
+#if defined(__x86_64__) && defined(__GLIBC__) && defined(__GNUC__) && !defined(__clang__)
+#if __GNUC__ >= 12
 #define EVALGRAD_SIMD __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
+#else
+#define EVALGRAD_SIMD __attribute__((target_clones("avx2", "default")))
+#endif
 #else
 #define EVALGRAD_SIMD
 #endif
@@ -27,10 +34,12 @@ EVALGRAD_INLINE float bits_float(int32_t bits) {
     return x;
 }
 
-// exp(x) for x <= 0 to 1 ulp or so; 0 below -87.3, where float32 leaves its normal range; NaN stays NaN.
-// x = n log 2 + r, |r| <= log(2)/2, and a polynomial for exp(r); no branches, so that a loop of it becomes SIMD.
+// exp(x) for x <= 0 to 1 ulp or so; 0 below -87.3, where float32 leaves its normal range; NaN stays
+// NaN. x = n log 2 + r, |r| <= log(2)/2, and a polynomial for exp(r); no branches, so that a loop
+// of it becomes SIMD.
 EVALGRAD_INLINE float exp_nonpositive(float x) {
-    const float magic = 12582912.0f;  // 1.5 * 2^23: adding it rounds to an integer kept in the low bits
+    const float magic =
+        12582912.0f;  // 1.5 * 2^23: adding it rounds to an integer kept in the low bits
     const float shifted = x * 1.44269504f + magic;
     const float n = shifted - magic;
     const float r = (x - n * 0.693359375f) + n * 2.12194440e-4f;

@@ -1,5 +1,6 @@
-// Sorting of (error, index, foreground) packed into one 64-bit key: two radix passes over the leading digits and a repair
-// of what they left tied. On some 10^5 keys a comparison sort takes 5 to 10 times as long.
+// Sorting of (error, index, foreground) packed into one 64-bit key: two radix passes over the
+// leading digits and a repair of what they left tied. On some 10^5 keys a comparison sort takes 5
+// to 10 times as long.
 #pragma once
 
 #include <algorithm>
@@ -15,7 +16,8 @@ namespace evalgrad {
 
 constexpr uint32_t kOrderedZero = 0x80000000u;  // ordered_bits(+0)
 
-// Unsigned integers in the order of the floats they come from (-inf first); NaN of either sign sorts as the largest.
+// Unsigned integers in the order of the floats they come from (-inf first); NaN of either sign
+// sorts as the largest.
 EVALGRAD_INLINE uint32_t ordered_bits(float x) {
     const uint32_t bits = static_cast<uint32_t>(float_bits(x));
     const uint32_t ordered = bits ^ ((bits >> 31) ? 0xFFFFFFFFu : 0x80000000u);
@@ -23,16 +25,20 @@ EVALGRAD_INLINE uint32_t ordered_bits(float x) {
 }
 
 EVALGRAD_INLINE float ordered_float(uint32_t ordered) {
-    return bits_float(static_cast<int32_t>(ordered ^ ((ordered >> 31) ? 0x80000000u : 0xFFFFFFFFu)));
+    return bits_float(
+        static_cast<int32_t>(ordered ^ ((ordered >> 31) ? 0x80000000u : 0xFFFFFFFFu)));
 }
 
-// error (32) | index (31) | foreground (1): one word to move, one word to compare. The error as its ordered bits, or as the number of
-// units that a kernel sorts by.
+// error (32) | index (31) | foreground (1): one word to move, one word to compare. The error as its
+// ordered bits, or as the number of units that a kernel sorts by.
 EVALGRAD_INLINE uint64_t pack_key(uint32_t ordered, int64_t index, bool foreground) {
-    return (static_cast<uint64_t>(ordered) << 32) | (static_cast<uint64_t>(index) << 1) | (foreground ? 1u : 0u);
+    return (static_cast<uint64_t>(ordered) << 32) | (static_cast<uint64_t>(index) << 1) |
+           (foreground ? 1u : 0u);
 }
 EVALGRAD_INLINE uint32_t key_error(uint64_t key) { return static_cast<uint32_t>(key >> 32); }
-EVALGRAD_INLINE int64_t key_index(uint64_t key) { return static_cast<int64_t>((key >> 1) & 0x7FFFFFFFu); }
+EVALGRAD_INLINE int64_t key_index(uint64_t key) {
+    return static_cast<int64_t>((key >> 1) & 0x7FFFFFFFu);
+}
 EVALGRAD_INLINE bool key_foreground(uint64_t key) { return (key & 1u) != 0; }
 
 // A worker's keys, their digits' counts, and a second buffer, reused from group to group.
@@ -51,8 +57,9 @@ public:
         ++high_[digits / kBuckets];
     }
 
-    // The first `size` keys, those counted, in increasing order of `digits(key)`, an integer up to kLast; equal digits keep their order.
-    // As uint32_t they lose the error and keep index and foreground: half the memory to write and to read again.
+    // The first `size` keys, those counted, in increasing order of `digits(key)`, an integer up to
+    // kLast; equal digits keep their order. As uint32_t they lose the error and keep index and
+    // foreground: half the memory to write and to read again.
     template <class Key, class Digits>
     Key* sort(int64_t size, const Digits& digits) {
         uint64_t *keys = keys_.data(), *other = other_.reserve(size);
@@ -63,7 +70,8 @@ public:
             high_start += std::exchange(high_[d], high_start);
         }
         for (int64_t i = 0; i < size; ++i) other[low_[digits(keys[i]) % kBuckets]++] = keys[i];
-        for (int64_t i = 0; i < size; ++i) sorted[high_[digits(other[i]) / kBuckets]++] = static_cast<Key>(other[i]);
+        for (int64_t i = 0; i < size; ++i)
+            sorted[high_[digits(other[i]) / kBuckets]++] = static_cast<Key>(other[i]);
         return sorted;
     }
 
@@ -74,21 +82,25 @@ private:
 };
 
 // The first `size` keys in decreasing order of error, whose bits lie in [lowest, highest].
-inline const uint64_t* sort_by_error(KeySorter& sorter, int64_t size, uint32_t lowest, uint32_t highest) {
+inline const uint64_t* sort_by_error(KeySorter& sorter, int64_t size, uint32_t lowest,
+                                     uint32_t highest) {
     uint64_t* keys = sorter.room(size);
     const float top = ordered_float(highest), range = top - ordered_float(lowest);
-    if (size <= 512 || !(range > 0.0f && range < FLT_MAX)) {  // few, all equal, or with infinities and NaN
+    if (size <= 512 ||
+        !(range > 0.0f && range < FLT_MAX)) {  // few, all equal, or with infinities and NaN
         std::sort(keys, keys + size, std::greater<uint64_t>());
         return keys;
     }
     const float scale = static_cast<float>(KeySorter::kLast) / range;
     const auto digits = [=](uint64_t key) {
-        return std::min(KeySorter::kLast, static_cast<uint32_t>((top - ordered_float(key_error(key))) * scale));
+        return std::min(KeySorter::kLast,
+                        static_cast<uint32_t>((top - ordered_float(key_error(key))) * scale));
     };
     sorter.start_counting();
     for (int64_t i = 0; i < size; ++i) sorter.count(digits(keys[i]));
     sorter.sort<uint64_t>(size, digits);
-    // Equal digits may hide a difference in the error. Few do, unless an outlier stretches the range: sort such runs again.
+    // Equal digits may hide a difference in the error. Few do, unless an outlier stretches the
+    // range: sort such runs again.
     for (int64_t i = 1; i < size; ++i) {
         if (key_error(keys[i]) <= key_error(keys[i - 1])) continue;
         int64_t begin = i, end = i + 1;

@@ -1,12 +1,12 @@
-// Labels 0 and 1 as bytes, and which of them count, with a look at all of them on the way. They are read once; torch's own passes, one
-// for each of these, take several times as long.
+// Labels 0 and 1 as bytes, and which of them count, with a look at all of them on the way. They are
+// read once; torch's own passes, one for each of these, take several times as long.
 #include <algorithm>
 #include <cstdint>
 #include <vector>
 
-#include "lovasz/kernels.h"
 #include "common/parallel.h"
 #include "common/simd.h"
+#include "lovasz/kernels.h"
 
 namespace evalgrad::lovasz {
 namespace {
@@ -35,7 +35,8 @@ EVALGRAD_SIMD void narrow(const int64_t* label, int64_t n, uint8_t* foreground, 
     found.bits |= bits;
 }
 
-EVALGRAD_SIMD void narrow_and_mask(const int64_t* label, int64_t n, int64_t ignore, uint8_t* foreground, uint8_t* mask, Found& found) {
+EVALGRAD_SIMD void narrow_and_mask(const int64_t* label, int64_t n, int64_t ignore,
+                                   uint8_t* foreground, uint8_t* mask, Found& found) {
     int64_t bits = 0, counted = 0;
     for (int64_t start = 0; start < n; start += kBlock) {
         ask_ahead(label + start);
@@ -52,7 +53,8 @@ EVALGRAD_SIMD void narrow_and_mask(const int64_t* label, int64_t n, int64_t igno
 
 }  // namespace
 
-void binary_labels(const int64_t* label, int64_t n, int64_t ignore, uint8_t* foreground, Optional<uint8_t> mask, uint8_t* flags, int64_t threads) {
+void binary_labels(const int64_t* label, int64_t n, int64_t ignore, uint8_t* foreground,
+                   Optional<uint8_t> mask, uint8_t* flags, int64_t threads) {
     constexpr int64_t kPart = int64_t{1} << 15;
     const int64_t parts = (n + kPart - 1) / kPart;
     const int workers = useful_workers(n, static_cast<int>(threads));
@@ -60,7 +62,8 @@ void binary_labels(const int64_t* label, int64_t n, int64_t ignore, uint8_t* for
     parallel_tasks(parts, workers, [&](int64_t part, int worker) {
         const int64_t start = part * kPart, width = std::min(kPart, n - start);
         if (mask == nullptr) return narrow(label + start, width, foreground + start, found[worker]);
-        narrow_and_mask(label + start, width, ignore, foreground + start, mask + start, found[worker]);
+        narrow_and_mask(label + start, width, ignore, foreground + start, mask + start,
+                        found[worker]);
     });
     Found all;
     for (const Found& own : found) all.bits |= own.bits, all.ignored |= own.ignored;

@@ -1,4 +1,5 @@
-// The pixels of a row and their hinge losses, for the ways to the Lovász hinge that count pixels instead of sorting them.
+// The pixels of a row and their hinge losses, for the ways to the Lovász hinge that count pixels
+// instead of sorting them.
 #pragma once
 
 #include <algorithm>
@@ -25,12 +26,15 @@ struct HingeBlock {
     int32_t foreground[kHingeBlock];  // 1 for foreground that counts, else 0
 };
 
-EVALGRAD_INLINE void read_block(const HingePixels& row, int64_t start, int64_t width, HingeBlock& block) {
+EVALGRAD_INLINE void read_block(const HingePixels& row, int64_t start, int64_t width,
+                                HingeBlock& block) {
     const float* x = row.x + start;
     const uint8_t* foreground = row.foreground + start;
     for (int64_t j = 0; j < width; ++j) {
         const int32_t own = foreground[j] != 0;
-        const float margin = 1.0f + bits_float(float_bits(x[j]) ^ (own << 31));  // flips x without a choice between two sums
+        const float margin =
+            1.0f + bits_float(float_bits(x[j]) ^
+                              (own << 31));  // flips x without a choice between two sums
         block.losses[j] = margin < 0.0f ? 0.0f : margin;
         block.foreground[j] = own;
     }
@@ -42,7 +46,8 @@ EVALGRAD_INLINE void read_block(const HingePixels& row, int64_t start, int64_t w
     }
 }
 
-// Of pixels, block by block: how many have a loss, the largest, NaN if there is one, and how many are foreground.
+// Of pixels, block by block: how many have a loss, the largest, NaN if there is one, and how many
+// are foreground.
 struct HingeRange {
     int64_t wrong = 0, foreground_total = 0;
     int32_t highest_bits = 0;  // bits have the order of the losses, NaN the largest
@@ -64,11 +69,13 @@ struct HingeSum {
     static constexpr int64_t kLanes = 16;
     double lanes[kLanes] = {};
 
-    EVALGRAD_INLINE void add(const float* __restrict losses, const float* __restrict slopes, int64_t width) {
+    EVALGRAD_INLINE void add(const float* __restrict losses, const float* __restrict slopes,
+                             int64_t width) {
         float sums[kLanes] = {};
         int64_t j = 0;
         for (; j + kLanes <= width; j += kLanes)
-            for (int64_t k = 0; k < kLanes; ++k) sums[k] += losses[j + k] * std::fabs(slopes[j + k]);
+            for (int64_t k = 0; k < kLanes; ++k)
+                sums[k] += losses[j + k] * std::fabs(slopes[j + k]);
         for (int64_t k = 0; j + k < width; ++k) sums[k] += losses[j + k] * std::fabs(slopes[j + k]);
         for (int64_t k = 0; k < kLanes; ++k) lanes[k] += sums[k];
     }

@@ -1,4 +1,5 @@
-// A row of nonnegative losses, read block by block as sortable keys: sums, histograms and selection over it.
+// A row of nonnegative losses, read block by block as sortable keys: sums, histograms and selection
+// over it.
 #pragma once
 
 #include <algorithm>
@@ -8,19 +9,23 @@
 
 #include "common/memory.h"
 #include "common/parallel.h"
-#include "pooling/powers.h"
 #include "common/simd.h"
+#include "pooling/powers.h"
 
 namespace evalgrad::pooling {
 
-constexpr int64_t kChunk = 1 << 15;  // task of a thread; sums are kept per chunk, so results ignore the thread count
-constexpr int kDigit = 13;           // bits of a key that one histogram looks at
+constexpr int64_t kChunk =
+    1 << 15;  // task of a thread; sums are kept per chunk, so results ignore the thread count
+constexpr int kDigit = 13;  // bits of a key that one histogram looks at
 constexpr int32_t kBins = 1 << kDigit, kElsewhere = kBins, kStride = kBins + 16;
 
-// A key is the bits of a nonnegative float, which order like integers. What is masked, negative or subnormal (below 1.2e-38)
-// acts as a loss of 0; NaN as more than infinity, which is as good as anything: it shows in the value.
-EVALGRAD_SIMD static void load_keys(const float* losses, const uint8_t* mask, int64_t n, int32_t* keys) {
-    for (int64_t i = 0; i < n; ++i) keys[i] = float_bits(losses[i]) >= kNormal ? float_bits(losses[i]) : 0;
+// A key is the bits of a nonnegative float, which order like integers. What is masked, negative or
+// subnormal (below 1.2e-38) acts as a loss of 0; NaN as more than infinity, which is as good as
+// anything: it shows in the value.
+EVALGRAD_SIMD static void load_keys(const float* losses, const uint8_t* mask, int64_t n,
+                                    int32_t* keys) {
+    for (int64_t i = 0; i < n; ++i)
+        keys[i] = float_bits(losses[i]) >= kNormal ? float_bits(losses[i]) : 0;
     if (!mask) return;
     for (int64_t i = 0; i < n; ++i) keys[i] = mask[i] ? keys[i] : 0;
 }
@@ -31,7 +36,8 @@ EVALGRAD_SIMD static int64_t count_keys(const int32_t* keys, int64_t n, int32_t 
     return count;
 }
 
-// The only positive key of a block (0 if there is none), or -1 if it has several: equal losses need no work of their own.
+// The only positive key of a block (0 if there is none), or -1 if it has several: equal losses need
+// no work of their own.
 EVALGRAD_SIMD static int32_t single_key(const int32_t* keys, int64_t n) {
     int32_t top = 0, others = 0;
     for (int64_t i = 0; i < n; ++i) top = keys[i] > top ? keys[i] : top;
@@ -40,7 +46,8 @@ EVALGRAD_SIMD static int32_t single_key(const int32_t* keys, int64_t n) {
 }
 
 // Keys -> their `width` bits from `shift` on, or kElsewhere if the bits above are not `prefix`.
-EVALGRAD_SIMD static void take_digits(int32_t* keys, int64_t n, int shift, int width, int32_t prefix) {
+EVALGRAD_SIMD static void take_digits(int32_t* keys, int64_t n, int shift, int width,
+                                      int32_t prefix) {
     const int32_t ones = (1 << width) - 1;
     for (int64_t i = 0; i < n; ++i) {
         const int32_t head = keys[i] >> shift;
@@ -48,7 +55,8 @@ EVALGRAD_SIMD static void take_digits(int32_t* keys, int64_t n, int shift, int w
     }
 }
 
-// Moves the keys in [low, high), low > 0, of a block to its front and returns their number. Few are: look at 32 at a time.
+// Moves the keys in [low, high), low > 0, of a block to its front and returns their number. Few
+// are: look at 32 at a time.
 EVALGRAD_SIMD static int64_t keep_keys(int32_t* keys, int64_t n, int32_t low, int32_t high) {
     for (int64_t i = n; i % 32; ++i) keys[i] = 0;
     int64_t kept = 0;
@@ -65,7 +73,8 @@ EVALGRAD_SIMD static int64_t keep_keys(int32_t* keys, int64_t n, int32_t low, in
 }
 
 // Counts the digits of a block (see Row::histogram), four in turn in tables that are `step` apart.
-inline void count_digits(int32_t* keys, int64_t n, int shift, int width, int32_t prefix, int32_t* table, int64_t step) {
+inline void count_digits(int32_t* keys, int64_t n, int shift, int width, int32_t prefix,
+                         int32_t* table, int64_t step) {
     int32_t single[2] = {0, single_key(keys, n)};
     if (single[1] >= 0) {
         const int32_t positive = static_cast<int32_t>(count_keys(keys, n, 1));
@@ -76,7 +85,8 @@ inline void count_digits(int32_t* keys, int64_t n, int shift, int width, int32_t
     take_digits(keys, n, shift, width, prefix);
     int64_t i = 0;
     for (; i + 4 <= n; i += 4) {
-        ++table[keys[i]], ++table[step + keys[i + 1]], ++table[2 * step + keys[i + 2]], ++table[3 * step + keys[i + 3]];
+        ++table[keys[i]], ++table[step + keys[i + 1]], ++table[2 * step + keys[i + 2]],
+            ++table[3 * step + keys[i + 3]];
     }
     for (; i < n; ++i) ++table[keys[i]];
 }
@@ -87,7 +97,8 @@ struct Sums {
     int64_t from_low = 0, beyond_low = 0, above = 0;  // keys >= low, > low, >= high
 
     void operator+=(const Sums& other) {
-        sum += other.sum, from_low += other.from_low, beyond_low += other.beyond_low, above += other.above;
+        sum += other.sum, from_low += other.from_low, beyond_low += other.beyond_low,
+            above += other.above;
     }
 };
 
@@ -115,7 +126,8 @@ struct Row {
     void for_blocks(const Work& work) const {
         parallel_tasks(chunks(), workers, [&](int64_t chunk, int worker) {
             const int64_t end = std::min(n, (chunk + 1) * kChunk);
-            for (int64_t i = chunk * kChunk; i < end; i += kBlock) work(i, std::min(kBlock, end - i), chunk, worker);
+            for (int64_t i = chunk * kChunk; i < end; i += kBlock)
+                work(i, std::min(kBlock, end - i), chunk, worker);
         });
     }
 
@@ -134,7 +146,9 @@ struct Row {
     Sums sum_blocks(const Work& work) const {
         Sums *sums = scratch.sums.reserve(chunks()), total;
         std::fill_n(sums, chunks(), Sums{});
-        for_blocks([&](int64_t begin, int64_t count, int64_t chunk, int) { sums[chunk] += work(begin, count); });
+        for_blocks([&](int64_t begin, int64_t count, int64_t chunk, int) {
+            sums[chunk] += work(begin, count);
+        });
         for (int64_t i = 0; i < chunks(); ++i) total += sums[i];
         return total;
     }
@@ -149,14 +163,16 @@ struct Row {
         });
     }
 
-    // Number of losses per value of their key's `width` bits from `shift` on, among those whose bits above are `prefix`.
-    // Four tables in turn, because equal digits that follow one another would wait for each other.
+    // Number of losses per value of their key's `width` bits from `shift` on, among those whose
+    // bits above are `prefix`. Four tables in turn, because equal digits that follow one another
+    // would wait for each other.
     const int32_t* histogram(int shift, int width, int32_t prefix) const {
         const int64_t tables = n < kChunk ? 1 : 4, size = tables * kStride;
         int32_t* counts = scratch.counts.reserve(size * workers);
         std::fill_n(counts, size * workers, 0);
         for_keys([&](int32_t* keys, int64_t, int64_t count, int64_t, int worker) {
-            count_digits(keys, count, shift, width, prefix, counts + size * worker, tables == 4 ? kStride : 0);
+            count_digits(keys, count, shift, width, prefix, counts + size * worker,
+                         tables == 4 ? kStride : 0);
         });
         for (int64_t t = 1; t < tables * workers; ++t) {
             for (int64_t i = 0; i < kBins; ++i) counts[i] += counts[t * kStride + i];
@@ -174,19 +190,22 @@ struct Row {
             std::memcpy(kept + chunk * kChunk + sizes[chunk], keys, size * sizeof *keys);
             sizes[chunk] += size;
         });
-        for (int64_t i = 0; i < chunks(); total += sizes[i++]) std::memmove(kept + total, kept + i * kChunk, sizes[i] * sizeof *kept);
+        for (int64_t i = 0; i < chunks(); total += sizes[i++])
+            std::memmove(kept + total, kept + i * kChunk, sizes[i] * sizeof *kept);
         return total;
     }
 };
 
-// The bin of the rank-th largest of counted digits; `rank` becomes its rank in the bin. 0 if there are fewer.
+// The bin of the rank-th largest of counted digits; `rank` becomes its rank in the bin. 0 if there
+// are fewer.
 inline int32_t find_bin(const int32_t* counts, int64_t& rank) {
     int32_t bin = kBins - 1;
     for (; bin > 0 && counts[bin] < rank; --bin) rank -= counts[bin];
     return bin;
 }
 
-// The rank-th largest key of a row, the leading bits of which and the rank among keys with the same are known (radix select).
+// The rank-th largest key of a row, the leading bits of which and the rank among keys with the same
+// are known (radix select).
 inline int32_t select_key(const Row& row, int32_t head, int known_from, int64_t rank) {
     while (known_from > 0) {
         const int width = std::min(kDigit, known_from);

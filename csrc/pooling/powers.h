@@ -1,4 +1,5 @@
-// Powers of positive float32 relative to a pivot, given by their bits, which order like integers ("keys").
+// Powers of positive float32 relative to a pivot, given by their bits, which order like integers
+// ("keys").
 #pragma once
 
 #include <limits>
@@ -8,16 +9,21 @@
 namespace evalgrad::pooling {
 
 constexpr int64_t kBlock = 1024;  // numbers handled at a time, in the first cache
-constexpr int32_t kNormal = 0x00800000, kInfinity = 0x7F800000;  // keys of the smallest normal float32 and of infinity
+constexpr int32_t kNormal = 0x00800000,
+                  kInfinity = 0x7F800000;  // keys of the smallest normal float32 and of infinity
 
-// out = (x/pivot)^exponent for the keys of n <= kBlock numbers x and a normal pivot, to about 1e-7 of each result:
-// exponent * log2(x/pivot) is in double, as an exponent of 1000 multiplies the error of a logarithm. Exactly 1 at the pivot;
-// 0 if below 2^-126, inf if above 2^127.
-// Three loops: in one, the chain of operations is too long for the processor to overlap its iterations.
-EVALGRAD_SIMD static void powers(const int32_t* keys, int64_t n, float pivot, double exponent, float* out) {
-    // pivot = a 2^ea with a in [1/sqrt 2, sqrt 2); x = f 2^e with f/a in the same interval, so that near the pivot e = ea.
-    const float root = 1.41421356f, mantissa_of_pivot = bits_float((float_bits(pivot) & 0x007FFFFF) | 0x3F800000);
-    const float a = mantissa_of_pivot > root ? 0.5f * mantissa_of_pivot : mantissa_of_pivot, limit = a * root;
+// out = (x/pivot)^exponent for the keys of n <= kBlock numbers x and a normal pivot, to about 1e-7
+// of each result: exponent * log2(x/pivot) is in double, as an exponent of 1000 multiplies the
+// error of a logarithm. Exactly 1 at the pivot; 0 if below 2^-126, inf if above 2^127. Three loops:
+// in one, the chain of operations is too long for the processor to overlap its iterations.
+EVALGRAD_SIMD static void powers(const int32_t* keys, int64_t n, float pivot, double exponent,
+                                 float* out) {
+    // pivot = a 2^ea with a in [1/sqrt 2, sqrt 2); x = f 2^e with f/a in the same interval, so that
+    // near the pivot e = ea.
+    const float root = 1.41421356f,
+                mantissa_of_pivot = bits_float((float_bits(pivot) & 0x007FFFFF) | 0x3F800000);
+    const float a = mantissa_of_pivot > root ? 0.5f * mantissa_of_pivot : mantissa_of_pivot,
+                limit = a * root;
     const int32_t ea = (float_bits(pivot) >> 23) + (mantissa_of_pivot > root);
     double log2_power[kBlock];
     for (int64_t i = 0; i < n; ++i) {
@@ -41,9 +47,12 @@ EVALGRAD_SIMD static void powers(const int32_t* keys, int64_t n, float pivot, do
         rest[i] = static_cast<float>(t - integer);
     }
     for (int64_t i = 0; i < n; ++i) {  // 2^(whole + r) = scale (1 + r poly(r)), poly to 2e-9
-        const float r = rest[i], r2 = r * r, scale = bits_float((static_cast<int32_t>(whole[i]) + 127) << 23);
-        const float high = (5.5503290352e-2f + 9.6183732514e-3f * r) + r2 * (1.3399848291e-3f + 1.5370704814e-4f * r);
-        const float y = scale + (scale * r) * ((6.9314720558e-1f + 2.4022648462e-1f * r) + r2 * high);
+        const float r = rest[i], r2 = r * r,
+                    scale = bits_float((static_cast<int32_t>(whole[i]) + 127) << 23);
+        const float high = (5.5503290352e-2f + 9.6183732514e-3f * r) +
+                           r2 * (1.3399848291e-3f + 1.5370704814e-4f * r);
+        const float y =
+            scale + (scale * r) * ((6.9314720558e-1f + 2.4022648462e-1f * r) + r2 * high);
         const float reached = keys[i] >= kInfinity ? std::numeric_limits<float>::infinity() : y;
         out[i] = keys[i] >= kNormal ? reached : 0.0f;
     }

@@ -1,4 +1,5 @@
-// The chain D_i(n) = H_i(n) + max_{m <= n} D_{i-1}(m) over the positives of one row, for any direction and metric:
+// The chain D_i(n) = H_i(n) + max_{m <= n} D_{i-1}(m) over the positives of one row, for any
+// direction and metric:
 //     H_i(n) = S(n) - n phi_i + weight_i T(i + n),   S(n) = psi_1 + .. + psi_n.
 // It keeps one bit per cell, so that 20,000 positives x 200,000 negatives need 0.5 GB at most.
 #pragma once
@@ -24,13 +25,15 @@ namespace evalgrad::ranking {
 constexpr int kLanes = 16;  // positives advanced together
 constexpr double kNever = -std::numeric_limits<double>::infinity();
 
-// Running maxima of D for kLanes consecutive positives. Lane l works at n = t - l in step t: it then needs what lane l-1 had
-// one step before, and all lanes share the rank i + n, hence T.
-//   sums[l - t] = S(t - l), kNever outside [0, |N|];  gain[t] = T;  running[n] = max_{m <= n} D(m) of the positive before the
-//   lanes on entry, of the last lane on exit;  last[l] = the maximum lane l ends with;  a bit of `records` per cell is set
-//   where D reaches the maximum so far up to `tie`: bit 63 - t % 64 of records[t / 64 * kLanes + l].
-EVALGRAD_SIMD inline void chain_lanes(const double* sums, const double* gain, const double* phi, const double* weight,
-                                      double tie, double* running, int64_t steps, uint64_t* records, double* last) {
+// Running maxima of D for kLanes consecutive positives. Lane l works at n = t - l in step t: it
+// then needs what lane l-1 had one step before, and all lanes share the rank i + n, hence T.
+//   sums[l - t] = S(t - l), kNever outside [0, |N|];  gain[t] = T;  running[n] = max_{m <= n} D(m)
+//   of the positive before the lanes on entry, of the last lane on exit;  last[l] = the maximum
+//   lane l ends with;  a bit of `records` per cell is set where D reaches the maximum so far up to
+//   `tie`: bit 63 - t % 64 of records[t / 64 * kLanes + l].
+EVALGRAD_SIMD inline void chain_lanes(const double* sums, const double* gain, const double* phi,
+                                      const double* weight, double tie, double* running,
+                                      int64_t steps, uint64_t* records, double* last) {
     typedef double Reals __attribute__((vector_size(32)));
     typedef uint64_t Bits __attribute__((vector_size(32)));
     constexpr int kParts = kLanes / 4;
@@ -66,11 +69,12 @@ EVALGRAD_SIMD inline void chain_lanes(const double* sums, const double* gain, co
 
 class Chain {
 public:
-    // `end(i)`: the largest n + 1 that positive i (from 0) may take; `cutoff`: cells of a rank i + 1 + n above it do not exist.
-    // `weight` and `gain` are readable kLanes beyond the end. `tie`: what rounding may separate and yet counts as equal.
+    // `end(i)`: the largest n + 1 that positive i (from 0) may take; `cutoff`: cells of a rank i +
+    // 1 + n above it do not exist. `weight` and `gain` are readable kLanes beyond the end. `tie`:
+    // what rounding may separate and yet counts as equal.
     template <class End>
-    void run(const std::vector<double>& phi, const std::vector<double>& psi, const double* weight, const double* gain,
-             double tie, int64_t rows, int64_t cutoff, const End& end) {
+    void run(const std::vector<double>& phi, const std::vector<double>& psi, const double* weight,
+             const double* gain, double tie, int64_t rows, int64_t cutoff, const End& end) {
         add_up(psi);
         const int64_t blocks = (rows + kLanes - 1) / kLanes;
         const auto steps_of = [&](int64_t block) {
@@ -80,18 +84,22 @@ public:
         offsets_.assign(1, 0);
         for (int64_t block = 0; block < blocks; ++block)
             offsets_.push_back(offsets_[block] + (steps_of(block) + 63) / 64 * kLanes);
-        uint64_t* records = records_.reserve(offsets_[blocks]);  // not initialised: every word in use is written
+        uint64_t* records =
+            records_.reserve(offsets_[blocks]);  // not initialised: every word in use is written
         running_.assign(psi.size() + kLanes + 1, 0.0);
         last_.resize(blocks * kLanes);
         double slope[kLanes] = {};
-        int64_t known = static_cast<int64_t>(running_.size());  // running_ holds the running maxima below it
+        int64_t known =
+            static_cast<int64_t>(running_.size());  // running_ holds the running maxima below it
         for (int64_t block = 0; block < blocks; ++block) {
             const int64_t first = block * kLanes, steps = steps_of(block);
             // Beyond the band of the positive before nothing exceeds its maximum.
-            if (known < steps) std::fill(running_.begin() + known, running_.begin() + steps, last_[first - 1]);
-            std::copy_n(&phi[first], std::min<int64_t>(kLanes, static_cast<int64_t>(phi.size()) - first), slope);
-            chain_lanes(&sums_[zero_], gain + first + 1, slope, weight + first, tie, running_.data(), steps,
-                        records + offsets_[block], &last_[first]);
+            if (known < steps)
+                std::fill(running_.begin() + known, running_.begin() + steps, last_[first - 1]);
+            std::copy_n(&phi[first],
+                        std::min<int64_t>(kLanes, static_cast<int64_t>(phi.size()) - first), slope);
+            chain_lanes(&sums_[zero_], gain + first + 1, slope, weight + first, tie,
+                        running_.data(), steps, records + offsets_[block], &last_[first]);
             known = std::max<int64_t>(steps - (kLanes - 1), 0);
         }
     }
@@ -118,7 +126,8 @@ private:
         zero_ = static_cast<int64_t>(psi.size()) + kLanes;
         sums_.assign(zero_ + kLanes + 1, kNever);
         sums_[zero_] = 0;
-        for (int64_t j = 0; j < zero_ - kLanes; ++j) sums_[zero_ - j - 1] = sums_[zero_ - j] + psi[j];
+        for (int64_t j = 0; j < zero_ - kLanes; ++j)
+            sums_[zero_ - j - 1] = sums_[zero_ - j] + psi[j];
     }
 
     int64_t zero_ = 0;

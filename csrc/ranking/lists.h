@@ -1,4 +1,5 @@
-// The two sorted lists behind every ranking loss: positives and negatives of one row, both in descending order of score.
+// The two sorted lists behind every ranking loss: positives and negatives of one row, both in
+// descending order of score.
 #pragma once
 
 #include <algorithm>
@@ -10,9 +11,11 @@
 
 namespace evalgrad::ranking {
 
-constexpr double kTie = 1e-13;  // objectives closer than this, relative to their scale, count as equal
+constexpr double kTie =
+    1e-13;  // objectives closer than this, relative to their scale, count as equal
 
-// One class of items. `rank[i]` = number of items of the other class that the model puts above item i.
+// One class of items. `rank[i]` = number of items of the other class that the model puts above item
+// i.
 struct SortedItems {
     std::vector<int64_t> index, rank;
     std::vector<double> score, z;  // z: scores up to a constant, wide gaps closed (see merge)
@@ -20,12 +23,14 @@ struct SortedItems {
     int64_t size() const { return static_cast<int64_t>(index.size()); }
 };
 
-// Items by decreasing score; equal scores keep the order of their indices, which arrive in increasing order.
+// Items by decreasing score; equal scores keep the order of their indices, which arrive in
+// increasing order.
 class ItemSorter {
 public:
     void sort(const double* scores, SortedItems& items) {
         make_room(items);
-        std::stable_sort(items.index.begin(), items.index.end(), [=](int64_t a, int64_t b) { return scores[a] > scores[b]; });
+        std::stable_sort(items.index.begin(), items.index.end(),
+                         [=](int64_t a, int64_t b) { return scores[a] > scores[b]; });
         for (int64_t i = 0; i < items.size(); ++i) items.score[i] = scores[items.index[i]];
     }
 
@@ -34,10 +39,13 @@ public:
         uint64_t* keys = sorter_.room(items.size());
         uint32_t lowest = 0xFFFFFFFFu, highest = 0;
         for (int64_t i = 0; i < items.size(); ++i) {
-            const uint32_t order = ordered_bits(scores[items.index[i]] + 0.0f);  // adding 0 makes -0 tie with +0
+            const uint32_t order =
+                ordered_bits(scores[items.index[i]] + 0.0f);  // adding 0 makes -0 tie with +0
             lowest = std::min(lowest, order);
             highest = std::max(highest, order);
-            keys[i] = pack_key(order, kLast - items.index[i], false);  // of equal scores the higher key, here the lower index, is first
+            keys[i] =
+                pack_key(order, kLast - items.index[i],
+                         false);  // of equal scores the higher key, here the lower index, is first
         }
         const uint64_t* sorted = sort_by_error(sorter_, items.size(), lowest, highest);
         for (int64_t i = 0; i < items.size(); ++i) {
@@ -60,7 +68,8 @@ private:
 
 // Splits the items that count into the two classes. True if one of their scores is NaN.
 template <class Real>
-bool split(const Real* scores, const uint8_t* target, const uint8_t* mask, int64_t n, SortedItems& positives, SortedItems& negatives) {
+bool split(const Real* scores, const uint8_t* target, const uint8_t* mask, int64_t n,
+           SortedItems& positives, SortedItems& negatives) {
     positives.index.resize(n + 1);  // one more: both lists are written to, one of them moves on
     negatives.index.resize(n + 1);
     int64_t p = 0, m = 0;
@@ -77,14 +86,17 @@ bool split(const Real* scores, const uint8_t* target, const uint8_t* mask, int64
     return nan;
 }
 
-// Walks down the model's ranking; a negative tied with a positive comes first, so that ties count against the model.
-// Gaps wider than `widest` are closed to it. A caller that knows that nothing ever crosses such a gap loses nothing, and
-// gains that infinite scores act as their limit and that an outlier does not swallow the digits of the other scores.
+// Walks down the model's ranking; a negative tied with a positive comes first, so that ties count
+// against the model. Gaps wider than `widest` are closed to it. A caller that knows that nothing
+// ever crosses such a gap loses nothing, and gains that infinite scores act as their limit and that
+// an outlier does not swallow the digits of the other scores.
 inline void merge(SortedItems& positives, SortedItems& negatives, double widest) {
     double z = 0, previous = 0;
     const int64_t total = positives.size() + negatives.size();
     for (int64_t p = 0, m = 0; p + m < total;) {
-        const bool negative_next = p == positives.size() || (m < negatives.size() && negatives.score[m] >= positives.score[p]);
+        const bool negative_next =
+            p == positives.size() ||
+            (m < negatives.size() && negatives.score[m] >= positives.score[p]);
         SortedItems& items = negative_next ? negatives : positives;
         const int64_t i = negative_next ? m : p;
         const double score = items.score[i];

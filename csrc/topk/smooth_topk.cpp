@@ -1,4 +1,5 @@
-// The smooth top-k loss, its limit the top-k hinge, and their gradients, row by row (MATHS.md section 4).
+// The smooth top-k loss, its limit the top-k hinge, and their gradients, row by row
+// (docs/maths.md).
 #include <algorithm>
 
 #include "common/memory.h"
@@ -19,8 +20,9 @@ struct Problem {
     T *value, *gradient;
 };
 
-// The scores of row r in the place of its gradient, the label's own ruled out, and the largest of them in w.top.
-// False if the row is done: it does not count, or has a NaN or a label that does not exist.
+// The scores of row r in the place of its gradient, the label's own ruled out, and the largest of
+// them in w.top. False if the row is done: it does not count, or has a NaN or a label that does not
+// exist.
 template <class T>
 EVALGRAD_INLINE bool begin_row(const Problem<T>& p, int64_t r, int64_t wanted, Worker<T>& w) {
     const int64_t classes = p.split.classes, y = p.target[r];
@@ -39,11 +41,12 @@ EVALGRAD_INLINE bool begin_row(const Problem<T>& p, int64_t r, int64_t wanted, W
     return false;
 }
 
-// margin + (s_[k] - s_y)/k: z tau of MATHS.md in the limit tau -> 0. Both at +inf count as tied; both at -inf, where nothing is left
-// to compare, give NaN as cross-entropy does.
+// margin + (s_[k] - s_y)/k: z tau of docs/maths.md in the limit tau -> 0. Both at +inf count as
+// tied; both at -inf, where nothing is left to compare, give NaN as cross-entropy does.
 template <class T>
 EVALGRAD_INLINE double hinge_argument(const Problem<T>& p, int64_t r, const Worker<T>& w) {
-    const double kth = w.top.items[p.split.k - 1].score, own = p.scores[r * p.split.classes + p.target[r]];
+    const double kth = w.top.items[p.split.k - 1].score,
+                 own = p.scores[r * p.split.classes + p.target[r]];
     return p.margin + (kth == own && kth > 0.0 ? 0.0 : kth - own) / static_cast<double>(p.split.k);
 }
 
@@ -56,12 +59,14 @@ EVALGRAD_SIMD void smooth_row(const Problem<T>& p, int64_t r, Worker<T>& w) {
     const double z = hinge_argument(p, r, w) + tau * log_ratio(p.split, inverse, row, w);
     const double tail = std::exp(-std::abs(z) / tau);
     p.value[r] = static_cast<T>(factor * ((z < 0.0 ? 0.0 : z) + tau * std::log1p(tail)));
-    const double coefficient = factor * (z < 0.0 ? tail : 1.0) / (1.0 + tail) / k;  // dL/d(z tau) / k
+    const double coefficient =
+        factor * (z < 0.0 ? tail : 1.0) / (1.0 + tail) / k;  // dL/d(z tau) / k
     ratio_gradient(p.split, coefficient, row, w);
     row[p.target[r]] = static_cast<T>(-coefficient);
 }
 
-// The k-th largest of the others may be tied: the slope is shared by all that are, as it is in the limit of the smooth loss.
+// The k-th largest of the others may be tied: the slope is shared by all that are, as it is in the
+// limit of the smooth loss.
 template <class T>
 EVALGRAD_SIMD void hinge_row(const Problem<T>& p, int64_t r, Worker<T>& w) {
     if (!begin_row(p, r, p.split.k, w)) return;
@@ -79,12 +84,15 @@ EVALGRAD_SIMD void hinge_row(const Problem<T>& p, int64_t r, Worker<T>& w) {
 }
 
 template <class T, class Row>
-void all_rows(const Problem<T>& p, int64_t rows, int64_t steps_per_class, int64_t threads, const Row& row) {
+void all_rows(const Problem<T>& p, int64_t rows, int64_t steps_per_class, int64_t threads,
+              const Row& row) {
     constexpr int64_t steps_per_row = 256;  // what even a row of two classes costs
     advise_huge_pages(p.gradient, rows * p.split.classes * sizeof(T));
-    const int workers = useful_workers(rows * (p.split.classes * steps_per_class + steps_per_row), static_cast<int>(threads));
+    const int workers = useful_workers(rows * (p.split.classes * steps_per_class + steps_per_row),
+                                       static_cast<int>(threads));
     std::vector<Worker<T>> scratch(workers, Worker<T>{{}, Workspace<T>(p.split)});
-    // Neighbouring rows share pages, and workers that touch a fresh page together wait for each other: some rows at a time.
+    // Neighbouring rows share pages, and workers that touch a fresh page together wait for each
+    // other: some rows at a time.
     const int64_t together = std::clamp<int64_t>(rows / (4 * workers), 1, 16);
     parallel_tasks((rows + together - 1) / together, workers, [&](int64_t block, int worker) {
         const int64_t end = std::min(rows, (block + 1) * together);
@@ -95,16 +103,19 @@ void all_rows(const Problem<T>& p, int64_t rows, int64_t steps_per_class, int64_
 }  // namespace
 
 template <class T>
-void smooth_topk(const T* scores, const int64_t* target, const T* factor, int64_t rows, int64_t classes, int64_t k, double temperature,
-                 double margin, T* value, T* gradient, int64_t threads) {
-    all_rows<T>({{classes, k}, temperature, margin, scores, target, factor, value, gradient}, rows, k, threads, smooth_row<T>);
+void smooth_topk(const T* scores, const int64_t* target, const T* factor, int64_t rows,
+                 int64_t classes, int64_t k, double temperature, double margin, T* value,
+                 T* gradient, int64_t threads) {
+    all_rows<T>({{classes, k}, temperature, margin, scores, target, factor, value, gradient}, rows,
+                k, threads, smooth_row<T>);
 }
 EVALGRAD_FLOAT_AND_DOUBLE(smooth_topk)
 
 template <class T>
-void topk_hinge(const T* scores, const int64_t* target, const T* factor, int64_t rows, int64_t classes, int64_t k, double margin,
-                T* value, T* gradient, int64_t threads) {
-    all_rows<T>({{classes, k}, 0.0, margin, scores, target, factor, value, gradient}, rows, 1, threads, hinge_row<T>);
+void topk_hinge(const T* scores, const int64_t* target, const T* factor, int64_t rows,
+                int64_t classes, int64_t k, double margin, T* value, T* gradient, int64_t threads) {
+    all_rows<T>({{classes, k}, 0.0, margin, scores, target, factor, value, gradient}, rows, 1,
+                threads, hinge_row<T>);
 }
 EVALGRAD_FLOAT_AND_DOUBLE(topk_hinge)
 

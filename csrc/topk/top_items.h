@@ -1,4 +1,5 @@
-// The largest items of a row in descending order, with their places: linear in the row, no sort of it.
+// The largest items of a row in descending order, with their places: linear in the row, no sort of
+// it.
 #pragma once
 
 #include <algorithm>
@@ -37,7 +38,8 @@ EVALGRAD_INLINE bool group_maxima(const T* row, int64_t count, int64_t chunk, T*
     T defect[block] = {};
     for (int64_t begin = 0; begin < count; begin += chunk, maxima += block) {
         std::fill(maxima, maxima + block, -std::numeric_limits<T>::infinity());
-        const int64_t end = std::min(begin + chunk, count), whole = begin + (end - begin) / block * block;
+        const int64_t end = std::min(begin + chunk, count),
+                      whole = begin + (end - begin) / block * block;
         for (int64_t i = begin; i < whole; i += block)
             for (int64_t l = 0; l < block; ++l) {
                 maxima[l] = row[i + l] > maxima[l] ? row[i + l] : maxima[l];
@@ -58,7 +60,8 @@ EVALGRAD_INLINE int64_t count_reaching(const std::vector<T>& values, T threshold
     return count;
 }
 
-// A number that at least `wanted` of the values reach, and hardly more if bisection finds one: far cheaper than the exact one.
+// A number that at least `wanted` of the values reach, and hardly more if bisection finds one: far
+// cheaper than the exact one.
 template <class T>
 EVALGRAD_INLINE T reached_by(const std::vector<T>& values, int64_t wanted) {
     constexpr T infinity = std::numeric_limits<T>::infinity();
@@ -80,8 +83,9 @@ EVALGRAD_INLINE T reached_by(const std::vector<T>& values, int64_t wanted) {
     return reached;
 }
 
-// The `count` items in descending order. Counting the greater ones of each is quadratic, but free of branches: up to some hundreds
-// that beats a sort by comparisons, which mispredicts every other one.
+// The `count` items in descending order. Counting the greater ones of each is quadratic, but free
+// of branches: up to some hundreds that beats a sort by comparisons, which mispredicts every other
+// one.
 template <class T>
 EVALGRAD_INLINE void rank_items(TopItems<T>& s, int64_t count) {
     constexpr int64_t width = group_lanes<T> / 2;  // so many counters stay in registers
@@ -107,13 +111,15 @@ EVALGRAD_INLINE void rank_items(TopItems<T>& s, int64_t count) {
     }
 }
 
-// items[0 .. wanted) = the largest of the row in descending order; false if the row has a NaN. At least `wanted` groups reach the
-// threshold, so no smaller score is among the largest, and only those groups are searched.
+// items[0 .. wanted) = the largest of the row in descending order; false if the row has a NaN. At
+// least `wanted` groups reach the threshold, so no smaller score is among the largest, and only
+// those groups are searched.
 template <class T>
 EVALGRAD_INLINE bool select_top(const T* row, int64_t count, int64_t wanted, TopItems<T>& s) {
     constexpr int64_t block = group_lanes<T>;
     const int64_t blocks = (count + block - 1) / block;
-    const int64_t groups = std::max<int64_t>(3 * wanted, static_cast<int64_t>(std::sqrt(double(wanted) * count) / 2));
+    const int64_t groups =
+        std::max<int64_t>(3 * wanted, static_cast<int64_t>(std::sqrt(double(wanted) * count) / 2));
     const int64_t chunk = std::max<int64_t>(1, blocks * block / groups) * block;
     s.maxima.resize((count + chunk - 1) / chunk * block);
     if (!group_maxima(row, count, chunk, s.maxima.data())) return false;
@@ -124,7 +130,8 @@ EVALGRAD_INLINE bool select_top(const T* row, int64_t count, int64_t wanted, Top
     for (int64_t g = 0; g < static_cast<int64_t>(s.maxima.size()); ++g) {
         if (s.maxima[g] < threshold) continue;
         const int64_t begin = g / block * chunk, end = std::min(begin + chunk, count);
-        for (int64_t i = begin + g % block; i < end; i += block) {  // written always, kept if it counts
+        for (int64_t i = begin + g % block; i < end;
+             i += block) {  // written always, kept if it counts
             s.items[found] = {row[i], i};
             const bool tie = row[i] == threshold;
             found += (row[i] > threshold) | (tie & (ties < wanted));
