@@ -7,7 +7,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 .PHONY: demo test test-pure check bench docs data clean
 
 # A folder changes when a file is added or removed: an editable install then has to learn of it.
-$(VENV)/installed: pyproject.toml constraints.txt CMakeLists.txt $(wildcard csrc/*) $(shell find src -type d -not -name __pycache__)
+$(VENV)/installed: pyproject.toml constraints.txt CMakeLists.txt $(shell find csrc -type f) $(shell find src -type d -not -name __pycache__)
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install -q -c constraints.txt -e '.[dev]'
 	touch $@
@@ -29,6 +29,7 @@ test-pure:  ## install without a compiler on the PATH and run the laws on the pu
 
 check: $(VENV)/installed  ## format, lint, types, spelling, then tests and doctests
 	$(BIN)/ruff format --check .
+	$(BIN)/clang-format --dry-run --Werror $(shell find csrc -name "*.h" -o -name "*.cpp")
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/codespell

@@ -111,6 +111,6 @@ def attach(
 
 
 def reduce(values: Tensor, factor: Tensor, reduction: Reduction) -> Tensor:
-    """Row values times their factors, added up; a row that does not count is 0, whatever it holds."""
+    """Row values times their factors, added up; where the factor is 0, the row is too."""
     rows = torch.where(factor == 0, 0.0, values) * factor
     return rows if reduction == "none" else rows.sum()

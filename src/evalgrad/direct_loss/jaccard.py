@@ -18,7 +18,7 @@ from evalgrad._module import LossModule
 from evalgrad._options import Direction, Reduction, checked
 from evalgrad._rows import any_item, attach, exact_dtype, row_factor, working
 from evalgrad.direct_loss.inference import TIE
-from evalgrad.direct_loss.operators import KERNEL_DTYPES, KEY_INDICES, SIGNS
+from evalgrad.direct_loss.operators import KEY_INDICES, SIGNS
 
 
 @checked()
@@ -149,8 +149,8 @@ def _native_rows(
     if scores.shape[1] >= KEY_INDICES:
         return _pure(scores, target, mask, epsilon, sign)
     value, gradient = _native.empty_results(scores)
-    name = f"direct_jaccard_{KERNEL_DTYPES[scores.dtype]}"
-    _native.call(name, scores, target, mask, *scores.shape, float(epsilon), sign, value, gradient)
+    options = (epsilon, sign)
+    _native.call("direct_jaccard", scores, target, mask, *scores.shape, *options, value, gradient)
     return value, gradient
 
 
@@ -159,5 +159,5 @@ direct_jaccard = _native.operator(
     " Tensor)",
     pure=_pure,
     native=_native_rows,
-    dtypes=tuple(KERNEL_DTYPES),
+    dtypes=_native.FLOATS,
 )

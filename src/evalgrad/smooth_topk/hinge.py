@@ -100,8 +100,7 @@ def _native_rows(
     x: Tensor, label: Tensor, factor: Tensor, k: int, margin: float
 ) -> tuple[Tensor, Tensor]:
     value, gradient = _native.empty_results(x)
-    name = "topk_hinge_float" if x.dtype == torch.float32 else "topk_hinge_double"
-    _native.call(name, x, label, factor, *x.shape, k, margin, value, gradient)
+    _native.call("topk_hinge", x, label, factor, *x.shape, k, margin, value, gradient)
     return value, gradient
 
 

@@ -112,8 +112,8 @@ def _native_rows(
     x: Tensor, label: Tensor, factor: Tensor, k: int, temperature: float, margin: float
 ) -> tuple[Tensor, Tensor]:
     value, gradient = _native.empty_results(x)
-    name = "smooth_topk_float" if x.dtype == torch.float32 else "smooth_topk_double"
-    _native.call(name, x, label, factor, *x.shape, k, temperature, margin, value, gradient)
+    options = (k, temperature, margin)
+    _native.call("smooth_topk", x, label, factor, *x.shape, *options, value, gradient)
     return value, gradient
 
 
