@@ -109,9 +109,14 @@ BAD = (
     (lambda: hinge(lam="1"), TypeError, "`lam` must be a number; got '1'"),
     (lambda: eg.LovaszHingeLoss(lam=-1.0), ValueError, "`lam` must be finite and above 0"),
     (
-        lambda: eg.jaccard_lovasz_extension(ERRORS, FRONT.long()),
+        lambda: eg.jaccard_lovasz_extension(ERRORS, FRONT.long() + 2),
+        ValueError,
+        "`foreground` must be 0 or 1, or bool; got the label 2",
+    ),
+    (
+        lambda: eg.jaccard_lovasz_extension(torch.rand(3, 5), None),
         TypeError,
-        "`foreground` must be a bool tensor",
+        "`foreground` must be a tensor; got None",
     ),
     (
         lambda: eg.jaccard_lovasz_extension(ERRORS, FRONT[:3]),

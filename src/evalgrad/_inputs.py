@@ -251,13 +251,11 @@ def binary_maps(
     """
     logits = floating(function, "logits", logits, at_least=2 if per_class else 1)
     target = like(function, "target", target, logits)
-    lead = 2 if per_class else 1
-    if per_image:
-        x, label = logits.flatten(lead), target.flatten(lead)
-    else:  # (N, C, *) -> (1, C, N *)
-        x, label = (
-            t.flatten(lead).movedim(0, -2).flatten(-2).unsqueeze(0) for t in (logits, target)
-        )
+    lead = logits.shape[: 2 if per_class else 1]
+    pixels = logits.shape[len(lead) :].numel()
+    x, label = (t.reshape(*lead, pixels) for t in (logits, target))
+    if not per_image:  # (N, C, *) -> (1, C, N *)
+        x, label = (t.movedim(0, -2).flatten(-2).unsqueeze(0) for t in (x, label))
     return binary_rows(function, x, label, ignore_index=ignore_index, by_mask=False)
 
 
