@@ -11,7 +11,7 @@ names the groups, and the factor of the reduction (`_rows`) carries the NaN into
 """
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import NamedTuple, NoReturn
 
 import torch
 from torch import Tensor
@@ -21,6 +21,15 @@ from evalgrad._labels import IGNORED, binary_labels, class_labels, readable
 from evalgrad._options import Classes
 
 Weight = Tensor | Sequence[float] | None
+
+# Half precision is computed, and its losses are returned, in float32, as cross-entropy's under
+# autocast.
+WORKING = {
+    torch.float64: torch.float64,
+    torch.float32: torch.float32,
+    torch.float16: torch.float32,
+    torch.bfloat16: torch.float32,
+}
 
 
 # ---- tensors of any kind -----------------------------------------------------------------------
@@ -43,8 +52,8 @@ def plain(function: str, argument: str, x: object) -> Tensor:
 
 def floating(function: str, argument: str, x: object, *, at_least: int = 1) -> Tensor:
     """A plain floating-point tensor with at least so many axes."""
-    x = plain(function, argument, x)
-    if not x.is_floating_point():
+    x = x if type(x) is Tensor else plain(function, argument, x)
+    if x.dtype not in WORKING:
         repair = f"Convert it with `{argument}.float()`."
         fail(TypeError, function, argument, "a floating-point tensor", describe(x), repair)
     if x.ndim < at_least:
@@ -56,8 +65,9 @@ def floating(function: str, argument: str, x: object, *, at_least: int = 1) -> T
 
 def like(function: str, argument: str, x: object, other: Tensor) -> Tensor:
     """A plain tensor of the shape of `other`, on its device; an axis 1 of size 1 may be missing."""
-    x = plain(function, argument, x)
-    _check_device(function, argument, x, other)
+    x = x if type(x) is Tensor else plain(function, argument, x)
+    if x.device != other.device:
+        _fail_device(function, argument, x, other)
     if x.shape == other.shape:
         return x
     # One channel with and without its axis: (N, 1, *) beside (N, *).
@@ -75,11 +85,10 @@ def like(function: str, argument: str, x: object, other: Tensor) -> Tensor:
     )
 
 
-def _check_device(function: str, argument: str, x: Tensor, other: Tensor) -> None:
-    if x.device != other.device:
-        repair = f"Move it: `{argument}.to({str(other.device)!r})`."
-        must, got = f"on {other.device}", f"a tensor on {x.device}"
-        fail(ValueError, function, argument, must, got, repair)
+def _fail_device(function: str, argument: str, x: Tensor, other: Tensor) -> NoReturn:
+    repair = f"Move it: `{argument}.to({str(other.device)!r})`."
+    must, got = f"on {other.device}", f"a tensor on {x.device}"
+    fail(ValueError, function, argument, must, got, repair)
 
 
 def _resize(scores: Sequence[int], labels: Sequence[int], otherwise: str) -> str:
@@ -93,17 +102,18 @@ def _resize(scores: Sequence[int], labels: Sequence[int], otherwise: str) -> str
     return otherwise
 
 
-def class_weight(function: str, weight: Weight, num_classes: int, other: Tensor) -> Tensor | None:
-    """None, or one finite weight >= 0 per class, on the device of `other`."""
-    if weight is None:
-        return None
+def class_weight(
+    function: str, weight: Tensor | Sequence[float], num_classes: int, other: Tensor
+) -> Tensor:
+    """One finite weight >= 0 per class, on the device of `other`."""
     if not isinstance(weight, Tensor):
         weight = weight_tensor(function, weight).to(other.device)
     weight = floating(function, "weight", weight)
     if tuple(weight.shape) != (num_classes,):
         must, repair = f"of shape ({num_classes},), one per class", "Give every class its weight."
         fail(ValueError, function, "weight", must, describe(weight), repair)
-    _check_device(function, "weight", weight, other)
+    if weight.device != other.device:
+        _fail_device(function, "weight", weight, other)
     if readable(weight) and not bool(((weight >= 0) & weight.isfinite()).all()):
         got, repair = repr(weight.tolist()), "Use 0 to leave a class out."
         fail(ValueError, function, "weight", "finite and at least 0", got, repair)
@@ -164,7 +174,7 @@ def class_maps(
         logits.reshape(groups, images, c, pixels),
         labels.label.reshape(groups, images, pixels),
         labels.counts,
-        class_weight(function, weight, c, logits),
+        None if weight is None else class_weight(function, weight, c, logits),
         labels.invalid,
         labels.complete,
     )
@@ -193,7 +203,7 @@ def samples(
     label = class_labels(function, target.reshape(1, shape.numel()), c, ignore_index).label[0]
     if scores.ndim != 2:
         scores = scores.movedim(axis, -1).reshape(shape.numel(), c)
-    by_class = class_weight(function, weight, c, scores)
+    by_class = None if weight is None else class_weight(function, weight, c, scores)
     if by_class is None and ignore_index is None:
         return Samples(scores, label, None, shape)
     rows = label != IGNORED if by_class is None else by_class.double()[label.clamp(min=0)]
@@ -202,7 +212,7 @@ def samples(
 
 def _class_target(function: str, target: object, scores: Tensor) -> Tensor:
     """Integer or bool labels of the shape of `scores` without its axis of classes."""
-    target = plain(function, "target", target)
+    target = target if type(target) is Tensor else plain(function, "target", target)
     shape = (*scores.shape[:1], *scores.shape[2:]) if scores.ndim > 1 else ()
     if target.shape == scores.shape and scores.ndim > 1 and target.shape != shape:
         repair = "It looks one-hot: take the class indices, `target.argmax(1)`."
@@ -213,7 +223,8 @@ def _class_target(function: str, target: object, scores: Tensor) -> Tensor:
         otherwise = "Labels have the shape of the scores without their axis 1, the classes."
         repair = _resize(shape[1:], target.shape[1:], otherwise)
         fail(ValueError, function, "target", f"of shape {shape}", describe(target), repair)
-    _check_device(function, "target", target, scores)
+    if target.device != scores.device:
+        _fail_device(function, "target", target, scores)
     return target
 
 

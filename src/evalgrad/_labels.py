@@ -58,12 +58,22 @@ def class_labels(
         return _traced(label, num_classes, ignore_index)
     if _native.library is None:
         labels = _traced(label, num_classes, ignore_index)
-        right = not bool(labels.invalid.any())  # type: ignore[union-attr]
+        undeclared = bool(labels.invalid.any())  # type: ignore[union-attr]
+        labels = labels._replace(invalid=None)
     else:
-        labels, right = _counted(label.contiguous(), num_classes, ignore_index)
-    if not right:
+        counts = label.new_empty(label.shape[0], num_classes)
+        left_out = label.new_empty(2)  # ignored, undeclared
+        given = (0, 0) if ignore_index is None else (1, ignore_index)
+        sizes = (*label.shape, num_classes)
+        _native.call("class_counts", label.contiguous(), *sizes, *given, counts, left_out)
+        ignored, undeclared = left_out.tolist()
+        # Usual labels, of which nothing is ignored, are canonical as they are: nothing is copied.
+        if ignored and ignore_index != IGNORED:
+            label = label.masked_fill(label == ignore_index, IGNORED)
+        labels = ClassLabels(label, counts, None, complete=not ignored)
+    if undeclared:
         _fail_class(function, argument, label, num_classes, ignore_index)
-    return labels._replace(invalid=None)
+    return labels
 
 
 def _traced(label: Tensor, num_classes: int, ignore_index: int | None) -> ClassLabels:
@@ -76,21 +86,6 @@ def _traced(label: Tensor, num_classes: int, ignore_index: int | None) -> ClassL
     counts = label.new_zeros(label.shape[0], num_classes + 1)
     counts = counts.scatter_add(1, place, torch.ones_like(place))[:, :-1]
     return ClassLabels(kind, counts, (kind == UNDECLARED).any(1), complete=False)
-
-
-def _counted(label: Tensor, classes: int, ignore_index: int | None) -> tuple[ClassLabels, bool]:
-    """The same by one pass of the kernel, and whether all labels are declared.
-
-    Usual labels, of which nothing is ignored, are canonical as they are: nothing is copied.
-    """
-    counts = label.new_empty(label.shape[0], classes)
-    left_out = label.new_empty(2)  # ignored, undeclared
-    given = (0, 0) if ignore_index is None else (1, ignore_index)
-    _native.call("class_counts", label, *label.shape, classes, *given, counts, left_out)
-    ignored, undeclared = left_out.tolist()
-    if ignored and ignore_index != IGNORED:
-        label = label.masked_fill(label == ignore_index, IGNORED)
-    return ClassLabels(label, counts, None, complete=ignored == 0), undeclared == 0
 
 
 def _fail_class(

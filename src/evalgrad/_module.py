@@ -13,7 +13,8 @@ class LossModule(nn.Module):
 
     A subclass names its `function` and writes the options in its own `__init__`, for the reader
     and the editor; ``super().__init__(locals())`` hands them over. Each becomes an attribute of
-    its name, `weight` a buffer, so that it moves with the module.
+    its name, `weight` a buffer, so that it moves with the module. A call takes the tensors of the
+    function, by place or by name.
     """
 
     function: ClassVar[Callable[..., Tensor]]  # the public function, decorated by `checked`
@@ -32,10 +33,12 @@ class LossModule(nn.Module):
                 setattr(self, name, value)
         self._options = tuple(options)
 
-    def call(self, *tensors: Tensor, **more: Tensor | None) -> Tensor:
+    def forward(self, *tensors: Tensor, **named: Tensor | None) -> Tensor:
         """The function itself, without another check of the options."""
-        options = {name: getattr(self, name) for name in self._options}
-        return type(self).function.__wrapped__(*tensors, **options, **more)  # type: ignore[attr-defined]
+        options: dict[str, Any] = named
+        for name in self._options:
+            options[name] = getattr(self, name)
+        return type(self).function.__wrapped__(*tensors, **options)  # type: ignore[attr-defined]
 
     def extra_repr(self) -> str:
         shown = (name for name in self._options if name != "weight")

@@ -164,7 +164,12 @@ def operator(
     def cpu(*args: Any) -> Result:
         if library is None or args[0].dtype not in dtypes:
             return pure(*args)
-        return native(*map(_contiguous, args))
+        given = list(args)
+        for place, arg in enumerate(args):
+            # asked first: `contiguous` goes through the dispatcher even where it has nothing to do
+            if isinstance(arg, Tensor) and not arg.is_contiguous():
+                given[place] = arg.contiguous()
+        return native(*given)
 
     _operators.define(schema, tags=(torch.Tag.pt2_compliant_tag,))
     _operators.impl(name, cpu, "CPU")
@@ -174,11 +179,6 @@ def operator(
     if by_rows:
         torch.library.register_vmap(f"evalgrad::{name}", _fold_into_rows(defined), lib=_operators)
     return defined
-
-
-def _contiguous(arg: Any) -> Any:
-    # asked first: `contiguous` goes through the dispatcher even where it has nothing to do
-    return arg.contiguous() if isinstance(arg, Tensor) and not arg.is_contiguous() else arg
 
 
 def _fold_into_rows(defined: Callable[..., Any]) -> Callable[..., Any]:

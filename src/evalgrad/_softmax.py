@@ -6,15 +6,14 @@ Shapes: x ``(G, M, C, S)`` logits of G groups of M images with S pixels, label `
 import torch
 from torch import Tensor
 
-from evalgrad._inputs import ClassMaps
-from evalgrad._rows import working_dtype
+from evalgrad._inputs import WORKING, ClassMaps
 
 
 def finite_logits(maps: ClassMaps) -> Tensor:
     """The logits as they are computed with: 0 at ignored pixels, whose NaN would reach the
     gradient, and +inf as its limit.
     """
-    x = maps.x.to(working_dtype(maps.x))
+    x = maps.x.to(WORKING[maps.x.dtype])
     x = x.clamp(max=torch.finfo(x.dtype).max)
     return x if maps.complete else torch.where(maps.label.unsqueeze(2) >= 0, x, 0.0)
 

@@ -111,9 +111,6 @@ class BootstrappedCrossEntropy(LossModule):
     ) -> None:
         super().__init__(locals())
 
-    def forward(self, logits: Tensor, target: Tensor) -> Tensor:
-        return self.call(logits, target)
-
 
 def _pixel_losses(maps: ClassMaps) -> Tensor:
     """Cross-entropy of each pixel, ``(G, M*S)``."""

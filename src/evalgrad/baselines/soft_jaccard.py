@@ -73,9 +73,6 @@ class SoftJaccardLoss(LossModule):
     ) -> None:
         super().__init__(locals())
 
-    def forward(self, logits: Tensor, target: Tensor) -> Tensor:
-        return self.call(logits, target)
-
 
 def _class_losses(maps: ClassMaps) -> Tensor:
     """Soft Jaccard loss of every class, ``(G, C)``: the errors over the soft union.

@@ -13,9 +13,9 @@ import torch
 from torch import Tensor
 
 from evalgrad._errors import describe, fail
-from evalgrad._gradient import with_gradient
+from evalgrad._inputs import WORKING
 from evalgrad._options import Direction, checked
-from evalgrad._rows import working_dtype
+from evalgrad._rows import with_gradient
 from evalgrad.direct_loss.operators import SIGNS
 
 
@@ -95,5 +95,5 @@ def direct_loss(
             describe(value),
             repair,
         )
-    slope = slope.to(working_dtype(slope))
+    slope = slope.to(WORKING[slope.dtype])
     return with_gradient(slope, value.to(slope.dtype), torch.ones_like(slope))

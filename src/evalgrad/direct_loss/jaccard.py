@@ -82,9 +82,6 @@ class DirectJaccardLoss(LossModule):
     ) -> None:
         super().__init__(locals())
 
-    def forward(self, scores: Tensor, target: Tensor, mask: Tensor | None = None) -> Tensor:
-        return self.call(scores, target, mask=mask)
-
 
 def _pure(
     scores: Tensor, target: Tensor, mask: Tensor, epsilon: float, sign: int

@@ -83,9 +83,6 @@ class DirectAveragePrecisionLoss(LossModule):
     ) -> None:
         super().__init__(locals())
 
-    def forward(self, scores: Tensor, target: Tensor, mask: Tensor | None = None) -> Tensor:
-        return self.call(scores, target, mask=mask)
-
 
 @checked(k=CUTOFF)
 def direct_ndcg_loss(
@@ -139,9 +136,6 @@ class DirectNDCGLoss(LossModule):
         reduction: Reduction = "mean",
     ) -> None:
         super().__init__(locals())
-
-    def forward(self, scores: Tensor, target: Tensor, mask: Tensor | None = None) -> Tensor:
-        return self.call(scores, target, mask=mask)
 
 
 def _direct(

@@ -25,9 +25,6 @@ class _Structured(LossModule):
     def __init__(self, *, dim: int | None = None, reduction: Reduction = "mean") -> None:
         super().__init__(locals())
 
-    def forward(self, scores: Tensor, target: Tensor, mask: Tensor | None = None) -> Tensor:
-        return self.call(scores, target, mask=mask)
-
 
 @checked()
 def average_precision_hinge_loss(

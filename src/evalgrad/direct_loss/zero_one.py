@@ -76,9 +76,6 @@ class DirectZeroOneLoss(LossModule):
     ) -> None:
         super().__init__(locals())
 
-    def forward(self, scores: Tensor, target: Tensor, mask: Tensor | None = None) -> Tensor:
-        return self.call(scores, target, mask=mask)
-
 
 def margins(found: Binary) -> tuple[Tensor, Tensor]:
     """y s and y = -1 or +1 of every item, (R, n)."""

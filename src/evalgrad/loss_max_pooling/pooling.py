@@ -144,7 +144,7 @@ class LossMaxPooling(LossModule):
         losses = self.criterion(*inputs)
         if not isinstance(losses, Tensor) or losses.ndim == 0:
             _fail_criterion(describe(losses))
-        return self.call(losses, mask=self._mask(losses, inputs, mask))
+        return super().forward(losses, mask=self._mask(losses, inputs, mask))
 
     def _mask(self, losses: Tensor, inputs: Sequence[Any], mask: Tensor | None) -> Tensor | None:
         """What counts: the caller's mask, without the labels that the criterion ignores."""

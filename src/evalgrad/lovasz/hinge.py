@@ -105,9 +105,6 @@ class LovaszHingeLoss(LossModule):
         super().__init__(locals())
         _check_together(bins, gradient)
 
-    def forward(self, logits: Tensor, target: Tensor) -> Tensor:
-        return self.call(logits, target)
-
 
 def _check_together(bins: int | None, gradient: Gradient) -> None:
     if bins is not None and gradient == "prox":

@@ -8,10 +8,10 @@ Triki, Blaschko: The Lovász-Softmax loss, CVPR 2018.
 
 from torch import Tensor
 
-from evalgrad._inputs import ClassMaps, Weight, class_maps
+from evalgrad._inputs import WORKING, ClassMaps, Weight, class_maps
 from evalgrad._module import LossModule
 from evalgrad._options import Classes, Reduction, checked
-from evalgrad._rows import attach, class_factor, working, working_dtype
+from evalgrad._rows import attach, class_factor, working
 from evalgrad.lovasz.bins import bin_of, bin_weights, count, look_up
 from evalgrad.lovasz.class_maps import binned, by_class, exact
 from evalgrad.lovasz.extension import extend
@@ -91,9 +91,6 @@ class LovaszSoftmaxLoss(LossModule):
     ) -> None:
         super().__init__(locals())
 
-    def forward(self, logits: Tensor, target: Tensor) -> Tensor:
-        return self.call(logits, target)
-
 
 def _class_losses(maps: ClassMaps, bins: int | None) -> Tensor:
     """Loss of every class by itself, ``(G, C)``, by autograd through the softmax.
@@ -101,7 +98,7 @@ def _class_losses(maps: ClassMaps, bins: int | None) -> Tensor:
     The operators scale all classes by one factor in the forward pass; here each class has a
     derivative of its own.
     """
-    x = maps.x.to(working_dtype(maps.x))
+    x = maps.x.to(WORKING[maps.x.dtype])
     _, errors, foreground, mask = by_class(x, maps.label)
     if bins is None:
         return extend(errors, foreground, mask)

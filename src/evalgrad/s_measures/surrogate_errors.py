@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from evalgrad import _native
-from evalgrad._gradient import with_gradient
+from evalgrad._rows import with_gradient
 from evalgrad.s_measures.surrogates import SURROGATES, Surrogate
 
 _BY_CODE = {surrogate.code: surrogate for surrogate in SURROGATES.values()}

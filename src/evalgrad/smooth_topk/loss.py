@@ -83,9 +83,6 @@ class SmoothTopKLoss(LossModule):
     ) -> None:
         super().__init__(locals())
 
-    def forward(self, scores: Tensor, target: Tensor) -> Tensor:
-        return self.call(scores, target)
-
 
 # ---- operator: rows (R, C), labels (R,), factors (R,) -> value (R,), gradient (R, C) -------------
 

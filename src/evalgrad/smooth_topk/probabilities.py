@@ -12,9 +12,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from evalgrad._errors import describe, fail
-from evalgrad._inputs import floating
+from evalgrad._inputs import WORKING, floating
 from evalgrad._options import checked, integer
-from evalgrad._rows import working_dtype
 from evalgrad.smooth_topk.expansion import derivative, expand
 
 
@@ -38,7 +37,7 @@ def topk_probabilities(scores: Tensor, *, k: int, temperature: float = 1.0) -> T
         tensor([0.9100, 0.7553, 0.3348])
     """
     scores = _scores("topk_probabilities", scores, k, at_least=1)
-    rows = scores.reshape(scores.shape[:-1].numel(), scores.shape[-1]).to(working_dtype(scores))
+    rows = scores.reshape(scores.shape[:-1].numel(), scores.shape[-1]).to(WORKING[scores.dtype])
     rest = expand(rows, k, 1 / temperature)
     only_the_last = F.pad(torch.ones_like(rest.full[:, :1]), (k, 0))
     return derivative(rest, only_the_last, rows).to(scores.dtype).reshape(scores.shape)
@@ -69,7 +68,7 @@ def topk_predict(scores: Tensor, *, k: int, temperature: float = 1.0) -> Tensor:
         fail(ValueError, "topk_predict", "scores", must, describe(scores), repair)
     mean = (
         topk_probabilities(scores.detach(), k=k, temperature=temperature)
-        .to(working_dtype(scores))
+        .to(WORKING[scores.dtype])
         .mean(-2)
     )
     return mean.topk(k, dim=-1).indices
