@@ -36,6 +36,7 @@ check: $(VENV)/installed  ## format, lint, types, spelling, then tests and docte
 	$(BIN)/python -m pytest
 
 bench: $(VENV)/installed  ## cost against cross-entropy; writes benchmarks/results/*.json
+	$(BIN)/python benchmarks/sizes.py
 	$(BIN)/python benchmarks/lovasz.py
 	$(BIN)/python benchmarks/loss_max_pooling.py
 	$(BIN)/python benchmarks/smooth_topk.py
