@@ -69,7 +69,7 @@ def class_labels(
         ignored, undeclared = left_out.tolist()
         # Usual labels, of which nothing is ignored, are canonical as they are: nothing is copied.
         if ignored and ignore_index != IGNORED:
-            label = label.masked_fill(label == ignore_index, IGNORED)
+            label = label.masked_fill(label.eq(ignore_index), IGNORED)
         labels = ClassLabels(label, counts, None, complete=not ignored)
     if undeclared:
         _fail_class(function, argument, label, num_classes, ignore_index)

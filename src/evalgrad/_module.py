@@ -1,7 +1,7 @@
 """The base of the loss modules: options are attributes, checked once, in the constructor."""
 
 from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from torch import Tensor, nn
 
@@ -32,6 +32,10 @@ class LossModule(nn.Module):
             else:
                 setattr(self, name, value)
         self._options = tuple(options)
+
+    if TYPE_CHECKING:  # options are attributes of their own types, not tensors
+
+        def __getattr__(self, name: str) -> Any: ...
 
     def forward(self, *tensors: Tensor, **named: Tensor | None) -> Tensor:
         """The function itself, without another check of the options."""

@@ -65,21 +65,11 @@ def direct_loss(
         (1.0, tensor([[  0., -10.,  10.]]))
     """
     function = "direct_loss"
-    for name, argument in (
-        ("score", score),
-        ("task_loss", task_loss),
-        ("predict", predict),
-        ("augment", augment),
-    ):
+    functions = {"score": score, "task_loss": task_loss, "predict": predict, "augment": augment}
+    for name, argument in functions.items():
         if not callable(argument):
-            fail(
-                TypeError,
-                function,
-                name,
-                "a function",
-                describe(argument),
-                "Wrap it: `lambda y: ...`.",
-            )
+            repair = "Wrap it: `lambda y: ...`."
+            fail(TypeError, function, name, "a function", describe(argument), repair)
     sign = SIGNS[direction]
     with torch.no_grad():
         model, direct = predict(), augment(sign * epsilon)

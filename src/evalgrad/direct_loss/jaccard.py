@@ -14,11 +14,11 @@ from torch import Tensor
 
 from evalgrad import _native
 from evalgrad._inputs import lists
-from evalgrad._module import LossModule
 from evalgrad._options import Direction, Reduction, checked
 from evalgrad._rows import any_item, attach, exact_dtype, row_factor, working
 from evalgrad.direct_loss.inference import TIE
 from evalgrad.direct_loss.operators import KEY_INDICES, SIGNS
+from evalgrad.direct_loss.ranking import DirectLossModule
 
 
 @checked()
@@ -65,22 +65,10 @@ def direct_jaccard_loss(
     return attach(found.rows, value, gradient, reduction, factor=factor, shape=found.shape)
 
 
-class DirectJaccardLoss(LossModule):
-    """`direct_jaccard_loss` as a module: ``loss(scores, target, mask)``, with the options as
-    attributes.
-    """
+class DirectJaccardLoss(DirectLossModule):
+    """`direct_jaccard_loss` as a module: ``loss(scores, target, mask)``."""
 
     function = staticmethod(direct_jaccard_loss)
-
-    def __init__(
-        self,
-        *,
-        epsilon: float = 0.1,
-        direction: Direction = "positive",
-        dim: int | None = None,
-        reduction: Reduction = "mean",
-    ) -> None:
-        super().__init__(locals())
 
 
 def _pure(

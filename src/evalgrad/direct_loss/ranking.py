@@ -66,12 +66,8 @@ def direct_average_precision_loss(
     return _direct(found, epsilon, direction, ndcg=False, k=0, reduction=reduction)
 
 
-class DirectAveragePrecisionLoss(LossModule):
-    """`direct_average_precision_loss` as a module: ``loss(scores, target, mask)``, with the options
-    as attributes.
-    """
-
-    function = staticmethod(direct_average_precision_loss)
+class DirectLossModule(LossModule):
+    """The options of a direct loss over lists; the modules differ in their function alone."""
 
     def __init__(
         self,
@@ -82,6 +78,12 @@ class DirectAveragePrecisionLoss(LossModule):
         reduction: Reduction = "mean",
     ) -> None:
         super().__init__(locals())
+
+
+class DirectAveragePrecisionLoss(DirectLossModule):
+    """`direct_average_precision_loss` as a module: ``loss(scores, target, mask)``."""
+
+    function = staticmethod(direct_average_precision_loss)
 
 
 @checked(k=CUTOFF)

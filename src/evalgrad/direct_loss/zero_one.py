@@ -10,9 +10,9 @@ import torch
 from torch import Tensor
 
 from evalgrad._inputs import Binary, lists
-from evalgrad._module import LossModule
 from evalgrad._options import Direction, Reduction, checked
 from evalgrad._rows import attach, row_factor, working
+from evalgrad.direct_loss.ranking import DirectLossModule
 
 
 @checked()
@@ -59,22 +59,10 @@ def direct_zero_one_loss(
     return mean_over_items(found, (margin <= 0).to(margin.dtype), slope, margin, reduction)
 
 
-class DirectZeroOneLoss(LossModule):
-    """`direct_zero_one_loss` as a module: ``loss(scores, target, mask)``, with the options as
-    attributes.
-    """
+class DirectZeroOneLoss(DirectLossModule):
+    """`direct_zero_one_loss` as a module: ``loss(scores, target, mask)``."""
 
     function = staticmethod(direct_zero_one_loss)
-
-    def __init__(
-        self,
-        *,
-        epsilon: float = 0.1,
-        direction: Direction = "positive",
-        dim: int | None = None,
-        reduction: Reduction = "mean",
-    ) -> None:
-        super().__init__(locals())
 
 
 def margins(found: Binary) -> tuple[Tensor, Tensor]:

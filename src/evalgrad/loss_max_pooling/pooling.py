@@ -140,7 +140,7 @@ class LossMaxPooling(LossModule):
         _check_criterion(criterion)
         self.criterion = criterion
 
-    def forward(self, *inputs: Any, mask: Tensor | None = None) -> Tensor:
+    def forward(self, *inputs: Any, mask: Tensor | None = None) -> Tensor:  # type: ignore[override]
         losses = self.criterion(*inputs)
         if not isinstance(losses, Tensor) or losses.ndim == 0:
             _fail_criterion(describe(losses))
