@@ -68,9 +68,10 @@ def class_labels(
         _native.call("class_counts", label.contiguous(), *sizes, *given, counts, left_out)
         ignored, undeclared = left_out.tolist()
         # Usual labels, of which nothing is ignored, are canonical as they are: nothing is copied.
-        if ignored and ignore_index != IGNORED:
-            label = label.masked_fill(label.eq(ignore_index), IGNORED)
-        labels = ClassLabels(label, counts, None, complete=not ignored)
+        kind = label
+        if ignore_index is not None and ignored and ignore_index != IGNORED:
+            kind = label.masked_fill(label == ignore_index, IGNORED)
+        labels = ClassLabels(kind, counts, None, complete=not ignored)
     if undeclared:
         _fail_class(function, argument, label, num_classes, ignore_index)
     return labels
