@@ -8,7 +8,7 @@ from torch import Tensor
 from evalgrad._inputs import ClassMaps, Weight, class_maps
 from evalgrad._module import LossModule
 from evalgrad._options import Classes, Reduction, checked
-from evalgrad._rows import class_factor, exact_dtype
+from evalgrad._rows import class_factor
 from evalgrad._softmax import finite_logits
 
 
@@ -75,24 +75,21 @@ class SoftJaccardLoss(LossModule):
 
 
 def _class_losses(maps: ClassMaps) -> Tensor:
-    """Soft Jaccard loss of every class, ``(G, C)``: the errors over the soft union.
+    """Soft Jaccard loss of every class, ``(G, C)``: its errors over its soft union.
 
-    With the error 1 - p of the pixels of the class, and p of all others: sum of errors over (pixels
-    of the class + p of the others). The p of the others is the difference of two long sums: in
-    float64 it keeps the digits of a small loss.
+    The errors are 1 - p on the pixels of the class (missed) and p on all others; the soft union is
+    the number of its pixels + p of the others. Sums of small terms only: a small loss keeps its
+    digits.
     """
     p = finite_logits(maps).softmax(2)
-    label, counts = maps.label.clamp(min=0), maps.label >= 0
-    own = p.gather(2, label.unsqueeze(2)).squeeze(2)  # (G, M, S): of each pixel's own class
-    all_of_them = p if maps.complete else torch.where(counts.unsqueeze(2), p, 0.0)
-    total = all_of_them.sum((1, 3), dtype=exact_dtype(p))
-    missed = _by_class(torch.where(counts, 1 - own, 0.0), label, total)
-    others = total - _by_class(torch.where(counts, own, 0.0), label, total)
-    union = maps.counts + others
-    loss = (missed + others) / torch.where(union > 0, union, 1.0)
-    return torch.where(union > 0, loss, 0.0 * missed).to(p.dtype)
-
-
-def _by_class(values: Tensor, label: Tensor, like: Tensor) -> Tensor:
-    """Sum of the values ``(G, M, S)`` of the pixels of each class, ``(G, C)``."""
-    return torch.zeros_like(like).scatter_add(1, label.flatten(1), values.flatten(1).to(like.dtype))
+    label = maps.label.clamp(min=0).unsqueeze(2)
+    missed = 1 - p.gather(2, label)
+    others = p.scatter(2, label, 0.0)
+    if not maps.complete:
+        counts = maps.label.unsqueeze(2) >= 0
+        missed, others = (torch.where(counts, x, 0.0) for x in (missed, others))
+    back = others.sum((1, 3))
+    front = torch.zeros_like(back).scatter_add(1, label.flatten(1), missed.flatten(1))
+    union = maps.counts + back
+    loss = (front + back) / torch.where(union > 0, union, 1.0)
+    return torch.where(union > 0, loss, 0.0 * front)
