@@ -169,7 +169,7 @@ def test_options_that_do_not_apply_are_refused(options, message):
 
 def test_lists_leave_items_out_by_a_mask():
     scores, target = torch.randn(5), torch.tensor([1, 0, 255, 1, 0])
-    with pytest.raises(ValueError, match="`ignore_index` must be left out .*`mask=target != 255`"):
+    with pytest.raises(ValueError, match=r"`ignore_index` must be left out .*`mask=target != 255`"):
         metrics.fbeta_score(scores, target, ignore_index=255)
     kept = target != 255
     found = metrics.fbeta_score(scores, target, mask=kept)

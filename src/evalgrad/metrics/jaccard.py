@@ -109,11 +109,15 @@ def jaccard_from_counts(
         >>> jaccard_from_counts(counts, classes="all", zero_division=float("nan"))
         tensor(0.5000, dtype=torch.float64)
     """
-    counts = plain("jaccard_from_counts", "counts", counts)
+    function = "jaccard_from_counts"
+    return _index(function, plain(function, "counts", counts), classes, zero_division)
+
+
+def _index(function: str, counts: Tensor, classes: Classes, zero_division: float) -> Tensor:
     num_classes = counts.shape[1]
     if not isinstance(classes, str) and max(classes, default=0) >= num_classes:
         must, repair = f"in [0, {num_classes - 1}]", "List indices of existing classes."
-        fail(ValueError, "jaccard_from_counts", "classes", must, repr(max(classes)), repair)
+        fail(ValueError, function, "classes", must, repr(max(classes)), repair)
     right, predicted, true = counts.to(exact_dtype(counts)).unbind(-1)
     union = predicted + true - right
     chosen = true > 0 if classes == "present" else chosen_classes(true, classes)
@@ -165,4 +169,4 @@ def jaccard_index(
         counts = torch.stack([chunk.sum(0) for chunk in counts.split(batch_size or 1)])
     elif over == "dataset":
         counts = counts.sum(0, keepdim=True)
-    return jaccard_from_counts(counts, classes=classes, zero_division=zero_division)
+    return _index(function, counts, classes, zero_division)
