@@ -97,15 +97,25 @@ FUNCTIONS = (
     ),
     Function("topk_predict", lambda x, y: eg.topk_predict(x.T, k=2)),
     Function("metrics.average_precision", metrics.average_precision),
-    Function("metrics.ndcg", lambda x, y: metrics.ndcg(x, y, k=2)),
+    Function(
+        "metrics.average_precision(ties=worst)",
+        lambda x, y: metrics.average_precision(x, y, ties="worst", dim=0, zero_division=0.0),
+    ),
+    Function("metrics.ndcg", lambda x, y: metrics.ndcg(x.round(), y, k=2)),
+    Function("metrics.ndcg(ties=worst)", lambda x, y: metrics.ndcg(x, y, k=2, ties="worst")),
     Function("metrics.fbeta_score", metrics.fbeta_score),
+    Function(
+        "metrics.fbeta_score(reduction=weighted)",
+        lambda x, y: metrics.fbeta_score(x, y, ignore_index=1, reduction="weighted"),
+        labels=CLASSES,
+    ),
     Function(
         "metrics.precision_at_recall", lambda x, y: metrics.precision_at_recall(x, y, recall=0.5)
     ),
     Function(
         "metrics.recall_at_precision", lambda x, y: metrics.recall_at_precision(x, y, precision=0.5)
     ),
-    Function("metrics.roc_auc", metrics.roc_auc),
+    Function("metrics.roc_auc", lambda x, y: metrics.roc_auc(x.round(), y)),
     Function("metrics.pr_auc", metrics.pr_auc),
     Function("metrics.topk_error", lambda x, y: metrics.topk_error(x, y, k=2), labels=CLASSES),
     Function("metrics.jaccard_index", _jaccard(metrics.jaccard_index), labels=CLASSES),

@@ -141,7 +141,13 @@ BAD = (
         TypeError,
         "`prediction` must be an integer or bool tensor",
     ),
-    (lambda: index(absent="zero"), ValueError, "`absent` must be one of 'one', 'skip'"),
+    (
+        lambda: index(zero_division="warn"),
+        TypeError,
+        "`zero_division` must be a number; got 'warn'. Pass 0.0 or 1.0, or NaN",
+    ),
+    (lambda: index(zero_division=-1), ValueError, "`zero_division` must be finite and at least 0"),
+    (lambda: index(classes=[21]), ValueError, r"`classes` must be in \[0, 20\]; got 21"),
     (lambda: index(classes="some"), ValueError, "`classes` must be one of 'present', 'all'"),
     (lambda: index(target=TARGET + 21), ValueError, r"labels in \[0, 20\]"),
     (

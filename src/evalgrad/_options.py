@@ -109,6 +109,14 @@ def number(
     return check
 
 
+def share_or_nan(function: str, argument: str, value: object) -> None:
+    """A number in [0, 1], or NaN."""
+    # Comparisons alone, as above: NaN alone differs from itself.
+    if not (isinstance(value, float) and value != value):
+        repair = "Pass 0.0 or 1.0, or NaN to leave it out of the mean."
+        number(at_least=0, at_most=1, repair=repair)(function, argument, value)
+
+
 def class_choice(function: str, argument: str, value: object) -> None:
     """``"present"``, ``"all"`` or class indices; whether they exist is seen with the logits."""
     if isinstance(value, str):
@@ -154,4 +162,6 @@ CHECKS: dict[str, Check] = {
     ),
     "direction": one_of("positive", "negative"),
     "beta": number(above=0, repair="Use 1.0 for F1."),
+    "ties": one_of("standard", "worst"),
+    "zero_division": share_or_nan,
 }

@@ -1,4 +1,4 @@
-"""Top-k error. Ties count against the model."""
+"""Top-k error. Ties count against the model, always."""
 
 import torch
 from torch import Tensor
@@ -28,7 +28,6 @@ def topk_error(
         The share as a float64 scalar; NaN if there is nothing to average.
 
     Example:
-        >>> import torch
         >>> topk_error(torch.tensor([[3.0, 2.0, 1.0], [1.0, 1.0, 1.0]]), torch.tensor([1, 0]), k=2)
         tensor(0.5000, dtype=torch.float64)
     """

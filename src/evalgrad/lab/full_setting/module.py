@@ -76,7 +76,7 @@ class FullSetting(lightning.LightningModule):
         self.kept.clear()
         if ranking:
             scores, target = total.movedim(-2, 0).flatten(1)  # of all ranks
-            value = eg.metrics.average_precision(scores, target.long())
+            value = eg.metrics.average_precision(scores, target.long(), ties="worst")
         else:
             total = total.sum(0) if self.trainer.world_size > 1 else total
             value = (

@@ -58,7 +58,7 @@ def bias_found(scores: Tensor, target: Tensor, threshold: float) -> dict[str, fl
 
 def ranking(scores: Tensor, target: Tensor, threshold: float) -> dict[str, float]:
     """Average precision of scores ``(n,)``; of ``(n, lists)`` the mean over the lists."""
-    return {"AP": float(metrics.average_precision(scores.movedim(0, -1), target.movedim(0, -1)))}
+    return {"AP": float(metrics.average_precision(scores, target, dim=0, ties="worst"))}
 
 
 def decisions(scores: Tensor, target: Tensor, threshold: float) -> dict[str, float]:
@@ -66,9 +66,9 @@ def decisions(scores: Tensor, target: Tensor, threshold: float) -> dict[str, flo
     0.8.
     """
     return {
-        "F1": float(metrics.fbeta_score(scores, target, threshold=threshold)),
-        "F1 at 0": float(metrics.fbeta_score(scores, target)),
-        "AP": float(metrics.average_precision(scores, target)),
+        "F1": float(metrics.fbeta_score(scores, target, threshold=threshold, ties="worst")),
+        "F1 at 0": float(metrics.fbeta_score(scores, target, ties="worst")),
+        "AP": float(metrics.average_precision(scores, target, ties="worst")),
         "recall at precision 0.9": float(
             metrics.recall_at_precision(scores, target, precision=0.9)
         ),
@@ -79,7 +79,9 @@ def decisions(scores: Tensor, target: Tensor, threshold: float) -> dict[str, flo
 def best_f1_threshold(scores: Tensor, target: Tensor) -> float:
     """The threshold with the best F1."""
     cuts = torch.tensor(_cuts(scores, THRESHOLDS))[:, None]
-    values = metrics.fbeta_score(scores - cuts, target.expand(len(cuts), -1), reduction="none")
+    values = metrics.fbeta_score(
+        scores - cuts, target.expand(len(cuts), -1), ties="worst", reduction="none"
+    )
     return float(cuts[values.argmax(), 0])
 
 

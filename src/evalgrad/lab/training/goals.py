@@ -91,13 +91,20 @@ def _ranking(name: str) -> Goal | None:
         )
 
     if name == "ap":
-        return goal("direct_average_precision", metrics.average_precision, by_list=True)
+        return goal(
+            "direct_average_precision",
+            partial(metrics.average_precision, ties="worst"),
+            by_list=True,
+        )
     if match := re.fullmatch(r"ndcg(?:@([1-9]\d*))?", name):
         return goal(
-            "direct_ndcg", metrics.ndcg, by_list=True, **({"k": int(match[1])} if match[1] else {})
+            "direct_ndcg",
+            partial(metrics.ndcg, ties="worst"),
+            by_list=True,
+            **({"k": int(match[1])} if match[1] else {}),
         )
     if name == "f1":
-        return goal("f_beta", metrics.fbeta_score)
+        return goal("f_beta", partial(metrics.fbeta_score, ties="worst"))
     if match := re.fullmatch(r"(recall@precision|precision@recall)=(0?\.\d*[1-9]\d*|1)", name):
         if match[1] == "recall@precision":
             return goal(

@@ -3,7 +3,7 @@ takes raw scores.
 """
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -42,7 +42,8 @@ class JaccardMeasure(Metric):
                 " image-miou."
             )
         self.options: dict[str, Any] = {"num_classes": num_classes, "ignore_index": ignore_index}
-        self.per_image, self.classes = per_image, [1] if foreground else "present"
+        self.per_image = per_image
+        self.classes: list[int] | Literal["present"] = [1] if foreground else "present"
         self.add_state(
             "counts", torch.zeros(num_classes, 3, dtype=torch.long), dist_reduce_fx="sum"
         )

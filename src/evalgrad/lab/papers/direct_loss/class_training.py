@@ -103,6 +103,6 @@ def precisions(model: nn.Module, part: Part) -> list[float]:
     return (
         100
         * eg.metrics.average_precision(
-            model(part.inputs), part.target.T, reduction="none"
+            model(part.inputs), part.target.T, ties="worst", reduction="none"
         ).nan_to_num()
     ).tolist()

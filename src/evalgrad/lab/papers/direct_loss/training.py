@@ -121,7 +121,8 @@ def _scores(model: nn.Module, part: Part) -> Tensor:
 
 def average_precision(model: nn.Module, part: Part) -> float:
     """AP in per cent; 0 where a training diverged, so that no search chooses it."""
-    return 100 * eg.metrics.average_precision(_scores(model, part), part.target).nan_to_num().item()
+    value = eg.metrics.average_precision(_scores(model, part), part.target, ties="worst")
+    return 100 * value.nan_to_num().item()
 
 
 def accuracy(model: nn.Module, part: Part, threshold: float) -> float:

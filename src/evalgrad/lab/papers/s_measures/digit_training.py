@@ -111,7 +111,7 @@ def train_digits(
         "validation": _accuracy(model, split.validation),
         "test": curve[-1],
         "curve": curve,
-        "f1": 100 * eg.metrics.fbeta_score(size, split.test.target[:, 1]).item(),
+        "f1": 100 * eg.metrics.fbeta_score(size, split.test.target[:, 1], ties="worst").item(),
         "certificate": regulariser.certificate(trained, large),
         "projections": regulariser.projections,
         "weights": hashlib.sha256(model.digits.weight.detach().numpy().tobytes()).hexdigest()[:16],
@@ -154,7 +154,7 @@ def train_measure(
         return {"certificate": 0.0, "f1": 0.0, "projections": regulariser.projections}
     return {
         "certificate": regulariser.certificate(trained, split.train.target),
-        "f1": 100 * eg.metrics.fbeta_score(scores, split.test.target).item(),
+        "f1": 100 * eg.metrics.fbeta_score(scores, split.test.target, ties="worst").item(),
         "projections": regulariser.projections,
     }
 
