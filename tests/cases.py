@@ -193,7 +193,7 @@ def _list_case(
 
 
 def _rank_loss(x: Tensor, target: Tensor) -> Tensor:
-    return 1 - metrics.average_precision(x, target)
+    return 1 - metrics.average_precision(x, target, ties="worst")
 
 
 def _error_rate(x: Tensor, target: Tensor) -> Tensor:
@@ -412,7 +412,7 @@ CASES = (
         options=({"direction": "negative"}, {"k": 2}, {"k": 1, "direction": "negative"}, *STEPS),
         fixed={"epsilon": 1.0},
         perfect=_ranked_by,
-        metric=lambda x, target: 1 - metrics.ndcg(x, target),
+        metric=lambda x, target: 1 - metrics.ndcg(x, target, ties="worst"),
         **DIRECT,
     ),
     _list_case(

@@ -50,7 +50,7 @@ def class_labels(
     """Canonical labels of ``target (R, n)``, bool or of any integer dtype."""
     if target.is_floating_point() or target.is_complex():
         must = "an integer or bool tensor of labels"
-        repair = "Convert class indices with `.long()`; soft targets are not defined for this loss."
+        repair = "Convert class indices with `.long()`; soft targets are not defined here."
         fail(TypeError, function, argument, must, describe(target), repair)
     # Cast before anything is compared: a uint8 would wrap ignore_index=-100 to 156.
     label = target.long()
@@ -173,12 +173,12 @@ def _fail_binary(
     if argument == "mask":
         repair = "True means that an item counts; compare explicitly, e.g. `mask > 0`."
     elif counted.is_floating_point() and value % 1:
-        repair = "Soft labels are not defined for this loss: cut them, e.g. `target > 0.5`."
+        repair = f"Soft labels are not defined here: cut them, e.g. `{argument} > 0.5`."
     elif bool(((counted == 0) | (counted == value) | (counted == -value)).all()):
         repair = f"The labels are {_values(counted)}: pass `{argument} > 0`."
     else:
         repair = (
-            f"If {value} marks items to leave out, {leave_out.format(value=value)}. Graded"
+            f"If {value} marks items to leave out, {leave_out.format(value=int(value))}. Graded"
             f" labels are not supported: choose a grade, e.g. `{argument} >= 2`."
         )
     fail(ValueError, function, argument, "0 or 1, or bool", got, repair)

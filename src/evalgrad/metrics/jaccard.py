@@ -78,7 +78,7 @@ def _labels(
         must = "an integer or bool tensor of class indices"
         repair = "Of scores take the best class, `scores.argmax(1)`; else convert with `.long()`."
         fail(TypeError, function, argument, must, describe(x), repair)
-    leave_out = "pass ignore_index={value:g}"
+    leave_out = "pass ignore_index={value}"
     binary = binary_labels(function, x, argument, ignore_index=ignore_index, leave_out=leave_out)
     label = binary.positive.long()
     label = label if binary.mask is None else torch.where(binary.mask, label, IGNORED)
