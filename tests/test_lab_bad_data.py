@@ -11,7 +11,7 @@ import torch
 from PIL import Image
 from training_data import table, write_colours, write_segmentation, write_table
 
-from evalgrad.cli import main
+from evalgrad_lab.cli import main
 
 
 def told(capsys, tmp_path, *arguments):

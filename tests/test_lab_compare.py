@@ -14,15 +14,16 @@ from functools import partial
 import pytest
 import torch
 
-from evalgrad import cli
-from evalgrad.lab import compare, pool, runs, search, statistics, tasks
-from evalgrad.lab.data.mixtures import two_modes
-from evalgrad.lab.data.split import Part, Sizes
-from evalgrad.lab.demo import DEMO
-from evalgrad.lab.records import Record
-from evalgrad.lab.runs import Run
-from evalgrad.lab.store import Store
-from evalgrad.lab.tasks.task import EQUAL_TIME, frequency_weights
+from evalgrad_lab import cli, pool, runs, tasks
+from evalgrad_lab.commands import compare, search
+from evalgrad_lab.data.dataset import Part, Sizes
+from evalgrad_lab.data.embedded.mixtures import two_modes
+from evalgrad_lab.report import panels
+from evalgrad_lab.report.records import Record
+from evalgrad_lab.runs import Run
+from evalgrad_lab.store import Store
+from evalgrad_lab.tasks.demo import DEMO
+from evalgrad_lab.tasks.task import EQUAL_TIME, frequency_weights
 
 HYPER = {"learning_rate": 0.1}
 
@@ -40,7 +41,7 @@ def tiny(monkeypatch, tmp_path):
         seeds=2,
     )
     monkeypatch.setitem(tasks.TASKS, "tiny", task)
-    monkeypatch.setattr(search, "HYPERPARAMETERS", tmp_path / "hyperparameters.json")
+    monkeypatch.setattr(search, "HYPERPARAMETERS", tmp_path / "out" / "hyperparameters.json")
     trained = []
     real = runs.execute
     monkeypatch.setattr(runs, "execute", lambda run: trained.append(run) or real(run))
@@ -51,6 +52,7 @@ def tiny(monkeypatch, tmp_path):
 def tuned(tiny):
     """As `tiny`, with hyper-parameters as a search would have left them."""
     losses = {loss.name: {"hyper": next(loss.candidates())} for loss in tasks.find("tiny").losses}
+    search.HYPERPARAMETERS.parent.mkdir()
     search.HYPERPARAMETERS.write_text(json.dumps({"tiny": {"losses": losses}}))
     return tiny
 
@@ -223,7 +225,7 @@ def test_both_commands_take_a_family(tiny, tmp_path, monkeypatch):
         monkeypatch.setitem(tasks.TASKS, name, dataclasses.replace(tasks.find("tiny"), name=name))
     monkeypatch.delitem(tasks.TASKS, "tiny")
     assert command(tmp_path, "search", "tiny") == 0
-    assert set(search.chosen()) == {"tiny-a", "tiny-b"}
+    assert set(search.chosen(search.HYPERPARAMETERS)) == {"tiny-a", "tiny-b"}
     assert (
         command(
             tmp_path,
@@ -243,7 +245,7 @@ def test_both_commands_take_a_family(tiny, tmp_path, monkeypatch):
 
 def test_the_search_tries_all_candidates_and_keeps_the_best_of_validation(tiny, tmp_path):
     assert command(tmp_path, "search", "tiny", "--seeds", "2") == 0
-    entry = search.chosen()["tiny"]
+    entry = search.chosen(search.HYPERPARAMETERS)["tiny"]
     assert entry["command"] == "evalgrad search tiny --seeds 2"
     assert not set(entry["seeds"]) & set(range(100))  # none of those that `compare` uses
     store = Store(tmp_path / "out" / "store")
@@ -272,7 +274,7 @@ def test_the_reports_numbers_are_those_of_the_run_files(tuned, tmp_path, capsys)
     ]
     page = (tmp_path / "out" / "report.html").read_text()
     shown = capsys.readouterr().out
-    hyper = search.chosen()["tiny"]["losses"]
+    hyper = search.chosen(search.HYPERPARAMETERS)["tiny"]["losses"]
     for loss in ("bce", "f_beta"):
         values = [
             f["test"]["F1"]
@@ -282,7 +284,7 @@ def test_the_reports_numbers_are_those_of_the_run_files(tuned, tmp_path, capsys)
         assert len(values) == 2
         assert f"{50 * sum(values):.1f}" in page
         assert f"{50 * sum(values):.1f}" in shown
-    panel = statistics.panels(comparison(tmp_path)["records"])[0]
+    panel = panels.panels(comparison(tmp_path)["records"])[0]
     assert [row.loss for row in panel.rows] == ["bce", "f_beta"]
 
 
@@ -292,7 +294,7 @@ def test_the_demo_shows_losses_that_exist_and_are_tuned():
         names = [loss.name for loss in selection.task.losses]
         for loss in selection.losses or names:
             assert loss in names
-            compare.hyperparameters(found, selection.task, loss)
+            compare.hyperparameters(found, selection.task, loss, search.HYPERPARAMETERS)
         assert set(selection.budgets or ()) <= set(selection.task.budgets)
 
 
@@ -316,7 +318,7 @@ def test_ctrl_c_in_a_terminal_stops_the_workers_and_the_same_command_goes_on(tmp
     ]
     # A suite that was started in the background would hand down that Ctrl-C is ignored.
     listen = "import signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler); "
-    code = f"{listen}from evalgrad import cli; sys.exit(cli.main({arguments}))"
+    code = f"{listen}from evalgrad_lab import cli; sys.exit(cli.main({arguments}))"
     process = subprocess.Popen(
         [sys.executable, "-c", code], start_new_session=True, stderr=subprocess.PIPE, text=True
     )
@@ -355,7 +357,7 @@ def test_ctrl_c_in_a_terminal_stops_the_workers_and_the_same_command_goes_on(tmp
         (("circles", "--jobs", "0"), "--jobs must be at least 1; got 0"),
         (
             ("tiny",),
-            "must hold bce of tiny; it has no such entry. Run `evalgrad search tiny` first",
+            "must hold bce of tiny; it has no such entry. Run `evalgrad search tiny --out OUT`",
         ),
     ],
 )
@@ -366,7 +368,7 @@ def test_what_the_user_can_repair_is_a_sentence(
         monkeypatch.setattr(
             search,
             "chosen",
-            lambda: {
+            lambda path: {
                 "circles": {
                     "losses": {loss.name: {"hyper": HYPER} for loss in tasks.find("circles").losses}
                 }

@@ -3,13 +3,13 @@
 import pytest
 import torch
 
-from evalgrad.lab.models.brain_net import BLOCKS, BrainNet
-from evalgrad.lab.models.densenet import densenet
-from evalgrad.lab.models.enet import ENet
-from evalgrad.lab.models.mlp import mlp
-from evalgrad.lab.models.ranking_net import ranking_net, teacher
-from evalgrad.lab.models.segnet import SegNet
-from evalgrad.lab.models.unet import UNet
+from evalgrad_lab.models.brain_net import BLOCKS, BrainNet
+from evalgrad_lab.models.densenet import densenet
+from evalgrad_lab.models.enet import ENet
+from evalgrad_lab.models.mlp import mlp
+from evalgrad_lab.models.ranking_net import ranking_net, teacher
+from evalgrad_lab.models.segnet import SegNet
+from evalgrad_lab.models.unet import UNet
 
 
 def parameters(model):

@@ -4,8 +4,8 @@ import math
 
 import pytest
 
-from evalgrad.lab import schedules
-from evalgrad.lab.errors import UserError
+from evalgrad_lab import schedules
+from evalgrad_lab.errors import UserError
 
 
 def test_schedules_equal_their_formulas():

@@ -4,8 +4,7 @@ import os
 
 import pytest
 
-from evalgrad import cli
-from evalgrad.lab import errors, store
+from evalgrad_lab import cli, errors, store
 
 
 def test_a_run_is_found_by_its_description_and_by_no_other(tmp_path):

@@ -17,8 +17,9 @@ from safetensors.torch import load_file
 from training_data import table, write_colours, write_segmentation, write_table
 
 from evalgrad import metrics
-from evalgrad.cli import main
-from evalgrad.lab.training import folders, saved
+from evalgrad_lab.cli import main
+from evalgrad_lab.data.files import folders
+from evalgrad_lab.training import saved
 
 QUICK = ["--accelerator", "cpu"]
 # A network with dropout, so that the random numbers matter; slow if it is told to be.
@@ -88,7 +89,7 @@ def test_a_killed_training_resumed_ends_as_an_uninterrupted_one(tmp_path, monkey
     command = [
         sys.executable,
         "-c",
-        "import sys; from evalgrad.cli import main; sys.exit(main())",
+        "import sys; from evalgrad_lab.cli import main; sys.exit(main())",
         *arguments,
         "--out",
         "parts",
@@ -439,7 +440,7 @@ def test_a_ranking_is_trained_for_each_metric(tmp_path, capsys, metric, loss):
 
 
 def test_losses_prints_every_loss(capsys):
-    from evalgrad.lab.objectives import OBJECTIVES
+    from evalgrad_lab.losses import OBJECTIVES
 
     assert main(["losses"]) == 0
     guide = capsys.readouterr().out

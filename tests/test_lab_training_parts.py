@@ -15,13 +15,13 @@ from torch import nn
 from training_data import write_segmentation, write_table
 
 from evalgrad import metrics
-from evalgrad.cli import main
-from evalgrad.lab import schedules
-from evalgrad.lab.training import folders, objective
-from evalgrad.lab.training.augment import augment
-from evalgrad.lab.training.examples import Column, Examples, split
-from evalgrad.lab.training.goals import parse_goal
-from evalgrad.lab.training.loading import (
+from evalgrad_lab import schedules
+from evalgrad_lab.cli import main
+from evalgrad_lab.data.augment import augment
+from evalgrad_lab.data.examples import Column, Examples, split
+from evalgrad_lab.data.files import folders
+from evalgrad_lab.data.files.reading import statistics
+from evalgrad_lab.data.loading import (
     EpochOrder,
     Items,
     Loading,
@@ -29,8 +29,9 @@ from evalgrad.lab.training.loading import (
     mixed_seed,
     steps_per_epoch,
 )
-from evalgrad.lab.training.module import Pace, Training
-from evalgrad.lab.training.reading import statistics
+from evalgrad_lab.training import objective
+from evalgrad_lab.training.goals import parse_goal
+from evalgrad_lab.training.module import Pace, Training
 
 
 def rows(count, classes=2, lists=None):
@@ -232,7 +233,7 @@ def test_a_metric_over_batches_and_ranks_is_that_of_the_whole(name):
 
 
 def _is_of(name, task):
-    from evalgrad.lab.errors import UserError
+    from evalgrad_lab.errors import UserError
 
     try:
         return parse_goal(name, task) is not None
@@ -418,7 +419,7 @@ def test_two_processes_train_and_measure_what_one_measures(tmp_path, capsys):
     # lightning starts the other process by running the script again
     script = tmp_path / "command.py"
     script.write_text(
-        "import sys, torch\nfrom evalgrad.cli import"
+        "import sys, torch\nfrom evalgrad_lab.cli import"
         " main\ntorch.set_num_threads(1)\nsys.exit(main())\n"
     )
     command = [sys.executable, str(script), *arguments, "--devices", "2", "--strategy", "ddp"]
@@ -440,7 +441,7 @@ def test_two_processes_train_as_one_on_the_union_of_their_batches(tmp_path):
     data.write_text("\n".join(["a,b,target", *lines]) + "\n")
     script = tmp_path / "command.py"
     script.write_text(
-        "import sys, torch\nfrom evalgrad.cli import"
+        "import sys, torch\nfrom evalgrad_lab.cli import"
         " main\ntorch.set_num_threads(1)\nsys.exit(main())\n"
     )
     weights = []

@@ -11,7 +11,7 @@ import pytest
 # A parent with one worker that would sleep on; it prints the worker's process id.
 PARENT = """
 import multiprocessing, time
-from evalgrad.lab.workers import end_with_parent
+from evalgrad_lab.workers import end_with_parent
 
 def work(queue):
     {prepare}

@@ -8,10 +8,10 @@ import math
 import pytest
 import torch
 
-from evalgrad.lab.data.circles import circles
-from evalgrad.lab.papers.lovasz import surfaces, tuning
-from evalgrad.lab.papers.lovasz.circles import CIRCLES, LOSSES, excess
-from evalgrad.lab.papers.lovasz.circles_pieces import BIASES, losses_of_bias
+from evalgrad_lab.data.embedded.circles import circles
+from reproductions.lovasz import surfaces, tuning
+from reproductions.lovasz.circles import CIRCLES, LOSSES, excess
+from reproductions.lovasz.circles_pieces import BIASES, losses_of_bias
 
 ERRORS = torch.tensor([[0.3, 0.9], [0.8, 0.1], [1.7, 0.4]], dtype=torch.float64)
 

@@ -10,10 +10,11 @@ import torch
 from rich.progress import Progress
 from scipy.optimize import minimize
 
-from evalgrad.lab.data.split import Part
-from evalgrad.lab.fetched import NotFetchedError
-from evalgrad.lab.papers.experiment import SkippedError
-from evalgrad.lab.papers.lovasz import (
+from evalgrad_lab.data.dataset import Part
+from evalgrad_lab.data.fetched import NotFetchedError
+from evalgrad_lab.store import Store
+from reproductions.experiment import SkippedError
+from reproductions.lovasz import (
     binary,
     binary_pieces,
     brain,
@@ -27,8 +28,7 @@ from evalgrad.lab.papers.lovasz import (
     scenes,
     training,
 )
-from evalgrad.lab.papers.pieces import Pieces
-from evalgrad.lab.store import Store
+from reproductions.pieces import Pieces
 
 
 def test_uniform_batches_are_permutations():

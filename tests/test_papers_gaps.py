@@ -3,9 +3,9 @@
 import pytest
 from rich.progress import Progress
 
-from evalgrad.lab.papers.gaps import gap, in_words
-from evalgrad.lab.papers.pieces import Pieces
-from evalgrad.lab.store import Store
+from evalgrad_lab.store import Store
+from reproductions.gaps import gap, in_words
+from reproductions.pieces import Pieces
 
 
 def square(*, x):

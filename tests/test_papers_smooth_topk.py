@@ -8,8 +8,8 @@ import pytest
 import torch
 
 import evalgrad as eg
-from evalgrad.lab.papers import tuning
-from evalgrad.lab.papers.smooth_topk import (
+from reproductions import tuning
+from reproductions.smooth_topk import (
     algorithms,
     crops,
     margin,

@@ -1,0 +1,145 @@
+"""Average precision: `teacher-ranking` (paper 003, 4.1), `hopeless-positives` (designed) and
+`noisy-digits` (ten real rankings).
+"""
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
+
+from evalgrad_lab.data.dataset import Part, Sizes
+from evalgrad_lab.data.embedded.mixtures import FEATURES, hopeless_positives
+from evalgrad_lab.data.embedded.one_vs_rest import noisy_digits
+from evalgrad_lab.data.embedded.teachers import teacher_ranking
+from evalgrad_lab.models.mlp import mlp
+from evalgrad_lab.tasks import measures
+from evalgrad_lab.tasks.task import Criterion, Loss, Task, objective
+
+TEACHER = {"learning_rate": (0.01, 0.03), "weight_decay": (0.0, 0.1)}
+TEACHER_DIRECT = {"learning_rate": (0.01, 0.03), "epsilon": (0.3, 3.0)}
+HOPELESS = {"learning_rate": (0.03, 0.1), "weight_decay": (0.0, 0.1, 1.0, 3.0)}
+DECAYS = (0.0, 0.3, 1.0, 3.0)
+NOISY = {"learning_rate": (0.01, 0.03, 0.1), "weight_decay": DECAYS}
+
+
+def _by_column(
+    build: Callable[[Mapping[str, Any], Part], Criterion],
+) -> Callable[[Mapping[str, Any], Part], Criterion]:
+    """One list per column of scores (n, lists): the losses want the items on the last axis."""
+
+    def transposed(options: Mapping[str, Any], train: Part) -> Criterion:
+        criterion = build(options, train)
+        return lambda scores, target, index: criterion(scores.T, target.T, index)
+
+    return transposed
+
+
+TEACHER_RANKING = Task(
+    name="teacher-ranking",
+    title="Teacher ranking (paper 003, 4.1)",
+    description=(
+        "10,000 Gaussian points; a four-layer ReLU network learns the top fifth of a random network"
+        " of its own kind."
+    ),
+    data=teacher_ranking,
+    model=partial(mlp, 10, (20, 20, 20)),
+    metric="AP",
+    measure=measures.ranking,
+    losses=(
+        Loss("bce", "baseline", objective("bce"), TEACHER),
+        Loss("average_precision_hinge", "baseline", objective("average_precision_hinge"), TEACHER),
+        Loss("zero_one_hinge", "baseline", objective("zero_one_hinge"), TEACHER),
+        Loss(
+            "average_precision_perceptron",
+            "baseline",
+            objective("average_precision_perceptron"),
+            TEACHER,
+        ),
+        Loss("zero_one_perceptron", "baseline", objective("zero_one_perceptron"), TEACHER),
+        Loss(
+            "direct_average_precision",
+            "ours",
+            objective("direct_average_precision"),
+            TEACHER_DIRECT,
+        ),
+        Loss(
+            "direct_average_precision, negative",
+            "ours",
+            objective("direct_average_precision", direction="negative"),
+            TEACHER_DIRECT,
+        ),
+        Loss("direct_zero_one", "ours", objective("direct_zero_one"), TEACHER_DIRECT),
+        Loss(
+            "direct_zero_one, negative",
+            "ours",
+            objective("direct_zero_one", direction="negative"),
+            TEACHER_DIRECT,
+        ),
+    ),
+    iterations=(300,),
+)
+
+HOPELESS_POSITIVES = Task(
+    name="hopeless-positives",
+    title="Hopeless positives",
+    description=(
+        "A linear scorer; one item in ten is positive, and three tenths of the positives lie far on"
+        " the wrong side."
+    ),
+    designed=True,
+    data=partial(hopeless_positives, sizes=Sizes(2000, 2000, 4000)),
+    model=partial(mlp, FEATURES),
+    metric="AP",
+    measure=measures.ranking,
+    losses=(
+        Loss("bce", "baseline", objective("bce"), HOPELESS),
+        Loss(
+            "weighted_bce",
+            "baseline",
+            objective("bce"),
+            {"learning_rate": (0.1,), "positive_weight": (0.03, 0.1, 0.2, 0.3, 0.5, 2, 4, 10)},
+        ),
+        Loss("average_precision_hinge", "baseline", objective("average_precision_hinge"), HOPELESS),
+        Loss(
+            "direct_average_precision",
+            "ours",
+            objective("direct_average_precision"),
+            {"learning_rate": (0.03, 0.1), "epsilon": (0.1, 1.0, 10.0, 100.0)},
+        ),
+    ),
+    iterations=(300,),
+)
+
+NOISY_DIGITS = Task(
+    name="noisy-digits",
+    title="Noisy digits, one against the rest",
+    description=(
+        "Ten linear scorers of real digits; 40 % of each digit's labels are swapped except in the"
+        " test."
+    ),
+    data=noisy_digits,
+    model=partial(mlp, 64, (), 10),
+    metric="AP",
+    measure=measures.ranking,
+    losses=(
+        Loss("bce", "baseline", _by_column(objective("bce")), NOISY),
+        Loss(
+            "weighted_bce",
+            "baseline",
+            _by_column(objective("bce")),
+            {"learning_rate": (0.03,), "weight_decay": DECAYS, "positive_weight": (0.3, 3.0, 9.0)},
+        ),
+        Loss(
+            "average_precision_hinge",
+            "baseline",
+            _by_column(objective("average_precision_hinge")),
+            NOISY,
+        ),
+        Loss(
+            "direct_average_precision",
+            "ours",
+            _by_column(objective("direct_average_precision")),
+            {"learning_rate": (0.03,), "weight_decay": DECAYS, "epsilon": (0.1, 1.0, 10.0)},
+        ),
+    ),
+    iterations=(300,),
+)
