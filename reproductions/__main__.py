@@ -10,17 +10,16 @@ from pathlib import Path
 
 from rich.console import Console
 from rich.markup import escape
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table as RichTable
 
 import reproductions
 from evalgrad_lab.cli import guarded
 from evalgrad_lab.data.fetched import NotFetchedError
 from evalgrad_lab.errors import UserError
+from evalgrad_lab.runs import Runs
 from evalgrad_lab.store import Store
 from reproductions import configs, pages
 from reproductions.experiment import Experiment, Outcome, Size, SkippedError, Table
-from reproductions.pieces import Pieces
 
 PROG = "python -m reproductions"
 
@@ -55,7 +54,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--out",
         type=Path,
         default=Path("runs/reproduce"),
-        help="finished pieces and pages (default %(default)s)",
+        help="finished runs and pages (default %(default)s)",
     )
     parser.add_argument("--docs", type=Path, help="write the pages here and not under --out")
     full = parser.add_argument_group(
@@ -77,12 +76,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--jobs",
         type=int,
         default=os.cpu_count() or 1,
-        help="pieces at a time (default: one per core)",
+        help="runs at a time (default: one per core)",
     )
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Run what was asked for; finished pieces of an earlier run are reused."""
+    """Run what was asked for; finished runs of an earlier run are reused."""
     console = Console()
     if arguments.list:
         console.print(_listing())
@@ -93,28 +92,28 @@ def run(arguments: argparse.Namespace) -> int:
         raise UserError(
             "name an experiment, a paper, or `all`. `python -m reproductions --list` names them."
         )
-    if arguments.jobs < 1:
-        raise UserError(f"--jobs must be at least 1; got {arguments.jobs}.")
     size: Size = arguments.size or "default"
     experiments = reproductions.find(arguments.names)
     folder = arguments.docs or arguments.out / "pages"
     sections: dict[tuple[str, Size], str] = {}
     skipped: dict[str, str] = {}
-    for experiment in experiments:
-        try:
-            outcome, seconds = _measure(experiment, size, arguments)
-        except (SkippedError, NotFetchedError) as reason:
-            skipped[experiment.name] = str(reason)
-            console.print(f"\n[bold]{experiment.name}[/]  skipped: {escape(str(reason))}")
-        else:
-            _show(console, experiment, outcome)
-            sections[experiment.name, size] = pages.section(
-                experiment, size, outcome, seconds, folder
-            )
-        # After every experiment, so that an interrupted command has written what it showed.
-        (paper,) = reproductions.papers([experiment.paper])
-        path = pages.write_page(paper, sections, skipped, folder)
-        console.print(f"written to {path}")
+    with Runs(Store(arguments.out / "runs"), arguments.jobs) as runs:
+        for experiment in experiments:
+            runs.spent.clear()
+            try:
+                outcome = experiment.run(size, runs)
+            except (SkippedError, NotFetchedError) as reason:
+                skipped[experiment.name] = str(reason)
+                console.print(f"\n[bold]{experiment.name}[/]  skipped: {escape(str(reason))}")
+            else:
+                _show(console, experiment, outcome)
+                sections[experiment.name, size] = pages.section(
+                    experiment, size, outcome, runs.seconds, folder
+                )
+            # After every experiment, so that an interrupted command has written what it showed.
+            (paper,) = reproductions.papers([experiment.paper])
+            path = pages.write_page(paper, sections, skipped, folder)
+            console.print(f"written to {path}")
     return 0
 
 
@@ -142,23 +141,6 @@ def _full_setting(arguments: argparse.Namespace, console: Console) -> int:
     )
     console.print(f"{config.metric} {metric:.4f}")
     return 0
-
-
-def _measure(
-    experiment: Experiment, size: Size, arguments: argparse.Namespace
-) -> tuple[Outcome, float]:
-    """Run one experiment under a progress bar: its outcome, and the seconds of one core that its
-    pieces took.
-    """
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-    )
-    with Progress(*columns, console=Console(file=sys.stderr), transient=True) as progress:
-        pieces = Pieces(Store(arguments.out / "pieces"), arguments.jobs, progress, experiment.name)
-        return experiment.run(size, pieces), pieces.seconds
 
 
 def _show(console: Console, experiment: Experiment, outcome: Outcome) -> None:

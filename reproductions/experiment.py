@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from matplotlib.figure import Figure
 
-from reproductions.pieces import Pieces
+from evalgrad_lab.runs import Runs
 
 # tiny: seconds, for the tests; default: minutes, on embedded data; full: on the data that `make
 # data` fetches.
@@ -86,7 +86,7 @@ class Experiment:
     source: str  # where the paper has it: tables, figures, section
     claim: str  # what the paper concludes from it
     reported: Mapping[str, Any]  # the paper's own numbers
-    run: Callable[[Size, Pieces], Outcome]
+    run: Callable[[Size, Runs], Outcome]
     verdict: Callable[[Mapping[str, Any]], Verdict]
 
     @property

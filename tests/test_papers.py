@@ -3,24 +3,22 @@
 import json
 
 import pytest
-from rich.progress import Progress
 
 import reproductions
 from evalgrad_lab.data.fetched import NotFetchedError
+from evalgrad_lab.runs import Runs
 from evalgrad_lab.store import Store
 from reproductions.experiment import SkippedError
-from reproductions.pieces import Pieces
 
 EXPERIMENTS = [experiment for paper in reproductions.papers() for experiment in paper.experiments]
 
 
 @pytest.mark.parametrize("experiment", EXPERIMENTS, ids=lambda experiment: experiment.name)
 def test_experiment_runs_at_tiny_size(experiment, tmp_path):
-    with Progress(disable=True) as progress:
-        try:
-            outcome = experiment.run("tiny", Pieces(Store(tmp_path), 1, progress, experiment.name))
-        except (SkippedError, NotFetchedError) as reason:
-            pytest.skip(str(reason))
+    try:
+        outcome = experiment.run("tiny", Runs(Store(tmp_path)))
+    except (SkippedError, NotFetchedError) as reason:
+        pytest.skip(str(reason))
     assert json.loads(json.dumps(outcome.numbers))
     assert outcome.tables or outcome.figures
     for table in outcome.tables:

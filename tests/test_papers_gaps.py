@@ -1,28 +1,8 @@
-"""Differences between methods, their words, and what a command's time counts."""
+"""Differences between methods, and their words."""
 
 import pytest
-from rich.progress import Progress
 
-from evalgrad_lab.store import Store
 from reproductions.gaps import gap, in_words
-from reproductions.pieces import Pieces
-
-
-def square(*, x):
-    return x * x
-
-
-@pytest.fixture
-def pieces(tmp_path):
-    with Progress(disable=True) as progress:
-        yield Pieces(Store(tmp_path), 1, progress, "trial")
-
-
-def test_a_piece_asked_for_twice_counts_once(pieces):
-    pieces.run(square, [{"x": 3}])
-    once = pieces.seconds
-    pieces.run(square, [{"x": 3}])
-    assert pieces.seconds == once > 0
 
 
 def test_gaps_are_paired_by_seed():

@@ -3,18 +3,14 @@ messages.
 """
 
 import importlib
-import json
-import os
 import re
 import sys
 
 import pytest
 import torch
-from rich.progress import Progress
 
 import reproductions
-from evalgrad_lab.store import Store
-from reproductions import drawing, experiment, pages, pieces
+from reproductions import drawing, pages
 from reproductions.__main__ import main
 
 TRIAL = """
@@ -33,9 +29,9 @@ def double(seed, log):
         raise KeyboardInterrupt
     return FACTOR * seed
 
-def run(size, pieces):
+def run(size, runs):
     seeds = [1, 2] if size == "tiny" else [1, 2, 3]
-    found = pieces.run(double, [{"seed": seed, "log": os.environ["TRIAL_LOG"]} for seed in seeds])
+    found = runs.run(double, [{"seed": seed, "log": os.environ["TRIAL_LOG"]} for seed in seeds])
     figure = new_figure()
     figure.subplots().plot(seeds, found)
     rows = [[seed, value, 2.0] for seed, value in zip(seeds, found)]
@@ -43,7 +39,7 @@ def run(size, pieces):
     figures = {"Doubling": figure}
     return Outcome({"mean": sum(found) / len(found)}, "doubled [seeds].", seeds, [table], figures)
 
-def needs_data(size, pieces):
+def needs_data(size, runs):
     raise SkippedError("the data is not there. `make data` fetches it.")
 
 def verdict(numbers):
@@ -106,7 +102,7 @@ def test_an_interrupted_command_resumes_with_what_is_missing(trial, capsys):
     assert len(calls(trial)) == 4
 
 
-def test_pieces_run_in_fresh_processes_on_one_thread(trial):
+def test_runs_are_in_fresh_processes_on_one_thread(trial):
     assert reproduce(trial, "trial/table-1", "--jobs", "2") == 0
     rows = calls(trial)
     assert sorted(seed for seed, *_ in rows) == ["1", "2", "3"]
@@ -117,26 +113,13 @@ def test_pieces_run_in_fresh_processes_on_one_thread(trial):
     )
 
 
-def test_changed_code_is_never_answered_by_an_old_piece(trial):
+def test_changed_code_is_never_answered_by_an_old_run(trial):
     reproduce(trial, "trial/table-1", "--jobs", "1")
     (trial / "trial_paper.py").write_text(TRIAL.replace("FACTOR = 2", "FACTOR = 10"))
     sys.modules.pop("trial_paper")
     importlib.invalidate_caches()
     reproduce(trial, "trial/table-1", "--jobs", "1")
     assert "| 3 | 30 | 2 |" in (trial / "docs" / "trial.md").read_text()
-
-
-def test_sources_behind_a_module_reach_through_imports():
-    names = {module.__name__ for module in pieces.modules_behind(pieces)}
-    assert names == {"reproductions.pieces", "evalgrad_lab.store", "evalgrad_lab.workers"}
-    assert "evalgrad.smooth_topk.loss" in {
-        module.__name__ for module in pieces.modules_behind(cli_of_the_library())
-    }
-
-
-def cli_of_the_library():
-    # imports evalgrad, which imports every loss
-    return importlib.import_module("reproductions.pages")
 
 
 def test_a_skipped_experiment_says_why_and_never_replaces_a_result(trial, capsys):
@@ -186,37 +169,6 @@ def test_pictures_are_the_same_bytes_on_every_run(tmp_path):
     assert "<dc:date>" not in text
 
 
-def test_a_piece_is_stored_with_its_description(tmp_path):
-    with Progress(disable=True) as progress:
-        bench = pieces.Pieces(Store(tmp_path), 1, progress, "here")
-        assert bench.run(experiment.spread, [{"values": [1.0, 3.0]}]) == ["2.0 ± 1.4"]
-    (stored,) = [json.loads(path.read_text()) for path in tmp_path.glob("*.json")]
-    assert stored["description"]["function"] == "reproductions.experiment.spread"
-    assert stored["description"]["settings"] == {"values": [1.0, 3.0]}
-    assert bench.seconds == stored["result"]["seconds"] >= 0
-
-
-def test_workers_are_kept_from_run_to_run_and_given_up_after_a_failure(tmp_path):
-    with Progress(disable=True) as progress:
-        bench = pieces.Pieces(Store(tmp_path), 2, progress, "here")
-        workers = {
-            process
-            for calls in ((0, 1), (2, 3))
-            for process in bench.run(process_of, [{"call": call} for call in calls])
-        }
-        assert len(workers) <= 2
-        assert bench.run(process_of, [{"call": 4}], alone=True) == [os.getpid()]
-        assert os.getpid() not in workers
-        with pytest.raises(ZeroDivisionError):
-            bench.run(process_of, [{"call": 5}, {"call": 6, "divisor": 0}])
-        assert workers.isdisjoint(bench.run(process_of, [{"call": 7}, {"call": 8}]))
-
-
-def process_of(*, call, divisor=1):
-    assert call / divisor is not None
-    return os.getpid()
-
-
 def test_list_names_every_experiment(trial, capsys):
     assert main(["--list"]) == 0
     shown = capsys.readouterr().out
@@ -235,7 +187,10 @@ def test_list_names_every_experiment(trial, capsys):
             ),
         ),
         ([], "name an experiment, a paper, or `all`. `python -m reproductions --list` names them."),
-        (["all", "--jobs", "0"], "--jobs must be at least 1; got 0."),
+        (
+            ["all", "--jobs", "0"],
+            "--jobs must be at least 1; got 0. Leave it out for one per core.",
+        ),
     ],
 )
 def test_messages(trial, capsys, arguments, message):

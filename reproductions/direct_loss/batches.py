@@ -5,6 +5,8 @@
 from collections.abc import Mapping
 from typing import Any
 
+from evalgrad_lab.runs import Runs
+from evalgrad_lab.tune import Case, tune
 from reproductions.direct_loss.training import Hyper, train
 from reproductions.experiment import (
     Cell,
@@ -17,8 +19,6 @@ from reproductions.experiment import (
     spread,
 )
 from reproductions.gaps import gap, in_words
-from reproductions.pieces import Pieces
-from reproductions.tuning import tuned
 
 BATCHES = {"tiny": [32, 128], "default": [128, 512, 2048], "full": [128, 512, 2048]}
 SIZES = {
@@ -42,7 +42,7 @@ def candidates(algorithm: str, size: Size) -> list[Hyper]:
     return found[:1] if size == "tiny" else found
 
 
-def run(size: Size, pieces: Pieces) -> Outcome:
+def run(size: Size, runs: Runs) -> Outcome:
     """Every batch size at equal iterations, and at equal samples, tuned for itself."""
     seeds, batches, iterations = list(range(SEEDS[size])), BATCHES[size], ITERATIONS[size]
     budgets = {
@@ -58,7 +58,9 @@ def run(size: Size, pieces: Pieces) -> Outcome:
             for batch, equal in names
         ]
         grid = [{"hyper": hyper} for hyper in candidates(algorithm, size)]
-        found = tuned(pieces, train, cases, grid, seeds, lambda result: result["validation"])
+        found = tune(
+            runs, train, [Case(case, grid) for case in cases], search=seeds[:1], seeds=seeds
+        )
         for (batch, equal), method in zip(names, found, strict=True):
             numbers[f"{algorithm}, {batch}, {equal}"] = [
                 result["test"] for result in method.results

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from statistics import fmean
 from typing import Any
 
+from evalgrad_lab.runs import Runs
 from reproductions.direct_loss.class_training import CLASSES, LOSSES, Hyper, train_classes
 from reproductions.experiment import (
     Cell,
@@ -19,7 +20,6 @@ from reproductions.experiment import (
     spread,
 )
 from reproductions.gaps import gap, in_words
-from reproductions.pieces import Pieces
 
 REPORTED = {"logistic": 64.8, "hinge": 63.6, "ours": 66.7}
 SWAPPED = {"clean": 0.0, "noisy": 0.4}
@@ -58,7 +58,7 @@ def chosen_per_class(results: list[Mapping[str, list[float]]]) -> list[float]:
     return [result["test"][label] for label, result in enumerate(best)]
 
 
-def run(size: Size, pieces: Pieces) -> Outcome:
+def run(size: Size, runs: Runs) -> Outcome:
     """All candidates for every network, noise, loss and split; then the choice per class."""
     seeds, tried = list(range(SEEDS[size])), {loss: candidates(loss, size) for loss in LOSSES}
     cases = list(itertools.product(NETWORKS, SWAPPED, LOSSES, seeds))
@@ -74,7 +74,7 @@ def run(size: Size, pieces: Pieces) -> Outcome:
         for network, noise, loss, seed in cases
         for hyper in tried[loss]
     ]
-    found = iter(pieces.run(train_classes, settings))
+    found = iter(runs.run(train_classes, settings))
     per_class = {case: chosen_per_class([next(found) for _ in tried[case[2]]]) for case in cases}
     rows: list[list[Cell]] = []
     for network, noise, loss in itertools.product(NETWORKS, SWAPPED, LOSSES):

@@ -8,12 +8,12 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
+from evalgrad_lab.runs import Runs
+from evalgrad_lab.tune import Case, Tuned, tune
 from reproductions.direct_loss.training import ALGORITHMS, DIRECT, WIDTH, Hyper, train
 from reproductions.drawing import new_figure
 from reproductions.experiment import Experiment, Outcome, Size, Table, Verdict, judge, spread
 from reproductions.gaps import gap, in_words
-from reproductions.pieces import Pieces
-from reproductions.tuning import Tuned, tuned
 
 SIZES = {
     "tiny": [200, 100, 200],
@@ -49,9 +49,7 @@ def candidates(algorithm: str, size: Size) -> list[Hyper]:
     return found[3:5] if size == "tiny" else found
 
 
-def chosen(
-    data: str, size: Size, pieces: Pieces, seeds: Sequence[int]
-) -> dict[str, dict[str, Tuned]]:
+def chosen(data: str, size: Size, runs: Runs, seeds: Sequence[int]) -> dict[str, dict[str, Tuned]]:
     """Selection -> algorithm -> results: by AP on the training set (the paper's way), and by AP on
     validation points.
     """
@@ -59,13 +57,13 @@ def chosen(
 
     def search(algorithm: str, by: str) -> Tuned:
         grid = [{"hyper": hyper} for hyper in candidates(algorithm, size)]
-        return tuned(
-            pieces,
+        return tune(
+            runs,
             train,
-            [{**common, "algorithm": algorithm}],
-            grid,
-            seeds,
-            lambda result: result[by],
+            [Case({**common, "algorithm": algorithm}, grid)],
+            search=seeds[:1],
+            seeds=seeds,
+            score=lambda result: result[by],
         )[0]
 
     return {
@@ -142,10 +140,10 @@ def numbers_of(found: Mapping[str, Mapping[str, Tuned]]) -> dict[str, Any]:
     }
 
 
-def run_teacher(size: Size, pieces: Pieces) -> Outcome:
+def run_teacher(size: Size, runs: Runs) -> Outcome:
     """Figure 3."""
     seeds = list(range(SEEDS["teacher"][size]))
-    found = chosen("teacher", size, pieces, seeds)
+    found = chosen("teacher", size, runs, seeds)
     points = SIZES[size][0] + SIZES[size][2]
     return Outcome(
         numbers_of(found),
@@ -195,10 +193,10 @@ def verdict_teacher(numbers: Mapping[str, Any]) -> Verdict:
     )
 
 
-def run_linear(size: Size, pieces: Pieces) -> Outcome:
+def run_linear(size: Size, runs: Runs) -> Outcome:
     """Figures 4 and 5."""
     seeds = list(range(SEEDS["linear"][size]))
-    found = {data: chosen(data, size, pieces, seeds) for data in ("linear", "noisy")}
+    found = {data: chosen(data, size, runs, seeds) for data in ("linear", "noisy")}
     titles = {
         "linear": "Figure 4: clean labels",
         "noisy": "Figure 5: 20 % of the labels flipped, in all parts",

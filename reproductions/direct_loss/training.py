@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 import evalgrad as eg
-from evalgrad_lab.data.dataset import Part, Sizes, Split
+from evalgrad_lab.data.dataset import Dataset, Part, Sizes
 from evalgrad_lab.data.embedded.teachers import linear_ranking, teacher_ranking
 from evalgrad_lab.loss_factories import bce
 from evalgrad_lab.models.mlp import mlp
@@ -39,7 +39,7 @@ def loss_of(algorithm: str, hyper: Hyper) -> Loss:
     return partial(loss, epsilon=hyper["epsilon"]) if algorithm in DIRECT else loss
 
 
-def load(data: str, seed: int, sizes: tuple[int, int, int], positives: float) -> Split:
+def load(data: str, seed: int, sizes: tuple[int, int, int], positives: float) -> Dataset[Part]:
     """Points ranked by a random network ("teacher") or a plane, with clean labels ("linear") or a
     fifth of them wrong ("noisy").
     """

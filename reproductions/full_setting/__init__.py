@@ -2,6 +2,7 @@
 the GPU.
 """
 
+import io
 import logging
 import warnings
 from collections.abc import Iterator
@@ -13,15 +14,29 @@ import lightning
 import torch
 from lightning.pytorch.callbacks import ModelCheckpoint
 from lightning.pytorch.loggers import CSVLogger
+from lightning.pytorch.plugins.io import TorchCheckpointIO
 
 from evalgrad_lab.errors import UserError
-from evalgrad_lab.training.engine import AtomicCheckpoints
-from evalgrad_lab.training.saved import check_weights
+from evalgrad_lab.saved import check_weights
+from evalgrad_lab.store import write_atomically
 from reproductions.configs import Config
 from reproductions.full_setting.data import loader, prepared
 from reproductions.full_setting.module import FullSetting
 
 DRY_BATCH = 2
+
+
+class AtomicCheckpoints(TorchCheckpointIO):
+    """Checkpoints that are old or new after a kill, never half: lightning's own way is a copy where
+    /tmp is another disk.
+    """
+
+    def save_checkpoint(
+        self, checkpoint: dict[str, Any], path: Any, storage_options: Any | None = None
+    ) -> None:
+        buffer = io.BytesIO()
+        torch.save(checkpoint, buffer)
+        write_atomically(Path(path), buffer.getvalue())
 
 
 def train(

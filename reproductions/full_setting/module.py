@@ -10,9 +10,10 @@ import torch
 from torch import Tensor, nn
 
 import evalgrad as eg
-from evalgrad_lab import losses, schedules
 from evalgrad_lab.data.layouts.images import IGNORE
 from evalgrad_lab.errors import UserError
+from evalgrad_lab.fit import SCHEDULES
+from evalgrad_lab.loss_factories import make
 from evalgrad_lab.models.alexnet import alexnet
 from evalgrad_lab.models.densenet import densenet
 from evalgrad_lab.models.enet import ENet
@@ -44,7 +45,7 @@ class FullSetting(lightning.LightningModule):
         self.config, self.steps = config, steps
         self.network = chosen(MODELS, config.model, "model")
         options = {key: value for key, value in config.loss.items() if key != "name"}
-        self.loss = losses.make(config.loss["name"], options)
+        self.loss = make(config.loss["name"], options)
         self.kept: list[Tensor] = []  # of the validation in progress
 
     def training_step(self, batch: tuple[Tensor, Tensor], number: int) -> Tensor:
@@ -117,9 +118,9 @@ def schedule_of(part: Mapping[str, Any]) -> Callable[[float], float]:
     """
     if part["name"] == "drops":
         return lambda over: 0.1 ** sum(over >= place for place in part["at"])
-    if part["name"] not in schedules.SCHEDULES:
+    if part["name"] not in SCHEDULES:
         raise UserError(
-            f"config: the schedule must be drops or one of {', '.join(schedules.SCHEDULES)}; got"
+            f"config: the schedule must be drops or one of {', '.join(SCHEDULES)}; got"
             f" {part['name']}."
         )
-    return schedules.SCHEDULES[part["name"]]
+    return SCHEDULES[part["name"]]

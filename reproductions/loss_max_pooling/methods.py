@@ -10,6 +10,8 @@ import matplotlib as mpl
 from matplotlib.figure import Figure
 
 from evalgrad_lab.report.panels import rank_correlation
+from evalgrad_lab.runs import Runs
+from evalgrad_lab.tune import Tuned
 from reproductions.drawing import new_figure
 from reproductions.experiment import (
     Cell,
@@ -23,8 +25,6 @@ from reproductions.experiment import (
 )
 from reproductions.gaps import gap, in_words
 from reproductions.loss_max_pooling.sizes import BUDGETS, METHODS, trained
-from reproductions.pieces import Pieces
-from reproductions.tuning import Tuned
 
 REPORTED = {
     "BASE": 72.55,
@@ -41,13 +41,13 @@ def on_test(method: Tuned) -> list[float]:
     return [result["test"] for result in method.results]
 
 
-def run_table(size: Size, pieces: Pieces) -> Outcome:
+def run_table(size: Size, runs: Runs) -> Outcome:
     """Five methods at the short budget; the two rivals at the long one, to see what of the gain is
     speed.
     """
     budget = BUDGETS[size]
-    short = trained(pieces, budget, METHODS, budget.iterations)
-    long = trained(pieces, budget, RIVALS, budget.long)
+    short = trained(runs, budget, METHODS, budget.iterations)
+    long = trained(runs, budget, RIVALS, budget.long)
     rows: list[list[Cell]] = [
         [
             name,
@@ -97,10 +97,10 @@ def verdict_table(numbers: Mapping[str, Any]) -> Verdict:
     )
 
 
-def run_classes(size: Size, pieces: Pieces) -> Outcome:
+def run_classes(size: Size, runs: Runs) -> Outcome:
     """Figure 3."""
     budget = BUDGETS[size]
-    found = trained(pieces, budget, RIVALS, budget.iterations)
+    found = trained(runs, budget, RIVALS, budget.iterations)
     pixels = [
         sum(column)
         for column in zip(*(result["pixels"] for result in found["LMP"].results), strict=True)
@@ -167,10 +167,10 @@ def verdict_classes(numbers: Mapping[str, Any]) -> Verdict:
     )
 
 
-def run_evolution(size: Size, pieces: Pieces) -> Outcome:
+def run_evolution(size: Size, runs: Runs) -> Outcome:
     """Figure 4, and the IoU of the rarer classes at the same moments."""
     budget = BUDGETS[size]
-    found = trained(pieces, budget, RIVALS, budget.iterations)
+    found = trained(runs, budget, RIVALS, budget.iterations)
     curves = {
         name: [[row[2] for row in result["curve"]] for result in method.results]
         for name, method in found.items()

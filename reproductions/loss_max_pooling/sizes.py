@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from evalgrad_lab.runs import Runs
+from evalgrad_lab.tune import Case, Tuned, tune
 from reproductions.experiment import Size
 from reproductions.loss_max_pooling.training import train
-from reproductions.pieces import Pieces
-from reproductions.tuning import Tuned, tuned
 
 Method = Mapping[str, Any]
 
@@ -70,11 +70,17 @@ METHODS: dict[str, Method] = {
 
 
 def trained(
-    pieces: Pieces, budget: Budget, methods: Mapping[str, Method], iterations: int
+    runs: Runs, budget: Budget, methods: Mapping[str, Method], iterations: int
 ) -> dict[str, Tuned]:
     """Every method with the learning rate that validation chose for it."""
     common = {"data": budget.data, "sizes": list(budget.sizes), "iterations": iterations}
     grid = [{"learning_rate": rate} for rate in budget.rates]
     cases = [{**common, **method} for method in methods.values()]
-    found = tuned(pieces, train, cases, grid, budget.seeds, lambda result: result["validation"])
+    found = tune(
+        runs,
+        train,
+        [Case(case, grid) for case in cases],
+        search=budget.seeds[:1],
+        seeds=budget.seeds,
+    )
     return dict(zip(methods, found, strict=True))

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from statistics import fmean
 from typing import Any
 
+from evalgrad_lab.runs import Runs
 from reproductions.experiment import (
     Cell,
     Experiment,
@@ -25,7 +26,6 @@ from reproductions.loss_max_pooling.sizes import (
     pooled,
     trained,
 )
-from reproductions.pieces import Pieces
 
 REPORTED: dict[str, dict[str, float]] = {
     "p": {
@@ -59,12 +59,12 @@ def methods(size: Size) -> dict[tuple[str, str], Method]:
     }
 
 
-def run(size: Size, pieces: Pieces) -> Outcome:
+def run(size: Size, runs: Runs) -> Outcome:
     """Every value with a learning rate of its own."""
     budget, swept = BUDGETS[size], methods(size)
     names = {" ".join(key).strip(): key for key in swept}
     found = trained(
-        pieces, budget, {name: swept[key] for name, key in names.items()}, budget.iterations
+        runs, budget, {name: swept[key] for name, key in names.items()}, budget.iterations
     )
     numbers: dict[str, dict[str, list[float]]] = {}
     for name, (kind, value) in names.items():

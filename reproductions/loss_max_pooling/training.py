@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 import evalgrad as eg
 from evalgrad.metrics import jaccard_counts
-from evalgrad_lab.data.dataset import Part, Sizes, Split, cut, permutation
+from evalgrad_lab.data.dataset import Dataset, Part, Sizes, cut, permutation
 from evalgrad_lab.data.embedded.scenes import CLASSES, digit_scenes
 from evalgrad_lab.data.fetched.landsat import CLASSES as LAND_CLASSES
 from evalgrad_lab.data.fetched.landsat import IGNORE, landsat
@@ -24,14 +24,14 @@ UPDATE = 25  # iterations between two looks at the IoU on the training data, for
 MOMENTS = 8  # of the curve and of the pictures
 
 
-def load(data: str, seed: int, sizes: tuple[int, int, int]) -> tuple[Split, int]:
+def load(data: str, seed: int, sizes: tuple[int, int, int]) -> tuple[Dataset[Part], int]:
     """The images and the number of their classes; the label `IGNORE` does not count."""
     if data == "scenes":
         return digit_scenes(seed, Sizes(*sizes)), CLASSES
     return land_tiles(seed, Sizes(*sizes)), LAND_CLASSES
 
 
-def land_tiles(seed: int, sizes: Sizes) -> Split:
+def land_tiles(seed: int, sizes: Sizes) -> Dataset[Part]:
     """Tiles of the scene that do not overlap and have a labelled pixel, in a seeded order."""
     bands, classes = landsat()
     images = bands.unfold(1, TILE, TILE).unfold(2, TILE, TILE).flatten(1, 2).transpose(0, 1)
@@ -137,7 +137,7 @@ class Watch:
     `MOMENTS` moments.
     """
 
-    def __init__(self, split: Split, classes: int, iterations: int) -> None:
+    def __init__(self, split: Dataset[Part], classes: int, iterations: int) -> None:
         self.validation, self.classes, self.every = (
             split.validation,
             classes,

@@ -12,9 +12,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from evalgrad import loss_max_pooling_weights
+from evalgrad_lab.runs import Runs
 from reproductions.drawing import new_figure
 from reproductions.experiment import Cell, Experiment, Outcome, Size, Table, Verdict, judge
-from reproductions.pieces import Pieces
 
 PIXELS = 100
 EXPONENTS = (1, 1.2, 1.4, 1.7, 2, 3, 4, 10, math.inf)  # of figure 2 at m = n/3
@@ -77,7 +77,7 @@ def concentration(curve: Sequence[float]) -> float:
     return 100 * sum(curve[-PIXELS // 10 :]) / sum(curve)
 
 
-def run(size: Size, pieces: Pieces) -> Outcome:
+def run(size: Size, runs: Runs) -> Outcome:
     """Drawn with the library's own weights; nothing is trained."""
     by_p = {f"p = {p:g}": weights(p, 1 / 3) for p in EXPONENTS}
     by_support = {f"m/n = {share:g}": weights(1.7, share) for share in SUPPORTS}

@@ -10,6 +10,8 @@ from statistics import fmean
 from typing import Any
 
 from evalgrad_lab.data.fetched import place
+from evalgrad_lab.runs import Runs
+from evalgrad_lab.tune import Case, product, tune
 from reproductions.experiment import (
     Cell,
     Experiment,
@@ -22,8 +24,6 @@ from reproductions.experiment import (
 )
 from reproductions.gaps import gap, in_words
 from reproductions.lovasz.binary_pieces import EVALUATED, fine_tune_binary, train_binary
-from reproductions.lovasz.tuning import tuned
-from reproductions.pieces import Pieces
 
 RATES = {"tiny": [0.01], "default": [0.003, 0.01, 0.03, 0.1], "full": [0.003, 0.01, 0.03, 0.1]}
 SETTINGS: dict[str, dict[str, Any]] = {
@@ -79,7 +79,7 @@ TABLE_A2 = {
 Found = Mapping[str, tuple[float, list[Any]]]
 
 
-def _trained(size: Size, pieces: Pieces, names: list[str]) -> dict[str, Found]:
+def _trained(size: Size, runs: Runs, names: list[str]) -> dict[str, Found]:
     """For both starts, each loss with its best learning rate. The base of fine-tuning is
     cross-entropy's own best network.
     """
@@ -87,13 +87,13 @@ def _trained(size: Size, pieces: Pieces, names: list[str]) -> dict[str, Found]:
     if setting["data"] == "nuclei":
         place("nuclei")  # tells what is missing before anything runs
     wanted = dict.fromkeys(["cross-entropy", *names])
-    scratch = tuned(
-        pieces,
-        train_binary,
-        {name: {**setting, "loss": name} for name in wanted},
-        RATES[size],
-        SEEDS[size],
-    )
+    grid, seeds = product({"learning_rate": RATES[size]}), SEEDS[size]
+    cases = [Case({**setting, "loss": name}, grid) for name in wanted]
+    tuned = tune(runs, train_binary, cases, search=seeds, seeds=seeds)
+    scratch = {
+        name: (case.point["learning_rate"], case.results)
+        for name, case in zip(wanted, tuned, strict=True)
+    }
     base = {"learning_rate": scratch["cross-entropy"][0], "iterations": setting["iterations"]}
     # All losses in one piece, so that both tables share it and it trains its base once.
     every = [
@@ -102,11 +102,11 @@ def _trained(size: Size, pieces: Pieces, names: list[str]) -> dict[str, Found]:
         *(["Lovász hinge, empty left out"] if setting["data"] == "nuclei" else []),
     ]
     further = {**setting, **FURTHER[size], "base": base, "names": every}
-    runs = pieces.run(fine_tune_binary, [{**further, "seed": seed} for seed in SEEDS[size]])
+    tuned_on = runs.run(fine_tune_binary, [{**further, "seed": seed} for seed in SEEDS[size]])
     return {
         "scratch": {name: scratch[name] for name in names},
         "fine-tuned": {
-            name: best_rate([run[name] for run in runs], further["learning_rates"])
+            name: best_rate([run[name] for run in tuned_on], further["learning_rates"])
             for name in names
         },
     }
@@ -158,7 +158,7 @@ def _means(runs: Sequence[Any]) -> dict[str, Any]:
     )
 
 
-def run_matrix(size: Size, pieces: Pieces) -> Outcome:
+def run_matrix(size: Size, runs: Runs) -> Outcome:
     """Table 1, with a tuned decision threshold beside it; on nuclei also with empty tiles left out
     of the Lovász hinge.
     """
@@ -166,7 +166,7 @@ def run_matrix(size: Size, pieces: Pieces) -> Outcome:
         *EVALUATED,
         *(["Lovász hinge, empty left out"] if SETTINGS[size]["data"] == "nuclei" else []),
     ]
-    found = _trained(size, pieces, names)
+    found = _trained(size, runs, names)
     titles = {
         "scratch": "Table 1 from scratch: every loss after training with each of them",
         "fine-tuned": (
@@ -257,12 +257,12 @@ def _stuck(lovasz: Mapping[str, float]) -> str:
     )
 
 
-def run_prior_work(size: Size, pieces: Pieces) -> Outcome:
+def run_prior_work(size: Size, runs: Runs) -> Outcome:
     """Table A.2: the Lovász hinge against the soft Jaccard loss, each with its best
     learning rate.
     """
     names = ["soft Jaccard", "Lovász hinge"]
-    found = _trained(size, pieces, names)
+    found = _trained(size, runs, names)
     rows: list[list[Cell]] = [
         [name, *_spreads([found[start][name][1] for start in STARTS], "iou"), fmean(TABLE_A2[name])]
         for name in names

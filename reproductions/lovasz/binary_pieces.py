@@ -10,7 +10,7 @@ from torch import Tensor
 
 import evalgrad as eg
 from evalgrad_lab import loss_factories
-from evalgrad_lab.data.dataset import Part, Sizes, Split, cut, permutation
+from evalgrad_lab.data.dataset import Dataset, Part, Sizes, cut, permutation
 from evalgrad_lab.data.embedded.strokes import strokes
 from evalgrad_lab.data.fetched.nuclei import nuclei
 from evalgrad_lab.models.unet import UNet
@@ -31,7 +31,7 @@ def losses() -> dict[str, Loss]:
     }
 
 
-def load(data: str, seed: int, sizes: Sizes) -> Split:
+def load(data: str, seed: int, sizes: Sizes) -> Dataset[Part]:
     """Strokes (embedded), or the nuclei (fetched): one image in tiles of 32 x 32, some of them
     without a nucleus.
     """
@@ -128,7 +128,7 @@ def _from_scratch(
     return model
 
 
-def judged(model: torch.nn.Module, split: Split) -> dict[str, Any]:
+def judged(model: torch.nn.Module, split: Dataset[Part]) -> dict[str, Any]:
     """The image IoU on validation, and on test every loss, the image IoU, and that with a threshold
     from validation.
     """

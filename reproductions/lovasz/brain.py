@@ -5,6 +5,8 @@ from statistics import fmean
 from typing import Any
 
 from evalgrad_lab.data.fetched import place
+from evalgrad_lab.runs import Runs
+from evalgrad_lab.tune import Case, product, tune
 from reproductions.experiment import (
     Experiment,
     Outcome,
@@ -17,8 +19,6 @@ from reproductions.experiment import (
 )
 from reproductions.gaps import gap, in_words
 from reproductions.lovasz.brain_pieces import FOLDS, NAMES, train_brain
-from reproductions.pieces import Pieces
-from reproductions.tuning import product, tuned
 
 INDICES = ("Jaccard", "Dice")
 LOSSES = ["cross-entropy", "Lovász"]
@@ -39,7 +39,7 @@ TABLE_B2 = {
 }
 
 
-def run(size: Size, pieces: Pieces) -> Outcome:
+def run(size: Size, runs: Runs) -> Outcome:
     """Three folds for each loss, with the learning rate that the first of them chose."""
     if size == "default":
         raise SkippedError(
@@ -52,18 +52,24 @@ def run(size: Size, pieces: Pieces) -> Outcome:
     found = dict(
         zip(
             LOSSES,
-            tuned(pieces, train_brain, cases, grid, folds, lambda result: result["validation"]),
+            tune(
+                runs,
+                train_brain,
+                [Case(case, grid) for case in cases],
+                search=folds[:1],
+                seeds=folds,
+            ),
             strict=True,
         )
     )
     rows = [
-        [*_row([run["test"][kind] for run in runs], loss, kind)]
-        for loss, (_, runs) in found.items()
+        [*_row([run["test"][kind] for run in case.results], loss, kind)]
+        for loss, case in found.items()
         for kind in INDICES
     ]
     numbers = {
-        loss: {kind: [run["test"][kind] for run in runs] for kind in INDICES}
-        for loss, (_, runs) in found.items()
+        loss: {kind: [run["test"][kind] for run in case.results] for kind in INDICES}
+        for loss, case in found.items()
     }
     columns = [
         "loss",
@@ -76,7 +82,7 @@ def run(size: Size, pieces: Pieces) -> Outcome:
     table = Table("Test slices, mean of left and right (%)", columns, rows)
     return Outcome(
         numbers,
-        _setting(setting, {loss: point["learning_rate"] for loss, (point, _) in found.items()}),
+        _setting(setting, {loss: case.point["learning_rate"] for loss, case in found.items()}),
         folds,
         [table],
     )

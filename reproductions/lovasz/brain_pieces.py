@@ -9,7 +9,7 @@ from torch import Tensor
 
 import evalgrad as eg
 from evalgrad_lab import loss_factories
-from evalgrad_lab.data.dataset import Part, Split
+from evalgrad_lab.data.dataset import Dataset, Part
 from evalgrad_lab.data.fetched.brain import STRUCTURES, brain
 from evalgrad_lab.models.brain_net import BrainNet
 from reproductions.lovasz.training import Loss, scores_of, uniform_batches
@@ -32,7 +32,7 @@ def slices(volume: Tensor, classes: Tensor) -> Part:
     return Part(((images - images.mean()) / images.std())[:, None], target)
 
 
-def fold_of(part: Part, fold: int, block: int) -> Split:
+def fold_of(part: Part, fold: int, block: int) -> Dataset[Part]:
     """Blocks of neighbouring slices: every third is for test, of the others every fifth for
     validation.
 
@@ -42,7 +42,7 @@ def fold_of(part: Part, fold: int, block: int) -> Split:
     number = torch.arange(len(part)) // block
     test = number % FOLDS == fold
     validation = ~test & (number % 5 == fold)
-    return Split(
+    return Dataset(
         *(
             Part(part.inputs[chosen], part.target[chosen])
             for chosen in (~test & ~validation, validation, test)

@@ -6,10 +6,10 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
+from evalgrad_lab.runs import Runs
 from reproductions.drawing import new_figure
 from reproductions.experiment import Experiment, Outcome, Size, Table, Verdict, judge, spread
 from reproductions.lovasz.circles_pieces import BIASES, losses_of_bias
-from reproductions.pieces import Pieces
 
 RADII = [(3, 20), (3, 12)]  # the paper gives none; the first are those of figure and verdict
 DRAWS = {"tiny": 1, "default": 5, "full": 10}
@@ -29,7 +29,7 @@ def excess(curves: Mapping[str, list[float]]) -> dict[str, float]:
     return {name: 100 * (value - min(jaccard)) for name, value in at_best.items()}
 
 
-def run(size: Size, pieces: Pieces) -> Outcome:
+def run(size: Size, runs: Runs) -> Outcome:
     """An exhaustive search over the bias, for several draws of the noise and two ranges of
     radii.
     """
@@ -40,7 +40,7 @@ def run(size: Size, pieces: Pieces) -> Outcome:
         for pair in radii
         for seed in seeds
     ]
-    curves = pieces.run(losses_of_bias, settings)
+    curves = runs.run(losses_of_bias, settings)
     groups = [
         [excess(found) for found in curves[start : start + len(seeds)]] for start in (0, len(seeds))
     ]

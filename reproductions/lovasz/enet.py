@@ -6,10 +6,10 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
+from evalgrad_lab.runs import Runs
 from reproductions.drawing import new_figure
 from reproductions.experiment import Experiment, Outcome, Size, Table, Verdict, judge, spread
 from reproductions.lovasz.enet_pieces import BASE_RATE, CATEGORIES, fine_tunings
-from reproductions.pieces import Pieces
 
 RATES = [0.001, 0.003]
 SETTINGS: dict[str, dict[str, Any]] = {
@@ -46,10 +46,10 @@ TABLE_4 = {
 }
 
 
-def run(size: Size, pieces: Pieces) -> Outcome:
+def run(size: Size, runs: Runs) -> Outcome:
     """All fine-tunings from one base network per seed."""
     setting, seeds = SETTINGS[size], SEEDS[size]
-    found = pieces.run(fine_tunings, [{**setting, "seed": seed} for seed in seeds])
+    found = runs.run(fine_tunings, [{**setting, "seed": seed} for seed in seeds])
     rates, names = (
         setting["rates"],
         [

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 import evalgrad as eg
 from evalgrad_lab import loss_factories
-from evalgrad_lab.data.dataset import Part, Sizes, Split
+from evalgrad_lab.data.dataset import Dataset, Part, Sizes
 from evalgrad_lab.data.embedded.scenes import CLASSES, digit_scenes
 from evalgrad_lab.models.enet import ENet
 from reproductions.lovasz.training import Loss, scores_of, train, uniform_batches
@@ -54,7 +54,7 @@ def weighted_cross_entropy(target: Tensor) -> Loss:
 
 def fine_tune(
     base: nn.Module,
-    split: Split,
+    split: Dataset[Part],
     loss: Loss,
     batch: int,
     rate: float,

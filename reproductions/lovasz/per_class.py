@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from statistics import fmean
 from typing import Any
 
+from evalgrad_lab.runs import Runs
 from reproductions.experiment import (
     Cell,
     Experiment,
@@ -18,7 +19,6 @@ from reproductions.experiment import (
 )
 from reproductions.lovasz.binary_pieces import EVALUATED
 from reproductions.lovasz.per_class_pieces import one_by_one
-from reproductions.pieces import Pieces
 
 RATES = [0.001, 0.003, 0.01]
 SETTINGS: dict[str, dict[str, Any]] = {
@@ -80,10 +80,10 @@ def choose(found: list[Any], loss: str, rates: list[float]) -> int:
     )
 
 
-def run(size: Size, pieces: Pieces) -> Outcome:
+def run(size: Size, runs: Runs) -> Outcome:
     """Fine-tune to every digit with every loss."""
     setting, seeds = SETTINGS[size], SEEDS[size]
-    found = pieces.run(one_by_one, [{**setting, "seed": seed} for seed in seeds])
+    found = runs.run(one_by_one, [{**setting, "seed": seed} for seed in seeds])
     chosen = {loss: choose(found, loss, setting["rates"]) for loss in EVALUATED}
     by_class = [
         {

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from evalgrad_lab import loss_factories
-from evalgrad_lab.data.dataset import Part, Sizes, Split
+from evalgrad_lab.data.dataset import Dataset, Part, Sizes
 from evalgrad_lab.data.embedded.scenes import CLASSES, digit_scenes
 from evalgrad_lab.models.unet import UNet
 from reproductions.lovasz.binary_pieces import EVALUATED, image_iou, losses
@@ -31,7 +31,7 @@ class OneClass(nn.Module):
         return scores[:, self.label] - others.logsumexp(1)
 
 
-def base_network(split: Split, seed: int, iterations: int) -> nn.Module:
+def base_network(split: Dataset[Part], seed: int, iterations: int) -> nn.Module:
     """Trained with cross-entropy on all classes."""
     torch.manual_seed(seed)
     model = UNet(1, CLASSES)
@@ -63,7 +63,13 @@ def half_with(part: Part, label: int) -> Part:
 
 
 def fine_tune(
-    base: nn.Module, split: Split, label: int, loss: str, rate: float, iterations: int, seed: int
+    base: nn.Module,
+    split: Dataset[Part],
+    label: int,
+    loss: str,
+    rate: float,
+    iterations: int,
+    seed: int,
 ) -> dict[str, Any]:
     """One class, one loss: image IoU on validation; image IoU and every loss on test."""
     model = OneClass(copy.deepcopy(base), label)

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
+from evalgrad_lab.runs import Runs
 from reproductions.drawing import new_figure
 from reproductions.experiment import (
     Cell,
@@ -20,7 +21,6 @@ from reproductions.experiment import (
     spread,
 )
 from reproductions.lovasz.prox_pieces import METHODS, descend, last_layer
-from reproductions.pieces import Pieces
 
 SLOPES = [1.0, 2.0, 0.2]  # nu of equation C.4; the paper does not give its three
 WALK: dict[str, Any] = {"step": 0.1, "iterations": 30, "start": [1.01, 1.13]}
@@ -43,13 +43,13 @@ SETTINGS: dict[str, dict[str, Any]] = {
 SEEDS = {"tiny": [0], "default": [0, 1], "full": [0, 1, 2, 3, 4]}
 
 
-def run_surface(size: Size, pieces: Pieces) -> Outcome:
+def run_surface(size: Size, runs: Runs) -> Outcome:
     """Figure C.1, the same at every size: it is exact and takes no time."""
     walks = [(nu, method) for nu in SLOPES for method in METHODS[:3]]
     paths = dict(
         zip(
             walks,
-            pieces.run(descend, [{**WALK, "nu": nu, "method": method} for nu, method in walks]),
+            runs.run(descend, [{**WALK, "nu": nu, "method": method} for nu, method in walks]),
             strict=True,
         )
     )
@@ -146,14 +146,14 @@ def surface_verdict(numbers: Mapping[str, Any]) -> Verdict:
     )
 
 
-def run_last_layer(size: Size, pieces: Pieces) -> Outcome:
+def run_last_layer(size: Size, runs: Runs) -> Outcome:
     """Figure C.2: the last layer only, which makes the problem convex in its weights; from zero and
     from a trained start.
     """
     setting, seeds = SETTINGS[size], SEEDS[size]
     trials = [[method, rate, lam] for method in METHODS for rate, lam in GRID[method]]
     found = {
-        start: pieces.run(last_layer, [_piece(setting, start, trials, seed) for seed in seeds])
+        start: runs.run(last_layer, [_piece(setting, start, trials, seed) for seed in seeds])
         for start in STARTS
     }
     best = {

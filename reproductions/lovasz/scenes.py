@@ -8,11 +8,11 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
+from evalgrad_lab.runs import Runs
+from evalgrad_lab.tune import Case, product, tune
 from reproductions.drawing import new_figure
 from reproductions.experiment import Experiment, Outcome, Size, Table, Verdict, judge, spread
 from reproductions.lovasz.scenes_pieces import losses, train_scenes
-from reproductions.lovasz.tuning import tuned
-from reproductions.pieces import Pieces
 
 RATES = {"tiny": [0.01], "default": [0.003, 0.01, 0.03], "full": [0.003, 0.01, 0.03]}
 SETTINGS: dict[str, dict[str, Any]] = {
@@ -43,7 +43,7 @@ TABLE_2 = {
 
 
 def _trained(
-    size: Size, pieces: Pieces, variants: Sequence[str]
+    size: Size, runs: Runs, variants: Sequence[str]
 ) -> tuple[dict[str, float], dict[str, list[Any]]]:
     """The learning rate of each loss, chosen with the first seed; the results of each variant over
     the seeds.
@@ -53,10 +53,10 @@ def _trained(
     plain = {
         loss: {**setting, "loss": loss, "equibatch": False} for loss in losses() if loss in wanted
     }
-    rates = {
-        loss: rate
-        for loss, (rate, _) in tuned(pieces, train_scenes, plain, RATES[size], seeds[:1]).items()
-    }
+    grid = product({"learning_rate": RATES[size]})
+    cases = [Case(case, grid) for case in plain.values()]
+    tuned = tune(runs, train_scenes, cases, search=seeds[:1], seeds=[])
+    rates = {loss: case.point["learning_rate"] for loss, case in zip(plain, tuned, strict=True)}
     jobs = []
     for name in variants:
         loss, equibatch, factor = VARIANTS[name]
@@ -68,7 +68,7 @@ def _trained(
             "learning_rate": rates[loss],
         }
         jobs += [{**setting, **chosen, "seed": seed} for seed in seeds]
-    found = pieces.run(train_scenes, jobs)
+    found = runs.run(train_scenes, jobs)
     return rates, {
         name: found[at * len(seeds) : (at + 1) * len(seeds)] for at, name in enumerate(variants)
     }
@@ -86,9 +86,9 @@ def _setting(size: Size, rates: Mapping[str, float]) -> str:
     )
 
 
-def run_table(size: Size, pieces: Pieces) -> Outcome:
+def run_table(size: Size, runs: Runs) -> Outcome:
     """Table 2 without the CRF."""
-    rates, found = _trained(size, pieces, list(TABLE_2))
+    rates, found = _trained(size, runs, list(TABLE_2))
     numbers = {
         name: {key: fmean(run["test"][key] for run in runs) for key in ("dataset", "multi-scale")}
         for name, runs in found.items()
@@ -154,12 +154,12 @@ def table_verdict(numbers: Mapping[str, Any]) -> Verdict:
     )
 
 
-def run_curves(size: Size, pieces: Pieces) -> Outcome:
+def run_curves(size: Size, runs: Runs) -> Outcome:
     """Figure 6: validation measures during training, for cross-entropy and both kinds of Lovász
     loss.
     """
     names = ["cross-entropy", "Lovász", "Lovász per image"]
-    rates, found = _trained(size, pieces, names)
+    rates, found = _trained(size, runs, names)
     curves = {name: _mean_curve([run["curve"] for run in runs]) for name, runs in found.items()}
     last = {
         name: {

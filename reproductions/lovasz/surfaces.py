@@ -9,9 +9,9 @@ from torch import Tensor
 
 import evalgrad as eg
 from evalgrad_lab.data.dataset import permutation
+from evalgrad_lab.runs import Runs
 from reproductions.drawing import new_figure
 from reproductions.experiment import Experiment, Outcome, Size, Table, Verdict, judge
-from reproductions.pieces import Pieces
 
 TRUTHS = [(0, 0), (0, 1), (1, 0), (1, 1)]  # of two pixels
 CORNERS = torch.tensor(TRUTHS, dtype=torch.float64)  # 1 = this pixel is mispredicted
@@ -66,7 +66,7 @@ def convexity_gap(truth: tuple[int, int], grid: Tensor) -> float:
     return float((hinge(truth, (grid + other) / 2) - chord).max())
 
 
-def run(size: Size, pieces: Pieces) -> Outcome:
+def run(size: Size, runs: Runs) -> Outcome:
     """Draw both surfaces for the four ground truths and measure what the paper reads from them."""
     margins, differences = square(-0.5, 2.0, POINTS[size]), square(-6.0, 6.0, POINTS[size])
     rows, numbers = (

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 import evalgrad as eg
 from evalgrad_lab.data.dataset import Part
-from evalgrad_lab.schedules import poly
+from evalgrad_lab.fit import poly
 
 Loss = Callable[[Tensor, Tensor], Tensor]
 

@@ -5,8 +5,8 @@ from statistics import fmean
 
 from matplotlib.figure import Figure
 
+from evalgrad_lab.tune import Tuned
 from reproductions.drawing import new_figure
-from reproductions.tuning import Tuned
 
 
 def draw_curves(methods: Mapping[str, Tuned], label: str) -> Figure:

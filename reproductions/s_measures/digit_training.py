@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 import evalgrad as eg
-from evalgrad_lab.data.dataset import Part, Sizes, Split
+from evalgrad_lab.data.dataset import Dataset, Part, Sizes
 from evalgrad_lab.data.embedded.mixtures import two_modes
 from evalgrad_lab.data.embedded.s_digits import s_digits
 from evalgrad_lab.data.fetched.mnist import images
@@ -21,12 +21,12 @@ BATCH = 100  # the paper's
 MNIST_TRAIN, MNIST_VALIDATION = 20_000, 5_000
 
 
-def load(data: str, seed: int) -> Split:
+def load(data: str, seed: int) -> Dataset[Part]:
     """Flat images and targets (n, 2): the digit, and 1 where it has double size."""
     return s_digits(seed) if data == "s-digits" else s_mnist(seed)
 
 
-def s_mnist(seed: int) -> Split:
+def s_mnist(seed: int) -> Dataset[Part]:
     """MNIST at half size in the middle of the canvas, or, for half of the images, at its
     full size.
     """
@@ -40,7 +40,7 @@ def s_mnist(seed: int) -> Split:
         (test.inputs, test.target),
     ]
     one, two, three = (_sized(pixels, digit, generator) for pixels, digit in parts)
-    return Split(one, two, three)
+    return Dataset(one, two, three)
 
 
 def _sized(pixels: Tensor, digit: Tensor, generator: torch.Generator) -> Part:

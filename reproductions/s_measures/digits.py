@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from statistics import fmean
 from typing import Any
 
+from evalgrad_lab.runs import Runs, Settings
+from evalgrad_lab.tune import Case, Tuned, tune
 from reproductions.experiment import (
     Cell,
     Experiment,
@@ -17,11 +19,9 @@ from reproductions.experiment import (
     spread,
 )
 from reproductions.gaps import gap, in_words
-from reproductions.pieces import Pieces, Settings
 from reproductions.s_measures.curves import draw_curves
 from reproductions.s_measures.digit_training import train_digits, train_measure
 from reproductions.s_measures.regulariser import ALPHAS, PRIMAL_STEP
-from reproductions.tuning import Tuned, tuned
 
 DATA = {"tiny": "s-digits", "default": "s-digits", "full": "s-mnist"}
 EPOCHS = {"tiny": 1, "default": 40, "full": 40}  # the paper's 40
@@ -33,12 +33,12 @@ NAMES = {BASE: 0.0, **{f"alpha {alpha:g}": alpha for alpha in ALPHAS}}
 
 
 def _with_papers_steps(
-    pieces: Pieces, common: Settings, hidden: int, seeds: Sequence[int]
+    runs: Runs, common: Settings, hidden: int, seeds: Sequence[int]
 ) -> dict[str, list[Any]]:
     """Every alpha with the paper's algorithm and its step sizes."""
     settings = {**common, "hidden": hidden, "solver": "paper", "learning_rate": PRIMAL_STEP}
     found = iter(
-        pieces.run(
+        runs.run(
             train_digits,
             [
                 {**settings, "alpha": alpha, "seed": seed}
@@ -51,7 +51,7 @@ def _with_papers_steps(
 
 
 def _tuned(
-    pieces: Pieces, common: Settings, rates: Sequence[float], seeds: Sequence[int]
+    runs: Runs, common: Settings, rates: Sequence[float], seeds: Sequence[int]
 ) -> dict[str, Tuned]:
     """Every alpha with the ratio solver on a shared hidden layer, and a learning rate of
     its own.
@@ -63,19 +63,25 @@ def _tuned(
     return dict(
         zip(
             NAMES,
-            tuned(pieces, train_digits, cases, grid, seeds, lambda result: result["validation"]),
+            tune(
+                runs,
+                train_digits,
+                [Case(case, grid) for case in cases],
+                search=seeds[:1],
+                seeds=seeds,
+            ),
             strict=True,
         )
     )
 
 
-def run(size: Size, pieces: Pieces) -> Outcome:
+def run(size: Size, runs: Runs) -> Outcome:
     """The paper's linear model; the same with a shared hidden layer, tuned; and that with the
     paper's own algorithm and steps.
     """
     seeds, common = SEEDS[size], {"data": DATA[size], "epochs": EPOCHS[size], "project": "epoch"}
-    literal, theirs = (_with_papers_steps(pieces, common, hidden, seeds) for hidden in (0, HIDDEN))
-    ours = _tuned(pieces, common, RATES[size], seeds)
+    literal, theirs = (_with_papers_steps(runs, common, hidden, seeds) for hidden in (0, HIDDEN))
+    ours = _tuned(runs, common, RATES[size], seeds)
     numbers: dict[str, dict[str, Any]] = {
         "linear weights": {
             name: [result["weights"] for result in results] for name, results in literal.items()
@@ -174,7 +180,7 @@ MEASURE_EPOCHS, MEASURE_SIZES = {"tiny": 1, "default": 150, "full": 600}, [1000,
 MEASURE_RATE = 0.03
 
 
-def run_projections(size: Size, pieces: Pieces) -> Outcome:
+def run_projections(size: Size, runs: Runs) -> Outcome:
     """The same training with a projection per epoch and per step, by the corrected algorithm and
     with the paper's steps.
     """
@@ -188,16 +194,12 @@ def run_projections(size: Size, pieces: Pieces) -> Outcome:
     }
     ways = [{"solver": solver, "project": project} for solver, project in WAYS]
     found = iter(
-        pieces.run(
-            train_digits, [{**common, **way, "seed": seed} for way in ways for seed in seeds]
-        )
+        runs.run(train_digits, [{**common, **way, "seed": seed} for way in ways for seed in seeds])
     )
     digits = {way: [next(found) for _ in seeds] for way in WAYS}
     alone = {"size": MEASURE_SIZES, "epochs": MEASURE_EPOCHS[size], "learning_rate": MEASURE_RATE}
     found = iter(
-        pieces.run(
-            train_measure, [{**alone, **way, "seed": seed} for way in ways for seed in seeds]
-        )
+        runs.run(train_measure, [{**alone, **way, "seed": seed} for way in ways for seed in seeds])
     )
     measure = {way: [next(found) for _ in seeds] for way in WAYS}
     words = {

@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 import evalgrad as eg
-from evalgrad_lab.data.dataset import Part, Sizes, Split, cut, permutation
+from evalgrad_lab.data.dataset import Dataset, Part, Sizes, cut, permutation
 from evalgrad_lab.data.embedded.scenes import CLASSES, digit_scenes
 from evalgrad_lab.data.embedded.strokes import strokes
 from evalgrad_lab.data.fetched.nuclei import nuclei
@@ -35,7 +35,7 @@ class SizedUNet(nn.Module):
         return self.pixels(features), self.size(features)
 
 
-def load(data: str, seed: int, sizes: tuple[int, int, int]) -> Split:
+def load(data: str, seed: int, sizes: tuple[int, int, int]) -> Dataset[Part]:
     """Images and label maps: "strokes" and "nuclei" have one class besides the background, "scenes"
     ten.
     """
@@ -43,7 +43,7 @@ def load(data: str, seed: int, sizes: tuple[int, int, int]) -> Split:
     return makers[data](seed, Sizes(*sizes))
 
 
-def nucleus_tiles(seed: int, sizes: Sizes) -> Split:
+def nucleus_tiles(seed: int, sizes: Sizes) -> Dataset[Part]:
     """Tiles of the microscope image that do not overlap, in a seeded order."""
     image, mask = (
         plane.unfold(0, TILE, TILE).unfold(1, TILE, TILE).flatten(0, 1) for plane in nuclei()

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from statistics import fmean
 from typing import Any
 
+from evalgrad_lab.runs import Runs
+from evalgrad_lab.tune import Case, Tuned, tune
 from reproductions.experiment import (
     Cell,
     Experiment,
@@ -17,11 +19,9 @@ from reproductions.experiment import (
     spread,
 )
 from reproductions.gaps import gap, in_words
-from reproductions.pieces import Pieces
 from reproductions.s_measures.curves import draw_curves
 from reproductions.s_measures.mask_training import THRESHOLDS, train_masks
 from reproductions.s_measures.regulariser import ALPHAS, PRIMAL_STEP
-from reproductions.tuning import Tuned, tuned
 
 ONE_CLASS = {
     "tiny": ("strokes", [32, 8, 8], 1),
@@ -45,7 +45,7 @@ def on_test(method: Tuned) -> list[float]:
     return [result["test"] for result in method.results]
 
 
-def run_one_class(size: Size, pieces: Pieces) -> Outcome:
+def run_one_class(size: Size, runs: Runs) -> Outcome:
     """Experiment 2: three alphas with the ratio solver, and with the paper's algorithm and step
     sizes.
     """
@@ -57,7 +57,13 @@ def run_one_class(size: Size, pieces: Pieces) -> Outcome:
     ours = dict(
         zip(
             names,
-            tuned(pieces, train_masks, cases, grid, seeds, lambda result: result["validation"]),
+            tune(
+                runs,
+                train_masks,
+                [Case(case, grid) for case in cases],
+                search=seeds[:1],
+                seeds=seeds,
+            ),
             strict=True,
         )
     )
@@ -66,7 +72,7 @@ def run_one_class(size: Size, pieces: Pieces) -> Outcome:
         for alpha in names.values()
         for seed in seeds
     ]
-    found = iter(pieces.run(train_masks, settings))
+    found = iter(runs.run(train_masks, settings))
     theirs = {name: [next(found)["test"] for _ in seeds] for name in names}
     rows: list[list[Cell]] = [
         [
@@ -128,7 +134,7 @@ def verdict_one_class(numbers: Mapping[str, Any]) -> Verdict:
     )
 
 
-def run_scenes(size: Size, pieces: Pieces) -> Outcome:
+def run_scenes(size: Size, runs: Runs) -> Outcome:
     """Experiment 3: one training per volume threshold."""
     (sizes, epochs), seeds, volumes = SCENES[size], SEEDS[size], VOLUMES[size]
     common = {"data": "scenes", "sizes": sizes, "epochs": epochs, "solver": "ratio"}
@@ -141,7 +147,13 @@ def run_scenes(size: Size, pieces: Pieces) -> Outcome:
     found = dict(
         zip(
             names,
-            tuned(pieces, train_masks, cases, grid, seeds, lambda result: result["validation"]),
+            tune(
+                runs,
+                train_masks,
+                [Case(case, grid) for case in cases],
+                search=seeds[:1],
+                seeds=seeds,
+            ),
             strict=True,
         )
     )

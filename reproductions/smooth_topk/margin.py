@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from statistics import fmean, stdev
 from typing import Any
 
+from evalgrad_lab.runs import Runs
+from evalgrad_lab.tune import Case, tune
 from reproductions.experiment import (
     Cell,
     Experiment,
@@ -14,10 +16,8 @@ from reproductions.experiment import (
     judge,
     spread,
 )
-from reproductions.pieces import Pieces
 from reproductions.smooth_topk.sizes import SCALES
 from reproductions.smooth_topk.training import smooth, train
-from reproductions.tuning import tuned
 
 REPORTED = {"top1": {"0": 71.03, "1": 71.15}, "top5": {"0": 89.12, "1": 89.45}}
 # (k, temperature) of each table, and the accuracy it looks at. With margin 0, (1, 1) is
@@ -25,7 +25,7 @@ REPORTED = {"top1": {"0": 71.03, "1": 71.15}, "top5": {"0": 89.12, "1": 89.45}}
 LOSSES = {"top1": (1, 1.0), "top5": (5, 0.1)}
 
 
-def run(size: Size, pieces: Pieces) -> Outcome:
+def run(size: Size, runs: Runs) -> Outcome:
     """Four objectives, tuned; the best network on validation, as in the paper, without crops."""
     scale = SCALES[size]
     names = [(metric, margin) for metric in LOSSES for margin in ("0", "1")]
@@ -34,8 +34,13 @@ def run(size: Size, pieces: Pieces) -> Outcome:
         for metric, margin in names
     ]
     cases = [{**scale.common, "objective": objective} for objective in objectives]
-    found = tuned(
-        pieces, train, cases, scale.grid, scale.seeds, lambda result: result["best"]["validation"]
+    found = tune(
+        runs,
+        train,
+        [Case(case, scale.grid) for case in cases],
+        search=scale.seeds[:1],
+        seeds=scale.seeds,
+        score=lambda result: result["best"]["validation"],
     )
     numbers: dict[str, Any] = {metric: {} for metric in LOSSES}
     for (metric, margin), case in zip(names, found, strict=True):

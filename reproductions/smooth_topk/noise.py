@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from statistics import fmean
 from typing import Any
 
+from evalgrad_lab.runs import Runs
+from evalgrad_lab.tune import Case, tune
 from reproductions.drawing import new_figure
 from reproductions.experiment import Experiment, Outcome, Size, Table, Verdict, judge, spread
-from reproductions.pieces import Pieces
 from reproductions.smooth_topk.sizes import SCALES
 from reproductions.smooth_topk.training import CROSS_ENTROPY, smooth, train
-from reproductions.tuning import tuned
 
 NOISE = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)
 REPORTED: dict[str, Any] = {
@@ -31,7 +31,7 @@ OBJECTIVES = {"CE": CROSS_ENTROPY, "L5,1": smooth(1.0), "L5,0.1": smooth(0.1)}
 JUDGED = {"CE": "best", "L5,1": "last", "L5,0.1": "last"}
 
 
-def run(size: Size, pieces: Pieces) -> Outcome:
+def run(size: Size, runs: Runs) -> Outcome:
     """Every noise level and objective, tuned."""
     scale = SCALES[size]
     noises = NOISE if size != "tiny" else (0.0, 1.0)
@@ -41,13 +41,13 @@ def run(size: Size, pieces: Pieces) -> Outcome:
         for objective in OBJECTIVES.values()
     ]
     found = iter(
-        tuned(
-            pieces,
+        tune(
+            runs,
             train,
-            cases,
-            scale.grid,
-            scale.seeds,
-            lambda result: result["best"]["validation"],
+            [Case(case, scale.grid) for case in cases],
+            search=scale.seeds[:1],
+            seeds=scale.seeds,
+            score=lambda result: result["best"]["validation"],
         )
     )
     numbers: dict[str, Any] = {"noise": list(noises), "top1": {}, "top5": {}}

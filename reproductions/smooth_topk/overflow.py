@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from evalgrad_lab.data.fetched import place
+from evalgrad_lab.runs import Runs
 from reproductions.experiment import Experiment, Outcome, Size, Table, Verdict, judge
-from reproductions.pieces import Pieces
 from reproductions.smooth_topk.measurements import STABLE, stability
 
 TEMPERATURES = (1e1, 1e0, 1e-1, 1e-2, 1e-3, 1e-4, 1e-36)
@@ -20,7 +20,7 @@ REPORTED: dict[str, float | None] = {
 }
 
 
-def run(size: Size, pieces: Pieces) -> Outcome:
+def run(size: Size, runs: Runs) -> Outcome:
     """Table 5, and the error of the gradients, which the paper leaves out."""
     source, what = (
         "normal",
@@ -37,7 +37,7 @@ def run(size: Size, pieces: Pieces) -> Outcome:
         {"scores": source, "rows": rows, "classes": classes, "temperature": temperature}
         for temperature in TEMPERATURES
     ]
-    found = pieces.run(stability, settings)
+    found = runs.run(stability, settings)
     numbers = {"temperature": list(TEMPERATURES), "found": found}
     table = Table(
         "Stability (float32 / float64)",

@@ -4,9 +4,9 @@ searches.
 
 from typing import NamedTuple
 
+from evalgrad_lab.runs import Settings
+from evalgrad_lab.tune import product
 from reproductions.experiment import Size
-from reproductions.pieces import Settings
-from reproductions.tuning import product
 
 
 class Scale(NamedTuple):

@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
+from evalgrad_lab.runs import Runs
 from reproductions.experiment import Experiment, Outcome, Size, Table, Verdict, judge
-from reproductions.pieces import Pieces
 from reproductions.smooth_topk.measurements import BOTH, FORWARD, seconds
 
 CLASSES: dict[Size, tuple[int, ...]] = {
@@ -19,7 +19,7 @@ REPORTED: dict[str, Any] = {
 }
 
 
-def run(size: Size, pieces: Pieces) -> Outcome:
+def run(size: Size, runs: Runs) -> Outcome:
     """Tables 3 and 4, one piece at a time so that nothing else runs on the machine by our doing."""
     names = [("forward", name) for name in FORWARD] + [("both", name) for name in BOTH]
     rows = 8 if size == "tiny" else 256
@@ -34,7 +34,7 @@ def run(size: Size, pieces: Pieces) -> Outcome:
         for kind, name in names
         for n in CLASSES[size]
     ]
-    found = iter(pieces.run(seconds, settings, alone=True))
+    found = iter(runs.run(seconds, settings, alone=True))
     numbers: dict[str, Any] = {"n": list(CLASSES[size]), "forward": {}, "both": {}}
     for kind, name in names:
         numbers[kind][name] = [next(found) for _ in CLASSES[size]]

@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from statistics import fmean
 from typing import Any
 
+from evalgrad_lab.runs import Runs
+from evalgrad_lab.tune import Case, tune
 from reproductions.experiment import Experiment, Outcome, Size, Table, Verdict, judge, spread
-from reproductions.pieces import Pieces
 from reproductions.smooth_topk.sizes import SCALES
 from reproductions.smooth_topk.training import CROSS_ENTROPY, smooth, train
-from reproductions.tuning import tuned
 
 SHARES = (100, 50, 25, 10, 5)
 REPORTED: dict[str, Any] = {
@@ -23,7 +23,7 @@ OBJECTIVES = {"CE": CROSS_ENTROPY, "L5,0.1": smooth(0.1)}
 PREDICTIONS = ("one crop", "softmax", "marginals")
 
 
-def measure(size: Size, pieces: Pieces) -> dict[str, Any]:
+def measure(size: Size, runs: Runs) -> dict[str, Any]:
     """Top-5 accuracy by objective and way to predict, for each share: numbers that both experiments
     read.
     """
@@ -36,13 +36,13 @@ def measure(size: Size, pieces: Pieces) -> dict[str, Any]:
         for objective in OBJECTIVES.values()
     ]
     found = iter(
-        tuned(
-            pieces,
+        tune(
+            runs,
             train,
-            cases,
-            scale.grid,
-            scale.seeds,
-            lambda result: result["best"]["validation"],
+            [Case(case, scale.grid) for case in cases],
+            search=scale.seeds[:1],
+            seeds=scale.seeds,
+            score=lambda result: result["best"]["validation"],
         )
     )
     numbers: dict[str, Any] = {
@@ -66,11 +66,11 @@ def _setting(size: Size) -> str:
     )
 
 
-def run_shares(size: Size, pieces: Pieces) -> Outcome:
+def run_shares(size: Size, runs: Runs) -> Outcome:
     """Table 2: the final networks, predicting with marginals averaged over crops as in the
     paper.
     """
-    numbers = measure(size, pieces)
+    numbers = measure(size, runs)
     rows = []
     for row, share in enumerate(numbers["share"]):
         at = SHARES.index(share)
@@ -111,9 +111,9 @@ def verdict_shares(numbers: Mapping[str, Any]) -> Verdict:
     return judge(claims, sentence)
 
 
-def run_crops(size: Size, pieces: Pieces) -> Outcome:
+def run_crops(size: Size, runs: Runs) -> Outcome:
     """The same networks, predicting in three ways."""
-    numbers = measure(size, pieces)
+    numbers = measure(size, runs)
     rows = []
     for row, share in enumerate(numbers["share"]):
         rows += [

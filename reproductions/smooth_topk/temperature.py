@@ -7,12 +7,12 @@ from collections.abc import Mapping
 from statistics import fmean
 from typing import Any
 
+from evalgrad_lab.runs import Runs
+from evalgrad_lab.tune import Case, product, tune
 from reproductions.drawing import new_figure
 from reproductions.experiment import Experiment, Outcome, Size, Table, Verdict, judge, spread
-from reproductions.pieces import Pieces
 from reproductions.smooth_topk.sizes import SCALES
 from reproductions.smooth_topk.training import gradient_density, smooth, train
-from reproductions.tuning import product, tuned
 
 TEMPERATURES = (0.0, 1e-3, 1e-2, 1e-1, 1e0, 1e1, 1e2)
 REPORTED = {
@@ -24,7 +24,7 @@ WIDTHS = {"narrow": 6, "wide": 128}
 GRID = product({"learning_rate": [0.001, 0.003, 0.01], "weight_decay": [0.01]})
 
 
-def run(size: Size, pieces: Pieces) -> Outcome:
+def run(size: Size, runs: Runs) -> Outcome:
     """Every temperature in a narrow and in a wide network, the learning rate tuned for each."""
     scale = SCALES[size]
     temperatures = TEMPERATURES if size != "tiny" else (0.0, 0.01, 1.0)
@@ -33,11 +33,16 @@ def run(size: Size, pieces: Pieces) -> Outcome:
         {**scale.common, "objective": smooth(temperature), "width": WIDTHS[width]}
         for width, temperature in names
     ]
-    found = tuned(
-        pieces, train, cases, GRID, scale.seeds, lambda result: result["best"]["validation"]
+    found = tune(
+        runs,
+        train,
+        [Case(case, GRID) for case in cases],
+        search=scale.seeds[:1],
+        seeds=scale.seeds,
+        score=lambda result: result["best"]["validation"],
     )
     common = {"data": scale.data, "sizes": list(scale.sizes), "seed": scale.seeds[0]}
-    density = pieces.run(
+    density = runs.run(
         gradient_density, [{**common, "temperature": temperature} for temperature in temperatures]
     )
     numbers: dict[str, Any] = {"temperature": list(temperatures), "density": density}

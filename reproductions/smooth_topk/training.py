@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 import evalgrad as eg
-from evalgrad_lab.data.dataset import Part, Sizes, Split
+from evalgrad_lab.data.dataset import Dataset, Part, Sizes
 from evalgrad_lab.data.embedded.pairs import digit_pairs
 from evalgrad_lab.data.fetched.mnist import mnist_pairs
 from evalgrad_lab.models.mlp import mlp
@@ -37,7 +37,7 @@ def loss_of(objective: Objective) -> Callable[[Tensor, Tensor], Tensor]:
     return eg.SmoothTopKLoss(k=k, temperature=temperature, margin=margin)
 
 
-def load(data: str, seed: int, sizes: tuple[int, int, int], noise: float) -> Split:
+def load(data: str, seed: int, sizes: tuple[int, int, int], noise: float) -> Dataset[Part]:
     """digits-100 (embedded) or MNIST-100 (fetched): pairs whose training and validation labels are
     noisy within their group.
     """

@@ -6,23 +6,18 @@ import sys
 from collections.abc import Callable, Sequence
 from importlib.metadata import version
 
-# Each module has `add_arguments(parser)` and `run(arguments) -> int`, the exit code.
-COMMANDS: dict[str, tuple[str, str]] = {
-    "compare": (
-        "evalgrad_lab.commands.compare",
-        "Train all losses of a task alike, and report where training on the metric paid.",
-    ),
-    "search": (
-        "evalgrad_lab.commands.search",
-        "Tune every loss with the same search on validation; writes OUT/hyperparameters.json.",
-    ),
-    "train": (
-        "evalgrad_lab.commands.train",
-        "Train a model on your data for the metric it is judged by.",
-    ),
-    "evaluate": ("evalgrad_lab.commands.evaluate", "Measure a trained model on data with targets."),
-    "predict": ("evalgrad_lab.commands.predict", "Write what a trained model says of new data."),
-    "losses": ("evalgrad_lab.commands.losses", "Print which loss is for which task and metric."),
+from evalgrad_lab.errors import UserError
+from evalgrad_lab.options import parse
+
+# Each is a module of `commands` with a dataclass of options, called TrainOptions for `train`, and
+# `main(options) -> int`, the exit code.
+COMMANDS = {
+    "compare": "Train all losses of a task alike, and report where training on the metric paid.",
+    "search": "Tune every loss with the same search on validation; writes hyperparameters.json.",
+    "train": "Train a model on your data for the metric it is judged by.",
+    "evaluate": "Measure a trained model on data with targets.",
+    "predict": "Write what a trained model says of new data.",
+    "losses": "Print which loss is for which task and metric.",
 }
 
 
@@ -33,25 +28,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--version", action="version", version=f"evalgrad {version('evalgrad')}")
     subparsers = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    for name, (_, summary) in COMMANDS.items():
+    for name, summary in COMMANDS.items():
         subparsers.add_parser(name, help=summary, add_help=False)
-    command, rest = parser.parse_known_args(arguments)
-    module, summary = COMMANDS[command.command]
-    return guarded(f"evalgrad {command.command}", lambda: _run(module, summary, rest, command))
+    known, rest = parser.parse_known_args(arguments)
+    return guarded(f"evalgrad {known.command}", lambda: _run(known.command, rest))
 
 
-def _run(module: str, summary: str, rest: Sequence[str], command: argparse.Namespace) -> int:
+def _run(command: str, rest: Sequence[str]) -> int:
     """Import the command's module, and give it what its own options say."""
-    parser = argparse.ArgumentParser(prog=f"evalgrad {command.command}", description=summary)
-    imported = importlib.import_module(module)
-    imported.add_arguments(parser)
-    return int(imported.run(parser.parse_args(rest)))
+    module = importlib.import_module(f"evalgrad_lab.commands.{command}")
+    parser = argparse.ArgumentParser(prog=f"evalgrad {command}", description=COMMANDS[command])
+    options = parse(getattr(module, f"{command.capitalize()}Options"), parser, rest)
+    return int(module.main(options))
 
 
 def guarded(prog: str, work: Callable[[], int]) -> int:
     """The exit code of `work`. What the user can repair ends in one sentence and code 2."""
-    from evalgrad_lab.errors import UserError
-
     try:
         return work()
     except UserError as error:

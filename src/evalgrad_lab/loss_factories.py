@@ -1,17 +1,20 @@
-"""What everybody trains with, under the same manners as evalgrad's losses: the mean over valid
-items, 0 where there is none.
+"""What makes the losses of the table that are not evalgrad's own classes: each takes options and
+gives a loss under the same manners, the mean over valid items, 0 where there is none.
 
 The multi-class losses take scores ``(N, C, *)`` and class indices ``(N, *)``; the binary ones
 scores and labels 0 or 1, one shape.
 """
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 
 import evalgrad as eg
+from evalgrad_lab.errors import UserError
+from evalgrad_lab.losses import find
 
 Loss = Callable[..., Tensor]
 
@@ -132,3 +135,48 @@ def mean_of_valid(items: Tensor, target: Tensor, ignore_index: int | None) -> Te
         return items.sum() / max(items.numel(), 1)
     valid = target != ignore_index
     return torch.where(valid, items, 0.0).sum() / valid.sum().clamp(min=1)
+
+
+def make(name: str, options: dict[str, Any]) -> Loss:
+    """The loss of the table called `name`, with the user's `options`; what does not fit is told in
+    a sentence. A sum takes `share` and the options of each of its losses by its name.
+    """
+    factory = find(name).factory
+    try:
+        if "+" in name:
+            return WeightedSum(*name.split("+", 1), **options)
+        return (globals().get(factory) or getattr(eg, factory))(**options)
+    except (TypeError, ValueError) as error:
+        raise UserError(f"the loss {name} does not take the options {options}: {error}") from error
+
+
+class WeightedSum(nn.Module):
+    """(1 - share) * first + share * second, each with its own options; `index` goes to those that
+    take it.
+    """
+
+    def __init__(
+        self, first: str, second: str, *, share: float = 0.5, **options: dict[str, Any]
+    ) -> None:
+        super().__init__()
+        if not 0 <= share <= 1:
+            raise ValueError(
+                f"`share` must be in [0, 1]; got {share}. It is the share of {second}."
+            )
+        if unknown := set(options) - {first, second}:
+            raise TypeError(
+                f"options of a sum are given by loss; got {sorted(unknown)}. Name {first} or"
+                f" {second}."
+            )
+        self.losses = [make(name, options.get(name, {})) for name in (first, second)]
+        self.takes_index = [find(name).takes_index for name in (first, second)]
+        self.shares = (1 - share, share)
+        # their state is saved
+        self.parts = nn.ModuleList(loss for loss in self.losses if isinstance(loss, nn.Module))
+
+    def forward(self, scores: Tensor, target: Tensor, *, index: Tensor | None = None) -> Tensor:
+        first, second = (
+            loss(scores, target, index=index) if takes else loss(scores, target)
+            for loss, takes in zip(self.losses, self.takes_index, strict=True)
+        )
+        return self.shares[0] * first + self.shares[1] * second

@@ -1,277 +1,269 @@
-"""One run: a task, a loss, hyper-parameters, a seed and a budget in; a record of what came out.
-
-Training is Lightning's Fabric and a plain loop: `Trainer` spends about a millisecond per step in
-hooks and loops, more than a whole step of the linear tasks.
+"""Runs: a module-level function with plain data as arguments and as result. One pool of processes
+works them off, one store keeps them, one digest says whether an old result still answers.
 """
 
-import copy
-import math
+import ast
+import ctypes
+import hashlib
+import importlib
+import importlib.util
+import multiprocessing
+import signal
+import sys
 import time
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
 from functools import cache
+from importlib.resources import files
 from pathlib import Path
-from statistics import median
+from types import ModuleType, TracebackType
 from typing import Any
 
 import torch
-from lightning.fabric import Fabric
-from torch import Tensor, nn
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
 
-import evalgrad
-from evalgrad_lab import tasks
-from evalgrad_lab.data.dataset import Part, Split
-from evalgrad_lab.peak_memory import PeakMemory
-from evalgrad_lab.store import digest_of_files
-from evalgrad_lab.tasks.task import Loss, Task
+from evalgrad_lab.errors import UserError
+from evalgrad_lab.store import Store
 
-LOOKS = 10  # at the validation metric during training
-CALIBRATION = 15  # timed steps of each loss, to say how many it can do in the time of the reference
-EXAMPLES = 4  # test images kept to be shown
-LAB_SOURCES = ("data", "tasks", "models", "losses", "loss_factories", "runs")
+Settings = Mapping[str, Any]
+HOUSE = ("evalgrad", "evalgrad_lab", "reproductions")
+SET_DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG of linux/prctl.h
 
 
-@dataclass(frozen=True)
-class Run:
-    """Which run. With `equal_time` the loss does as many iterations as fit into the time of
-    `iterations` of the reference.
+class Runs:
+    """Runs a function on settings, one process per job, and keeps every result as it comes.
+
+    Finished runs are found in the store by function, settings and code, so an interrupted command
+    goes on where it was. Use it in a `with`: leaving it stops the workers.
     """
 
-    task: str
-    loss: str
-    hyper: dict[str, float]
-    seed: int
-    iterations: int
-    equal_time: bool = False
+    def __init__(self, store: Store, jobs: int = 1, console: Console | None = None) -> None:
+        if jobs < 1:
+            raise UserError(
+                f"--jobs must be at least 1; got {jobs}. Leave it out for one per core."
+            )
+        self.store, self.jobs = store, jobs
+        self.console = console or Console(stderr=True)
+        self.reused = 0
+        self.spent: dict[Path, float] = {}
+        self._pool: ProcessPoolExecutor | None = None
 
-    def description(self) -> dict[str, Any]:
-        """The address of the run in the store: all that decides its result, the sources
-        included.
+    def __enter__(self) -> "Runs":
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._stop()
+
+    def _stop(self) -> None:
+        """End the workers, and what they are at."""
+        if self._pool is not None:
+            workers = multiprocessing.active_children()
+            self._pool.shutdown(wait=False, cancel_futures=True)
+            for worker in workers:
+                worker.terminate()
+            self._pool = None
+
+    @property
+    def seconds(self) -> float:
+        """Of one core, of all runs asked for, as measured when they ran; each counts once.
+        `spent.clear()` begins anew.
         """
-        return {**asdict(self), "sources": source_digest()}
+        return sum(self.spent.values())
+
+    def run(
+        self,
+        function: Callable[..., Any],
+        settings: Sequence[Settings],
+        *,
+        title: str = "",
+        alone: bool = False,
+    ) -> list[Any]:
+        """The results in the order of `settings`. `alone` keeps the machine free of other runs,
+        for those that measure time.
+        """
+        descriptions = [describe(function, setting) for setting in settings]
+        paths = [self.store.path(description) for description in descriptions]
+        first: dict[Path, int] = {}  # the same run once
+        for i, path in enumerate(paths):
+            first.setdefault(path, i)
+        missing = {path: i for path, i in first.items() if not path.exists()}
+        self.reused += len(first) - len(missing)
+        jobs = 1 if alone or len(missing) < 2 else self.jobs
+        work = {path: settings[i] for path, i in missing.items()}
+        with _Shown(self.console, title or function.__name__, len(missing)) as shown:
+            for path, record in self._computed(function, work, jobs):
+                self.store.save(descriptions[missing[path]], record)
+                shown.advance()
+        records = {path: self.store.load(descriptions[i]) or {} for path, i in first.items()}
+        self.spent.update({path: record["seconds"] for path, record in records.items()})
+        return [records[path]["result"] for path in paths]
+
+    def _computed(
+        self, function: Callable[..., Any], work: Mapping[Path, Settings], jobs: int
+    ) -> Iterator[tuple[Path, dict[str, Any]]]:
+        """Each record as it is ready: in this process for one job, else in fresh ones (a forked
+        torch may hang), which are kept: a new one takes seconds to import torch.
+        """
+        if jobs == 1:
+            yield from ((path, timed(function, setting)) for path, setting in work.items())
+            return
+        if self._pool is None:
+            context = multiprocessing.get_context("spawn")
+            self._pool = ProcessPoolExecutor(self.jobs, context, initializer=prepare_worker)
+        futures = {
+            self._pool.submit(timed, function, dict(setting)): path
+            for path, setting in work.items()
+        }
+        try:
+            yield from ((futures[future], future.result()) for future in as_completed(futures))
+        except BaseException as error:
+            self._stop()
+            if isinstance(error, BrokenProcessPool):
+                raise UserError(
+                    "a process was killed, perhaps because memory ran out. What is finished is"
+                    " kept; the same command with fewer --jobs goes on."
+                ) from error
+            raise
+
+
+class _Shown:
+    """A bar in a terminal; elsewhere a line now and then, so that a log is not silent."""
+
+    EVERY = 30.0  # seconds
+
+    def __init__(self, console: Console, title: str, total: int) -> None:
+        columns = (
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+            TimeRemainingColumn(),
+        )
+        self.console, self.title, self.total, self.done = console, title, total, 0
+        self.bar = Progress(*columns, console=console, transient=True)
+        self.task = self.bar.add_task(title, total=total)
+        self.spoken = time.monotonic()
+
+    def __enter__(self) -> "_Shown":
+        if self.console.is_terminal and self.total:
+            self.bar.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self.bar.live.is_started:
+            self.bar.stop()
+
+    def advance(self) -> None:
+        self.done += 1
+        self.bar.advance(self.task)
+        if not self.console.is_terminal and time.monotonic() - self.spoken > self.EVERY:
+            self.spoken = time.monotonic()
+            self.console.print(f"{self.title}: {self.done} of {self.total} runs")
+
+
+def timed(function: Callable[..., Any], settings: Settings) -> dict[str, Any]:
+    """One run on one thread: the runs share the cores, and the result does not depend on how many
+    there are.
+    """
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        start = time.process_time()  # not the clock on the wall, which the other runs stretch
+        result = function(**settings)
+        return {"result": result, "seconds": time.process_time() - start}
+    finally:
+        torch.set_num_threads(threads)
+
+
+def prepare_worker() -> None:
+    """Ctrl-C is the parent's to handle; and a worker dies with its parent, even of SIGKILL, where
+    Linux can tell it.
+    """
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(SET_DEATH_SIGNAL, signal.SIGTERM)
+
+
+def describe(function: Callable[..., Any], settings: Settings) -> dict[str, Any]:
+    """The address of a run in the store: all that decides its result, the code included."""
+    return {
+        "function": f"{function.__module__}.{function.__qualname__}",
+        "settings": dict(settings),
+        "code": digest(sys.modules[function.__module__]),
+    }
 
 
 @cache
-def source_digest() -> str:
-    """A digest of the sources that decide what a run does: the library, the data, the tasks, the
-    networks, this file.
+def digest(module: ModuleType) -> str:
+    """Of the sources behind a module, and of the compiled kernels: changed code is never answered
+    by an old run.
     """
-    lab = Path(__file__).parent
-    names = {path: path.relative_to(lab).parts[0] for path in lab.rglob("*.py")}
-    used = {path for path, name in names.items() if name.removesuffix(".py") in LAB_SOURCES}
-    return digest_of_files({*Path(evalgrad.__file__).parent.rglob("*.py"), *used})
+    total = hashlib.sha256()
+    for path in sorted(str(found.__file__) for found in modules_behind(module)):
+        total.update(Path(path).read_bytes())
+    for entry in kernels():
+        total.update(entry)
+    return total.hexdigest()[:16]
 
 
-class Session:
-    """A network in training, one `step()` at a time."""
-
-    def __init__(
-        self,
-        task: Task,
-        loss: Loss,
-        hyper: dict[str, float],
-        train: Part,
-        seed: int,
-        iterations: int,
-    ) -> None:
-        torch.manual_seed(seed)
-        options = dict(hyper)
-        rate, decay = options.pop("learning_rate"), options.pop("weight_decay", 0.0)
-        self.train, self.batch = train, task.batch
-        self.criterion = loss.build(options, train)
-        self.fabric = Fabric(accelerator="cpu", devices=1)
-        model = task.model()
-        optimiser = torch.optim.AdamW(model.parameters(), lr=rate, weight_decay=decay)
-        self.schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, iterations)
-        self.model, self.optimiser = self.fabric.setup(model, optimiser)
-        self.order, self.everything = torch.empty(0, dtype=torch.int64), torch.arange(len(train))
-
-    def step(self) -> Tensor:
-        """One step of the optimiser on the next batch; the loss before it."""
-        inputs, target, index = self.next_batch()
-        self.optimiser.zero_grad()
-        loss = self.criterion(self.model(inputs), target, index)
-        self.fabric.backward(loss)
-        self.optimiser.step()
-        self.schedule.step()
-        return loss.detach()
-
-    def next_batch(self) -> tuple[Tensor, Tensor, Tensor]:
-        """The next batch of a shuffled pass, or everything, and its places in the training part."""
-        if self.batch is None:
-            return self.train.inputs, self.train.target, self.everything
-        if len(self.order) < self.batch:
-            self.order = torch.randperm(len(self.train))
-        index, self.order = self.order[: self.batch], self.order[self.batch :]
-        return self.train.inputs[index], self.train.target[index], index
+def kernels() -> list[bytes]:
+    """The contents of the library's compiled files; none in a build without a compiler."""
+    entries = (entry for entry in files("evalgrad").iterdir() if entry.is_file())
+    return [entry.read_bytes() for entry in entries if entry.name.startswith("_kernels.")]
 
 
-def execute(run: Run) -> dict[str, Any]:
-    """Train, and return the record; its `budget` is left to the caller, who knows what the run was
-    for.
+def modules_behind(module: ModuleType) -> list[ModuleType]:
+    """The module and every module of the house that it imports, directly or through others: what
+    its results depend on.
     """
-    task = tasks.find(run.task)
-    loss = task.loss(run.loss)
-    split = task.data(run.seed)
-    iterations = (
-        _iterations_in_equal_time(task, loss, run, split.train)
-        if run.equal_time
-        else run.iterations
-    )
-    session = Session(task, loss, run.hyper, split.train, run.seed, iterations)
-    with PeakMemory() as memory:
-        curve, seconds = _train(task, session, split.validation, iterations)
-    return {
-        **_identity(task, loss, run),
-        **_judgement(task, session.model, split, with_examples=run.seed == 0),
-        "curve": curve,
-        "iterations": iterations,
-        "seconds": seconds,
-        "milliseconds_per_step": 1000 * seconds / iterations,
-        "loss_milliseconds": 1000 * _loss_seconds(session),
-        "peak_megabytes": memory.megabytes,
-    }
+    found: dict[str, ModuleType] = {}
+    waiting = [module]
+    while waiting:
+        current = waiting.pop()
+        if current.__name__ not in found:
+            found[current.__name__] = current
+            waiting += [importlib.import_module(name) for name in _imported_names(current)]
+    return list(found.values())
 
 
-def _identity(task: Task, loss: Loss, run: Run) -> dict[str, Any]:
-    shared = {
-        "task": task.name,
-        "title": task.title,
-        "description": task.description,
-        "designed": task.designed,
-    }
-    return {
-        **shared,
-        "loss": loss.name,
-        "role": loss.role,
-        "seed": run.seed,
-        "hyper": run.hyper,
-        "metric": task.metric,
-    }
+def _imported_names(module: ModuleType) -> set[str]:
+    """Modules of the house in the import statements of the source, and the packages they are in."""
+    names = set()
+    with open(str(module.__file__), encoding="utf-8") as file:
+        tree = ast.parse(file.read())
+    for node in _walked(tree):
+        if isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            names |= {node.module} | {f"{node.module}.{alias.name}" for alias in node.names}
+    return {name for name in names if name.split(".")[0] in HOUSE and _is_module(name)}
 
 
-def _train(
-    task: Task, session: Session, validation: Part, iterations: int
-) -> tuple[list[dict[str, float]], float]:
-    """All iterations; the validation metric at some of them, and the seconds of training alone."""
-    curve: list[dict[str, float]] = []
-    best: tuple[float, dict[str, Tensor] | None] = (-math.inf, None)
-    stops = sorted({round(iterations * (i + 1) / LOOKS) for i in range(LOOKS)} - {0})
-    seconds, done, loss = 0.0, 0, torch.tensor(0.0)
-    for stop in stops:
-        session.model.train()
-        start = time.perf_counter()
-        for _ in range(stop - done):
-            loss = session.step()
-        seconds, done = seconds + time.perf_counter() - start, stop
-        metric = _measure(task, session.model, validation)[task.metric]
-        if task.keep_best and metric > best[0]:
-            best = metric, copy.deepcopy(session.model.state_dict())
-        if math.isfinite(float(loss)):
-            curve.append(
-                {"iteration": done, "seconds": seconds, "loss": float(loss), "metric": metric}
-            )
-    if best[1] is not None:
-        session.model.load_state_dict(best[1])
-    return curve, seconds
+def _walked(node: ast.AST) -> Iterator[ast.AST]:
+    """The nodes of a source, but for imports that only a type checker does."""
+    for child in ast.iter_child_nodes(node):
+        if not (isinstance(child, ast.If) and ast.unparse(child.test) == "TYPE_CHECKING"):
+            yield child
+            yield from _walked(child)
 
 
-def _iterations_in_equal_time(task: Task, loss: Loss, run: Run, train: Part) -> int:
-    """Iterations of `loss` in the seconds of `run.iterations` of the reference, from interleaved
-    steps timed just now.
-    """
-    reference = task.losses[0]
-    choices = (reference, next(reference.candidates())), (loss, run.hyper)
-    sessions = [
-        Session(task, choice, hyper, train, run.seed, CALIBRATION) for choice, hyper in choices
-    ]
-    return equal_time_iterations(
-        run.iterations, *(median(times) for times in _interleaved(sessions))
-    )
-
-
-def equal_time_iterations(iterations: int, reference_seconds: float, seconds: float) -> int:
-    """As many steps of `seconds` as fit into `iterations` steps of `reference_seconds`; at least
-    one.
-
-    >>> equal_time_iterations(500, 0.02, 0.025)
-    400
-    """
-    return max(1, int(iterations * reference_seconds / seconds + 1e-9))
-
-
-def _interleaved(sessions: list[Session]) -> list[list[float]]:
-    times: list[list[float]] = [[] for _ in sessions]
-    for number in range(CALIBRATION + 3):
-        for session, kept in zip(sessions, times, strict=True):
-            start = time.perf_counter()
-            session.step()
-            if number >= 3:  # the first steps warm up
-                kept.append(time.perf_counter() - start)
-    return times
-
-
-def _loss_seconds(session: Session) -> float:
-    """The median time of the loss alone, forward and backward, on the scores of one batch."""
-    inputs, target, index = session.next_batch()
-    with torch.no_grad():
-        scores = session.model(inputs)
-    times = []
-    for _ in range(CALIBRATION):
-        leaf = scores.detach().clone().requires_grad_()
-        start = time.perf_counter()
-        session.criterion(leaf, target, index).backward()
-        times.append(time.perf_counter() - start)
-    return median(times)
-
-
-def _judgement(task: Task, model: nn.Module, split: Split, with_examples: bool) -> dict[str, Any]:
-    """Validation and test metrics; the decision threshold is chosen on validation."""
-    scores, test_scores = _scores(model, split.validation.inputs), _scores(model, split.test.inputs)
-    threshold = _threshold(task, scores, split.validation.target)
-    result: dict[str, Any] = {
-        "validation": _finite(task.measure(scores, split.validation.target, threshold)),
-        "test": _finite(task.measure(test_scores, split.test.target, threshold)),
-        "per_class": None,
-        "examples": None,
-    }
-    if task.per_class is not None:
-        labels, values = task.per_class(test_scores, split.test.target)
-        result["per_class"] = {"labels": labels, "values": values}
-    if task.predict is not None and with_examples:
-        result["examples"] = _examples(split.test, task.predict(test_scores[:EXAMPLES], threshold))
-    return result
-
-
-def _measure(task: Task, model: nn.Module, part: Part) -> dict[str, float]:
-    scores = _scores(model, part.inputs)
-    return _finite(task.measure(scores, part.target, _threshold(task, scores, part.target)))
-
-
-def _threshold(task: Task, scores: Tensor, target: Tensor) -> float:
-    return 0.0 if task.threshold is None else task.threshold(scores, target)
-
-
-def _finite(metrics: dict[str, float]) -> dict[str, float]:
-    """A network that diverged to NaN has metric 0."""
-    return {name: value if math.isfinite(value) else 0.0 for name, value in metrics.items()}
-
-
-def _scores(model: nn.Module, inputs: Tensor) -> Tensor:
-    model.eval()
-    with torch.no_grad():
-        return torch.cat([model(batch) for batch in inputs.split(256)])
-
-
-def _examples(part: Part, prediction: Tensor) -> list[dict[str, Any]]:
-    """The first test images with their label maps and the predicted ones; grey values to two digits
-    keep records small.
-    """
-    images = (
-        part.inputs[:EXAMPLES].flatten(1, -3) if part.inputs.ndim > 3 else part.inputs[:EXAMPLES]
-    )
-    rounded = (images.double() * 100).round() / 100
-    rows = zip(rounded.tolist(), part.target[:EXAMPLES].tolist(), prediction.tolist(), strict=True)
-    return [
-        {"image": image, "target": target, "prediction": predicted}
-        for image, target, predicted in rows
-    ]
+def _is_module(name: str) -> bool:
+    """Whether a dotted name is a module, and not a function inside one."""
+    try:
+        return importlib.util.find_spec(name) is not None
+    except ModuleNotFoundError:
+        return False

@@ -9,9 +9,7 @@ import hashlib
 import json
 import os
 import uuid
-from collections.abc import Iterable
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 
@@ -29,21 +27,6 @@ def write_atomically(path: Path, data: bytes) -> None:
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
-
-
-def digest_of_sources(modules: Iterable[ModuleType]) -> str:
-    """A digest of the modules' source files: part of a description, so that changed code is never
-    answered by an old run.
-    """
-    return digest_of_files(Path(str(module.__file__)) for module in modules)
-
-
-def digest_of_files(paths: Iterable[Path]) -> str:
-    """A digest of the files' contents, in the order of their paths."""
-    total = hashlib.sha256()
-    for path in sorted(paths):
-        total.update(path.read_bytes())
-    return total.hexdigest()[:16]
 
 
 class Store:

@@ -1,28 +1,49 @@
 """`evalgrad evaluate`: the metric of a trained model on data with targets."""
 
-from argparse import ArgumentParser, Namespace
-from pathlib import Path
+from dataclasses import dataclass
 
-from evalgrad_lab.data.files.reading import read_like
-from evalgrad_lab.training import saved, viewing
-from evalgrad_lab.training.goals import NAMES, parse_goal
-
-
-def add_arguments(parser: ArgumentParser) -> None:
-    """The options of `evalgrad evaluate`."""
-    viewing.add_arguments(parser)
-    parser.add_argument("--metric", help=f"default: the one it was trained for; {NAMES}")
+from evalgrad_lab import metrics, saved, views
+from evalgrad_lab.data.files.read import read_like
+from evalgrad_lab.options import option
 
 
-def run(options: Namespace) -> int:
-    """Print the metric on `val/` of the data, or on all of them."""
-    description, network = saved.read(Path(options.run))
-    goal = parse_goal(options.metric or description.metric, description.task)
-    measure = goal.measure(len(description.classes), description.ignore_index)
-    examples = read_like(Path(options.data), description)
-    for scores, batch in viewing.scores_by_batch(options, description, network, examples):
-        measure.update(scores, batch["target"], None if examples.lists is None else batch["lists"])
-    print(
-        f"{goal.name} {float(measure.compute()):.6f} on {len(examples)} examples of {options.data}"
-    )
+@dataclass(frozen=True, kw_only=True)
+class EvaluateOptions(views.ViewOptions):
+    """What `evalgrad evaluate` takes."""
+
+    metric: str | None = option(None, help="default: the one it was trained for")
+
+
+@dataclass(frozen=True)
+class EvaluateResult:
+    """The metric of a model on `examples` examples of a `part` of the data."""
+
+    metric: str
+    value: float
+    per_class: dict[str, float]
+    part: str
+    examples: int
+
+
+def evaluate(options: EvaluateOptions) -> EvaluateResult:
+    """Measure on `test/` of the data, or on `val/`, or else on all of them."""
+    description, network = saved.read(options.run)
+    metric = metrics.find(options.metric or description.metric, description.task)
+    measure = metric.measure(len(description.classes), description.ignore_index)
+    how = description.reading()
+    found = read_like(options.data, how, description.classes, description.columns)
+    parts = {"test": found.test, "validation": found.validation, "all": found.train}
+    part, examples = next((name, part) for name, part in parts.items() if part is not None)
+    scored = views.scores_by_batch(options, description, network, examples)
+    rows = metrics.measured(measure, ((s, batch.target, batch.lists) for s, batch in scored))
+    values = measure.per_class(rows) if measure.per_class else []
+    per_class = dict(zip(description.classes, values, strict=False))
+    value = metrics.finite(measure.value(rows))
+    return EvaluateResult(metric.name, value, per_class, part, len(examples))
+
+
+def main(options: EvaluateOptions) -> int:
+    """The command."""
+    found = evaluate(options)
+    print(f"{found.metric} {found.value:.6f} on {found.examples} examples of {options.data}")
     return 0

@@ -1,241 +1,361 @@
-"""`evalgrad train`: the user's data, the metric they are judged by, and a trained model in
-the end.
+"""`evalgrad train`: the user's data and the metric they are judged by, and a trained model in the
+end.
 """
 
 import json
-import sys
-from argparse import ArgumentParser, ArgumentTypeError, Namespace
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal
 
-import lightning
+import torch
+from torch import nn
 
-from evalgrad_lab.data import augment
-from evalgrad_lab.data.examples import Examples, Source, split
-from evalgrad_lab.data.files.reading import check_inputs, read_source, statistics
-from evalgrad_lab.data.loading import Loaders, Loading, steps_per_epoch
+from evalgrad_lab import losses, metrics, saved
+from evalgrad_lab.data.batches import Loading, in_order, loaded, steps_per_epoch
+from evalgrad_lab.data.dataset import Dataset, Examples, Found
+from evalgrad_lab.data.files.read import Reading, check_inputs, read, statistics
 from evalgrad_lab.errors import UserError
-from evalgrad_lab.schedules import SCHEDULES, parse_mix
+from evalgrad_lab.fit import Pace, Phase, Training, fit, resume, schedule_of
+from evalgrad_lab.metrics import Measure, Metric
+from evalgrad_lab.options import Options, option
+from evalgrad_lab.phases import Given, kind_of, parse_mix, plan, shaped
+from evalgrad_lab.progress import Progress
 from evalgrad_lab.store import write_atomically
-from evalgrad_lab.training import engine, objective, saved
-from evalgrad_lab.training.goals import NAMES, TASKS, Goal, parse_goal
-from evalgrad_lab.training.module import Pace, Training
+from evalgrad_lab.validation import Validation, broadcast_buffers
 
-UNET, DENSENET, MLP = (
-    f"evalgrad_lab.models.{name}" for name in ("unet:UNet", "densenet:densenet", "mlp:mlp")
-)
+if TYPE_CHECKING:
+    from lightning.fabric import Fabric
+
 # What is built in for images and for rows: model, its options, learning rate.
 MODELS: dict[tuple[str, bool], tuple[str, dict[str, Any], float]] = {
-    ("segmentation", True): (UNET, {"width": 16}, 0.01),
-    ("classification", True): (DENSENET, {"depth": 13, "growth": 12}, 0.003),
-    ("classification", False): (MLP, {"widths": [128, 128]}, 0.003),
-    ("ranking", True): (DENSENET, {"depth": 13, "growth": 12}, 0.003),
-    ("ranking", False): (MLP, {"widths": [64]}, 0.003),
+    ("segmentation", True): ("unet", {"width": 16}, 0.01),
+    ("classification", True): ("densenet", {"depth": 13, "growth": 12}, 0.003),
+    ("classification", False): ("mlp", {"widths": [128, 128]}, 0.003),
+    ("ranking", True): ("densenet", {"depth": 13, "growth": 12}, 0.003),
+    ("ranking", False): ("mlp", {"widths": [64]}, 0.003),
 }
 
 
-def add_arguments(parser: ArgumentParser) -> None:
-    """The options of `evalgrad train`."""
-    add = parser.add_argument
-    add("--task", required=True, choices=TASKS)
-    add("--metric", required=True, help=f"what you are judged by: {NAMES}")
-    add(
-        "--data",
-        required=True,
-        help="folder of images/ and masks/, folder of classes, .npz or .csv; see docs/train.md",
+@dataclass(frozen=True, kw_only=True)
+class TrainOptions(Options):
+    """What `evalgrad train` takes."""
+
+    task: Literal["segmentation", "classification", "ranking"] = option(help="what is learnt")
+    metric: str = option(help="what you are judged by: miou, top5, ap, f1, ...; docs/train.md")
+    data: Path = option(
+        help="folder of images/ and masks/, folder of classes, .npz or .csv; see docs/train.md"
     )
-    add("--out", required=True, help="folder of the run; if it holds one already, that one goes on")
-    add("--loss", help="default: the loss for the metric; `evalgrad losses` lists all")
-    add("--loss-options", type=_object, default={}, help="JSON, e.g. '{\"epsilon\": 0.1}'")
-    add("--model", help="package.module:factory, called as factory(inputs, outputs=...)")
-    add("--model-options", type=_object, help="JSON, passed to the factory")
-    length = parser.add_mutually_exclusive_group()
-    length.add_argument("--epochs", type=_positive, default=50)
-    length.add_argument(
-        "--iterations", type=_positive, help="steps instead of epochs, rounded up to whole epochs"
+    out: Path = option(
+        help="folder of the run; if it holds one already, that one goes on", elsewhere=True
     )
-    add("--batch-size", type=_positive, default=16, help="examples, or lists with --group")
-    add("--learning-rate", type=float, help="default: 0.01 for segmentation, else 0.003")
-    add("--weight-decay", type=float, default=0.0)
-    add(
-        "--schedule",
-        choices=sorted(SCHEDULES),
-        default="cosine",
-        help="of the learning rate (cosine)",
+    loss: str | None = option(None, help="default: that of the metric; `evalgrad losses` lists all")
+    loss_options: dict[str, Any] = option({}, help="e.g. '{\"epsilon\": 0.1}'")
+    model: str | None = option(
+        None, help="a name of docs/train.md, or package.module:factory(inputs, outputs=...)"
     )
-    add(
-        "--mix",
-        default="none",
-        help=(
-            "then:SHARE (baseline for that share of the steps, then the loss) or sum:SHARE (of the"
-            " loss)"
-        ),
+    model_options: dict[str, Any] | None = option(None, help="passed to the factory")
+    epochs: int = option(50, help="passes over the training data (50)", least=1)
+    iterations: int | None = option(None, help="steps, instead of --epochs", least=1)
+    batch_size: int = option(16, help="examples, or lists with --group (16)", least=1)
+    learning_rate: float | None = option(
+        None, help="default: 0.01 for segmentation, else 0.003", least=0
     )
-    add(
-        "--augment",
-        choices=augment.MODES,
-        default="none",
-        help="of images: mirror; full: scale or move them too",
+    weight_decay: float = option(0.0, help="of the optimiser (0)", least=0)
+    optimiser: Literal["adamw", "adam", "sgd"] = option("adamw", help="(adamw)")
+    momentum: float = option(0.0, help="of sgd (0)", least=0, below=1)
+    schedule: str = option("cosine", help="of the learning rate: cosine, poly, constant, drops:...")
+    mix: str = option(
+        "none",
+        help="then:SHARE (baseline for that share of the steps, then the loss) or sum:SHARE (of the"
+        " loss)",
     )
-    add("--crop", type=_positive, help="train on random squares of this side")
-    add("--num-classes", type=_positive, help="default: the largest label + 1")
-    add("--ignore-index", type=int, default=255, help="label of pixels that do not count (255)")
-    add("--target", default="target", help="column of a CSV to predict (target)")
-    add(
-        "--group",
-        help="column of a CSV that says which list an item belongs to; lists are kept whole",
+    augment: Literal["none", "flip", "full"] = option(
+        "none", help="of images: mirror; full: scale or move them too"
     )
-    add(
-        "--validation",
-        type=float,
-        default=0.2,
-        help="share set aside where the data have no val/ (0.2)",
+    crop: int | None = option(None, help="train on random squares of this side", least=1)
+    num_classes: int | None = option(None, help="default: the largest label + 1", least=1)
+    ignore_index: int = option(255, help="label of pixels that do not count (255)")
+    target: str = option("target", help="column of a CSV to predict (target)")
+    group: str | None = option(
+        None, help="column of a CSV that says which list an item belongs to; lists are kept whole"
     )
-    add(
-        "--patience",
-        type=int,
-        default=0,
-        help="stop after so many epochs without a better metric (0: never)",
+    validation: float = option(
+        0.2, help="share set aside where the data have no val/ (0.2)", least=0.001, below=1
     )
-    add("--seed", type=int, default=0)
-    add(
-        "--resume",
-        default="auto",
+    test: float = option(
+        0.2, help="share kept for the test where the data have no test/ (0.2)", least=0, below=1
+    )
+    patience: int = option(
+        0, help="stop after so many epochs without a better metric (0: never)", least=0
+    )
+    seed: int = option(0, help="of the weights, the parts and the batches (0)")
+    resume: str = option(
+        "auto",
         help="auto: go on from OUT/last.ckpt; never: begin again; or a checkpoint to go on from",
+        elsewhere=True,
     )
-    add("--logger", choices=("csv", "tensorboard"), default="csv")
-    add("--workers", type=int, default=0, help="processes that read data")
-    add("--accelerator", default="auto", help="lightning's: auto, cpu, gpu, ...")
-    add("--devices", type=int, default=1)
-    add("--num-nodes", type=int, default=1)
-    add("--strategy", default="auto", help="lightning's: auto, ddp, ...")
+    workers: int = option(0, help="processes that read data (0)", least=0, elsewhere=True)
+    accelerator: str = option("auto", help="Lightning's: auto, cpu, gpu, ...", elsewhere=True)
+    devices: int = option(1, help="processes that train (1)", least=1, elsewhere=True)
+    num_nodes: int = option(1, help="machines (1)", least=1, elsewhere=True)
+    strategy: str = option("auto", help="Lightning's: auto, ddp, ...", elsewhere=True)
 
 
-def run(options: Namespace) -> int:
-    """Check everything, train, and leave the model in `--out`."""
-    goal = parse_goal(options.metric, options.task)
-    source = read_source(
-        Path(options.data),
-        options.task,
-        options.target,
-        options.group,
-        options.num_classes,
-        options.ignore_index,
-    )
-    train, validation = _parts(source, options, goal)
-    mean, std, same_size = statistics(train)
-    _check_images(train, options, same_size)
-    description = _describe(options, goal, source, train, mean, std)
-    measured_alike = check_inputs(options.data, validation, description.inputs)
-    loading = Loading(
-        options.batch_size,
-        options.seed,
-        options.augment,
-        options.crop,
-        options.ignore_index,
-        options.workers,
-        measured_alike,
-    )
-    loaders = Loaders(train, validation, loading)
-    per_epoch = steps_per_epoch(
-        len(loaders.train_items), options.batch_size, options.devices * options.num_nodes
-    )
-    epochs = -(-options.iterations // per_epoch) if options.iterations else options.epochs
-    module = _module(options, goal, description, train, epochs * per_epoch)
-    trainer = engine.make_trainer(options, epochs, progress=sys.stderr.isatty())
-    return _train(options, trainer, module, loaders, description)
+@dataclass(frozen=True)
+class TrainResult:
+    """The metric of the best network on validation data, and on the test part if there is one."""
+
+    out: Path
+    metric: str
+    loss: str
+    validation: float
+    test: float | None
+    epochs: int
+    steps: int
+
+    def plain(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name != "out"}
 
 
-def _module(
-    options: Namespace, goal: Goal, description: saved.Description, train: Examples, steps: int
-) -> Training:
-    """The network with fresh weights of the seed, its losses and its metric."""
-    lightning.seed_everything(options.seed, verbose=False)
-    network, classes = saved.build(description), len(description.classes)
-    chosen = {**(goal.options if description.loss == goal.loss else {}), **options.loss_options}
-    given = objective.Given(train, classes, options.ignore_index)
-    phases = objective.plan(
-        description.loss, chosen, description.kind, parse_mix(options.mix), steps, given
+def train(options: TrainOptions) -> TrainResult:
+    """Check everything, train, and leave the model in `out`; a finished run is not trained
+    again.
+    """
+    metric = metrics.find(options.metric, options.task)
+    how = (options.target, options.group, options.num_classes, options.ignore_index)
+    data = _parts(read(options.data, Reading(options.task, *how)), options)
+    description, alike = _describe(options, metric, data)
+    measure = metric.measure(len(data.classes), options.ignore_index)
+    fabric = make_fabric(options)
+    torch.manual_seed(options.seed)
+    network = saved.build(description)
+    phases = _phases(options, metric, description, data.train)
+    pace = _pace(options, data.train)
+    state = _state_to_resume(options, network)
+    if state is not None and options.resume == "auto" and _result_path(options).exists():
+        return TrainResult(out=options.out, **json.loads(_result_path(options).read_text()))
+    fabric.launch()  # the other ranks come here by themselves
+    training = Training(network, phases, pace, fabric)
+    validation = Validation(
+        lambda: _measured(training, description, measure, data.validation, alike),
+        keep_best=True,
+        patience=options.patience,
     )
-    rate = options.learning_rate or MODELS[options.task, train.inputs[0].ndim > 1][2]
-    pace = Pace(rate, options.weight_decay, options.schedule, options.seed)
-    measure = goal.measure(classes, options.ignore_index)
-    return Training(
-        network,
-        description.kind,
-        phases,
-        pace,
-        measure,
-        in_lists=options.task == "ranking" and train.lists is not None,
+    hooks = [validation, Progress(options.out / "log.csv", validation, options.metric)]
+    if state is not None:
+        resume(training, hooks, state)
+    if fabric.is_global_zero:
+        _remember(options)
+    size = (options.batch_size, options.seed, options.augment, options.crop)
+    loading = Loading(*size, options.ignore_index, options.workers)
+    batches = loaded(data.train, loading, fabric.global_rank, fabric.world_size)
+    fit(training, batches, hooks, checkpoint=options.out / "last.ckpt")
+    validation.restore_best(training)
+    test = None
+    if len(data.test):
+        test = _measured(training, description, measure, data.test, alike)
+    result = TrainResult(
+        options.out,
+        options.metric,
+        description.loss,
+        validation.best,
+        test,
+        training.epoch,
+        training.step,
     )
+    if fabric.is_global_zero:
+        saved.write(options.out, description, training.network)
+        # the last file of a run: it says that the run is finished
+        content = json.dumps(result.plain(), indent=1).encode()
+        write_atomically(_result_path(options), content)
+    return result
 
 
-def _train(
-    options: Namespace,
-    trainer: lightning.Trainer,
-    module: Training,
-    loaders: Loaders,
-    description: saved.Description,
-) -> int:
-    out, checkpoint = Path(options.out), engine.checkpoint_to_resume(options, module)
-    if checkpoint and options.resume == "auto" and (out / "result.json").exists():
-        print(f"{out} holds this run, finished; --resume never trains it again")
+def main(options: TrainOptions) -> int:
+    """The command."""
+    finished = _result_path(options).exists() and options.resume == "auto"
+    result = train(options)
+    if torch.distributed.is_initialized() and torch.distributed.get_rank():
         return 0
-    if trainer.is_global_zero:
-        engine.remember_options(options)
-        print(
-            f"train {description.loss} for {options.metric}"
-            + (f", going on from {checkpoint}" if checkpoint else "")
-        )
-    engine.fit(trainer, module, loaders, checkpoint)
-    if trainer.is_global_zero:
-        module.network.load_state_dict(engine.network_weights(out / "best.ckpt"))
-        saved.write(out, description, module.network)
-        _report(options, trainer, out)
+    if finished and result.plain() == json.loads(_result_path(options).read_text()):
+        print(f"{options.out} holds this run, finished; --resume never trains it again")
+    test = "" if result.test is None else f", test {result.test:.4f}"
+    print(
+        f"{result.loss} for {result.metric}: best validation {result.validation:.4f}{test}; model"
+        f" in {options.out}: `evalgrad evaluate {options.out} --data ...`"
+    )
     return 0
 
 
-def _report(options: Namespace, trainer: lightning.Trainer, out: Path) -> None:
-    """`result.json`, the last file of a run: it says that the run is finished."""
-    score = engine.best_score(trainer)
-    result = {
-        "metric": options.metric,
-        "validation": score,
-        "epochs": trainer.current_epoch,
-        "steps": trainer.global_step,
-    }
-    write_atomically(out / "result.json", json.dumps(result, indent=1).encode())
-    print(
-        f"best validation {options.metric} {score:.4f}; model in {out}: `evalgrad evaluate {out}"
-        " --data ...`"
+def make_fabric(options: TrainOptions) -> "Fabric":
+    """Lightning's devices, ranks and precision."""
+    from lightning.fabric import Fabric  # takes seconds to import
+
+    names = ("accelerator", "devices", "num_nodes", "strategy")
+    where = {name: getattr(options, name) for name in names}
+    try:
+        return Fabric(**where)
+    except Exception as error:  # Lightning's own exceptions have no common class
+        reason = str(error).splitlines()[0]
+        raise UserError(
+            f"lightning cannot train with {where}: {reason} Change these options."
+        ) from error
+
+
+def _phases(
+    options: TrainOptions, metric: Metric, description: saved.Description, train: Examples
+) -> list[Phase]:
+    ranks = options.devices * options.num_nodes
+    per_epoch = steps_per_epoch(train, options.batch_size, ranks)
+    steps = options.iterations or options.epochs * per_epoch
+    own = metric.options if description.loss == metric.loss else {}
+    given = Given(train, len(description.classes), options.ignore_index, ranks)
+    chosen, mix = {**own, **options.loss_options}, parse_mix(options.mix)
+    return plan(description.loss, chosen, description.kind, mix, steps, given)
+
+
+def _pace(options: TrainOptions, train: Examples) -> Pace:
+    rate = options.learning_rate or MODELS[options.task, train.inputs[0].ndim > 1][2]
+    return Pace(
+        rate,
+        options.weight_decay,
+        options.optimiser,
+        options.momentum,
+        schedule_of(options.schedule),
+        seed=options.seed,
     )
 
 
-def _parts(source: Source, options: Namespace, goal: Goal) -> tuple[Examples, Examples]:
-    if not 0 < options.validation < 1:
-        raise UserError(f"--validation must be between 0 and 1; got {options.validation}.")
-    if source.validation is None and len(source.train) < 2:
+@torch.no_grad()
+def _measured(
+    training: Training,
+    description: saved.Description,
+    measure: Measure,
+    examples: Examples,
+    alike: bool,
+) -> float:
+    """The metric of the network as it is, of all ranks together."""
+    fabric, network = training.fabric, training.network
+    broadcast_buffers(training)
+    network.eval()
+    rank = (fabric.global_rank, fabric.world_size)
+    size = training.batch.inputs.shape[0] if alike else 1
+    scored = (
+        (shaped(_scores(fabric, network, batch.inputs), description.kind), batch)
+        for batch in in_order(examples, size, *rank)
+    )
+    rows = metrics.measured(measure, ((s.cpu(), b.target, b.lists) for s, b in scored))
+    network.train()
+    return metrics.finite(measure.value(rows))
+
+
+def _scores(fabric: "Fabric", network: nn.Module, inputs: torch.Tensor) -> torch.Tensor:
+    with fabric.autocast():
+        return network(inputs.to(fabric.device)).float()
+
+
+def _result_path(options: TrainOptions) -> Path:
+    return options.out / "result.json"
+
+
+def _state_to_resume(options: TrainOptions, network: nn.Module) -> dict[str, Any] | None:
+    """The checkpoint to go on from, checked against the options and the network; None to begin."""
+    last = options.out / "last.ckpt"
+    if options.resume == "never" or (options.resume == "auto" and not last.exists()):
+        return None
+    if options.resume == "auto":
+        _check_same_options(options)
+    path = last if options.resume == "auto" else Path(options.resume)
+    try:
+        state = torch.load(path, map_location="cpu", weights_only=True)
+        weights = dict(state["network"])
+    except Exception as error:  # torch.load raises whatever a foreign file makes it raise
+        reason = type(error).__name__  # torch's own words are a page long
+        raise UserError(
+            f"{path} cannot be read as a checkpoint ({reason}). Give the last.ckpt of an `evalgrad"
+            " train`."
+        ) from error
+    saved.check_weights(path, weights, network)
+    return state
+
+
+def _remember(options: TrainOptions) -> None:
+    """Write down what the run is, to refuse another one in its folder; it is not finished now."""
+    _result_path(options).unlink(missing_ok=True)
+    content = json.dumps(options.plain(elsewhere=False), indent=1, sort_keys=True)
+    write_atomically(options.out / "options.json", content.encode())
+
+
+def _check_same_options(options: TrainOptions) -> None:
+    path = options.out / "options.json"
+    before = json.loads(path.read_text()) if path.exists() else {}
+    for name, value in options.plain(elsewhere=False).items():
+        if name in before and before[name] != value:
+            raise UserError(
+                f"{options.out} holds a run with --{name.replace('_', '-')} {before[name]}; got"
+                f" {value}. Choose another --out, give the old option to go on, or --resume never"
+                " to begin again."
+            )
+
+
+def _parts(found: Found, options: TrainOptions) -> Dataset[Examples]:
+    """The three parts; what cannot be trained on or measured is told."""
+    if found.validation is None and len(found.train) < 2:
         raise UserError(
             f"{options.data} has one example; at least two are needed, to set one aside for"
             " validation."
         )
-    train, validation = source.train, source.validation
-    if validation is None:
-        train, validation = split(source.train, options.validation, options.seed)
-    for name, part in (("training", train), ("validation", validation)):
-        if (
-            goal.task == "ranking"
-            and part.targets is not None
-            and len({int(part.targets[i]) for i in range(len(part))}) < 2
-        ):
+    if options.validation + options.test >= 1:
+        raise UserError(
+            f"--validation {options.validation} and --test {options.test} leave nothing to train"
+            " on. Make them smaller."
+        )
+    data = found.complete(options.validation, options.test, options.seed)
+    for name, part in (("training", data.train), ("validation", data.validation)):
+        if options.task == "ranking" and len(part.labels().unique()) < 2:
             raise UserError(
                 f"{options.data}: the {name} data must have items with target 0 and with target 1."
                 " Add data."
             )
-    return train, validation
+    return data
 
 
-def _check_images(train: Examples, options: Namespace, same_size: bool) -> None:
+def _describe(
+    options: TrainOptions, metric: Metric, data: Dataset[Examples]
+) -> tuple[saved.Description, bool]:
+    """What the model is, and whether all that is measured has one size."""
+    mean, std, same_size = statistics(data.train)
+    _check_images(data.train, options, same_size)
+    image = data.train.inputs[0]
+    model, model_options, _ = MODELS[options.task, image.ndim > 1]
+    if options.model is not None:
+        model, model_options = options.model, {}
+    loss = options.loss or metric.loss
+    losses.find(loss)
+    kind = kind_of(loss, options.task, len(data.classes))
+    description = saved.Description(
+        task=options.task,
+        metric=options.metric,
+        kind=kind,
+        loss=loss,
+        model=model,
+        model_options=model_options if options.model_options is None else options.model_options,
+        inputs=image.shape[0],
+        outputs=1 if kind in ("binary segmentation", "ranking") else len(data.classes),
+        classes=data.classes,
+        columns=data.columns,
+        target=options.target,
+        group=options.group,
+        mean=mean,
+        std=std,
+        ignore_index=options.ignore_index,
+    )
+    parts = (data.validation, data.test)
+    alike = [check_inputs(options.data, part, image.shape[0]) for part in parts if len(part)]
+    return description, all(alike)
+
+
+def _check_images(train: Examples, options: TrainOptions, same_size: bool) -> None:
     image = train.inputs[0].ndim > 1
     if not image and (options.augment != "none" or options.crop):
         raise UserError(
@@ -248,54 +368,3 @@ def _check_images(train: Examples, options: Namespace, same_size: bool) -> None:
             f"images must be of one size to form a batch, but {why}. Pass --crop SIZE, or"
             " --batch-size 1."
         )
-
-
-def _describe(
-    options: Namespace,
-    goal: Goal,
-    source: Source,
-    train: Examples,
-    mean: list[float],
-    std: list[float],
-) -> saved.Description:
-    model, model_options, _ = MODELS[options.task, train.inputs[0].ndim > 1]
-    if options.model is not None:
-        model, model_options = options.model, {}
-    loss = options.loss or goal.loss
-    kind = objective.kind_of(loss, goal, len(source.classes))
-    single = kind in ("binary segmentation", "ranking")
-    return saved.Description(
-        task=options.task,
-        metric=options.metric,
-        kind=kind,
-        loss=loss,
-        model=model,
-        model_options=options.model_options if options.model_options is not None else model_options,
-        inputs=train.inputs[0].shape[0],
-        outputs=1 if single else len(source.classes),
-        classes=source.classes,
-        columns=list(source.columns),
-        target=options.target,
-        group=options.group,
-        mean=mean,
-        std=std,
-        ignore_index=options.ignore_index,
-    )
-
-
-def _positive(text: str) -> int:
-    if not text.isdigit() or int(text) < 1:
-        raise ArgumentTypeError(f"must be a whole number from 1 on; got {text!r}")
-    return int(text)
-
-
-def _object(text: str) -> dict[str, Any]:
-    try:
-        value = json.loads(text)
-    except ValueError as error:
-        raise ArgumentTypeError(f"must be JSON; got {text!r} ({error})") from error
-    if not isinstance(value, dict):
-        raise ArgumentTypeError(
-            f"must be a JSON object such as '{{\"epsilon\": 0.1}}'; got {text!r}"
-        )
-    return value

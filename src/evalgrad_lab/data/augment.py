@@ -24,8 +24,8 @@ def augment(
         target: class, or label map (H, W).
         generator: what the chances are drawn from.
         mode: "flip" mirrors half of the images; "full" also scales label maps and their images by
-            0.5 to 1.5 (paper 000), or moves an image that has a class by up to 4 pixels (paper
-            004).
+            0.5 to 1.5 (loss max-pooling), or moves an image that has a class by up to 4 pixels
+            (smooth top-k).
         crop: side of the square to cut out, None for the whole image.
         void: label of what lies beyond the border of the image.
     """

@@ -1,4 +1,4 @@
-"""DenseNet of depth 40 and growth 12 (paper 004, section 5): every layer sees all layers of its
+"""DenseNet of depth 40 and growth 12 (smooth top-k, section 5): every layer sees all layers of its
 block before it.
 """
 

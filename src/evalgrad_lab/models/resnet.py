@@ -1,5 +1,5 @@
-"""ResNet-18 for photographs (paper 004, section 5.2), and the dilated ResNet-101 of DeepLab-v2
-(papers 000 and 001).
+"""ResNet-18 for photographs (smooth top-k, section 5.2), and the dilated ResNet-101 of DeepLab-v2
+(loss max-pooling and Lovász-Softmax).
 
 Layers are laid out as in He et al., 2016; the dilated one keeps an eighth of the image's size in
 its last two stages.

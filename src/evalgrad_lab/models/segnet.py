@@ -1,4 +1,4 @@
-"""A network after SegNet (paper 002, section 5): the decoder puts values back where the encoder's
+"""A network after SegNet (S-measures, section 5): the decoder puts values back where the encoder's
 poolings took them from.
 """
 

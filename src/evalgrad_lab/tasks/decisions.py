@@ -8,24 +8,24 @@ from evalgrad_lab.data.dataset import Sizes
 from evalgrad_lab.data.embedded.mixtures import FEATURES, two_modes
 from evalgrad_lab.data.embedded.one_vs_rest import digit_table
 from evalgrad_lab.models.mlp import mlp
-from evalgrad_lab.tasks import measures
-from evalgrad_lab.tasks.task import Loss, Task, objective
+from evalgrad_lab.tasks.task import Method, Task, at_zero, loss, measured
 
+THRESHOLDS = 100  # tried on validation: quantiles of the scores
+MEASURES = measured("ranking", "f1", "ap", "recall@precision=0.9", "precision@recall=0.8")
+MEASURES["F1 at 0"] = at_zero(MEASURES["F1"])
 DECAYS = {"learning_rate": (0.03, 0.1), "weight_decay": (0.0, 0.1, 0.3, 1.0)}
 WEIGHTS = {"learning_rate": (0.1,), "positive_weight": (0.1, 0.2, 0.3, 0.5, 2.0, 3.0, 5.0, 10.0)}
 EPSILONS = {"learning_rate": (0.03, 0.1), "epsilon": (0.1, 1.0, 10.0, 100.0)}
 
-BCE = Loss("bce", "baseline", objective("bce"), DECAYS)
-WEIGHTED_BCE = Loss("weighted_bce", "baseline", objective("bce"), WEIGHTS)
-DIRECT_AP = Loss(
-    "direct_average_precision", "ours", objective("direct_average_precision"), EPSILONS
+BCE = Method("bce", "baseline", loss("bce"), DECAYS)
+WEIGHTED_BCE = Method("weighted_bce", "baseline", loss("bce"), WEIGHTS)
+DIRECT_AP = Method("direct_average_precision", "ours", loss("direct_average_precision"), EPSILONS)
+F_BETA = Method("f_beta", "ours", loss("f_beta"), DECAYS)
+RECALL_AT_PRECISION = Method(
+    "recall_at_precision", "ours", loss("recall_at_precision", precision=0.9), DECAYS
 )
-F_BETA = Loss("f_beta", "ours", objective("f_beta"), DECAYS)
-RECALL_AT_PRECISION = Loss(
-    "recall_at_precision", "ours", objective("recall_at_precision", precision=0.9), DECAYS
-)
-PRECISION_AT_RECALL = Loss(
-    "precision_at_recall", "ours", objective("precision_at_recall", recall=0.8), DECAYS
+PRECISION_AT_RECALL = Method(
+    "precision_at_recall", "ours", loss("precision_at_recall", recall=0.8), DECAYS
 )
 
 
@@ -40,10 +40,9 @@ def _two_mode(short: str, metric: str) -> Task:
         designed=True,
         data=partial(two_modes, sizes=Sizes(2000, 2000, 4000)),
         model=partial(mlp, FEATURES),
-        metric=metric,
-        measure=measures.decisions,
-        threshold=measures.best_f1_threshold,
-        losses=(BCE, WEIGHTED_BCE, DIRECT_AP, F_BETA, RECALL_AT_PRECISION),
+        measures={metric: MEASURES[metric], **MEASURES},
+        thresholds=THRESHOLDS,
+        methods=(BCE, WEIGHTED_BCE, DIRECT_AP, F_BETA, RECALL_AT_PRECISION),
         iterations=(300,),
     )
 
@@ -63,10 +62,9 @@ def _table(name: str, title: str, network: str, widths: tuple[int, ...]) -> Task
         ),
         data=digit_table,
         model=partial(mlp, 16, widths),
-        metric="F1",
-        measure=measures.decisions,
-        threshold=measures.best_f1_threshold,
-        losses=(BCE, WEIGHTED_BCE, F_BETA, PRECISION_AT_RECALL),
+        measures=MEASURES,
+        thresholds=THRESHOLDS,
+        methods=(BCE, WEIGHTED_BCE, F_BETA, PRECISION_AT_RECALL),
         iterations=(300,),
     )
 

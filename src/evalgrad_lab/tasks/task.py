@@ -1,29 +1,28 @@
-"""What a task is: data, a network, a metric, the losses to compare, and what each of them may be
+"""What a task is: data, a network, metrics, the methods to compare, and what each of them may be
 tuned over.
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any, Literal
 
-import torch
-from torch import Tensor, nn
+from torch import nn
 
-from evalgrad_lab import losses
-from evalgrad_lab.data.dataset import Part, Split
+from evalgrad_lab import losses, metrics
+from evalgrad_lab.data.dataset import Dataset, Part
+from evalgrad_lab.fit import BatchLoss
+from evalgrad_lab.metrics import Measure
+from evalgrad_lab.phases import Given, on_batches
 
-# scores, target, index of the items in the training part -> loss
-Criterion = Callable[[Tensor, Tensor, Tensor], Tensor]
-# scores, target, decision threshold -> metrics by name
-Measure = Callable[[Tensor, Tensor, float], dict[str, float]]
+Build = Callable[[Mapping[str, Any], Part], BatchLoss]
 EQUAL_TIME = "equal time"
 
 
 @dataclass(frozen=True)
-class Loss:
-    """One row of a comparison. `build(options, train)` makes the criterion; `grid` is what it is
-    tuned over on validation.
+class Method:
+    """One row of a comparison. `build(options, train)` makes the loss; `grid` is what it is tuned
+    over on validation.
 
     The grid has `learning_rate`, may have `weight_decay`, and holds the loss's own options: class
     weights, epsilon, temperature.
@@ -31,7 +30,7 @@ class Loss:
 
     name: str
     role: Literal["baseline", "ours"]
-    build: Callable[[Mapping[str, Any], Part], Criterion]
+    build: Build
     grid: Mapping[str, tuple[float, ...]]
 
     def candidates(self) -> Iterator[dict[str, float]]:
@@ -42,32 +41,34 @@ class Loss:
 
 @dataclass(frozen=True)
 class Task:
-    """One experiment. `losses` starts with the reference, whose training time is what "equal time"
-    means.
+    """One experiment. `methods` starts with the reference, whose training time is what "equal
+    time" means.
 
-    `measure` gives the metrics of scores, higher is better; its first is the headline one.
-    `threshold` chooses the decision threshold on validation, for every loss alike; None where the
-    metric needs none. `keep_best` keeps the network that was best on validation during training
-    (early stopping), for every loss alike.
+    `measures` are the metrics by the names that reports show; the first is the headline one.
+    `thresholds` is the number of decision thresholds tried on validation, for every method alike; 0
+    where the metric needs none. `keep_best` keeps the network that was best on validation during
+    training (early stopping), for every method alike.
     """
 
     name: str
     title: str
     description: str
-    data: Callable[[int], Split]
+    data: Callable[[int], Dataset[Part]]
     model: Callable[[], nn.Module]
-    metric: str
-    measure: Measure
-    losses: tuple[Loss, ...]
+    measures: Mapping[str, Measure]
+    methods: tuple[Method, ...]
     iterations: tuple[int, ...]
     batch: int | None = None  # None trains on all examples in every step
-    threshold: Callable[[Tensor, Tensor], float] | None = None
-    per_class: Callable[[Tensor, Tensor], tuple[list[str], list[float]]] | None = None
-    # scores, threshold -> label maps to show
-    predict: Callable[[Tensor, float], Tensor] | None = None
+    thresholds: int = 0
+    classes: tuple[str, ...] = ()  # their names, to show the metric of each
     designed: bool = False
     keep_best: bool = False
     seeds: int = 5
+
+    @property
+    def metric(self) -> str:
+        """The name of the headline metric."""
+        return next(iter(self.measures))
 
     @property
     def budgets(self) -> tuple[str, ...]:
@@ -76,35 +77,33 @@ class Task:
         """
         return (*(f"{count} iterations" for count in self.iterations), EQUAL_TIME)
 
-    def loss(self, name: str) -> Loss:
-        """The loss of that name."""
-        return next(loss for loss in self.losses if loss.name == name)
+    def method(self, name: str) -> Method:
+        """The method of that name."""
+        return next(method for method in self.methods if method.name == name)
 
 
-def objective(name: str, **fixed: Any) -> Callable[[Mapping[str, Any], Part], Criterion]:
-    """`Loss.build` for a loss of `losses`: it adds what the loss needs from the training part,
-    and passes `index` on.
-    """
+def loss(name: str, **fixed: Any) -> Build:
+    """`Method.build` for a loss of the table, with what it needs of the training part."""
+    kind = losses.find(name).kinds[0]
 
-    def build(options: Mapping[str, Any], train: Part) -> Criterion:
-        chosen = {**fixed, **options}
-        found = losses.find(name)
-        if found.needs == "labels":
-            chosen["labels"] = train.target
-        if found.needs == "weight":
-            chosen["weight"] = frequency_weights(train.target, chosen.pop("weight_power"))
-        loss = losses.make(name, chosen)
-        if found.takes_index:
-            return lambda scores, target, index: loss(scores, target, index=index)
-        return lambda scores, target, index: loss(scores, target)
+    def build(options: Mapping[str, Any], train: Part) -> BatchLoss:
+        num_classes = int(train.target.max()) + 1
+        return on_batches(name, {**fixed, **options}, kind, Given(train, num_classes))
 
     return build
 
 
-def frequency_weights(target: Tensor, power: float) -> list[float]:
-    """Class weights frequency ** -power with mean 1: power 0 is unweighted, 1 the inverse
-    frequency.
-    """
-    count = torch.bincount(target.flatten()).double().clamp(min=1)
-    weight = count**-power
-    return (weight / weight.mean()).tolist()
+def measured(task: str, *names: str, num_classes: int = 2) -> dict[str, Measure]:
+    """Metrics of the table, under the names that reports show."""
+    found = [metrics.find(name, task) for name in names]
+    return {metric.title: metric.measure(num_classes, 255) for metric in found}
+
+
+def at_zero(measure: Measure) -> Measure:
+    """The same without a chosen threshold."""
+    rows = measure.rows
+    return replace(
+        measure,
+        rows=lambda scores, target, _, lists: rows(scores, target, 0.0, lists),
+        decides=False,
+    )

@@ -7,8 +7,7 @@ from functools import partial
 from evalgrad_lab.data.dataset import Sizes
 from evalgrad_lab.data.embedded.pairs import CLASSES, digit_pairs
 from evalgrad_lab.models.mlp import mlp
-from evalgrad_lab.tasks import measures
-from evalgrad_lab.tasks.task import Loss, Task, objective
+from evalgrad_lab.tasks.task import Method, Task, loss, measured
 
 GRID = {"learning_rate": (0.001, 0.003), "weight_decay": (0.0, 0.1, 1.0)}
 
@@ -24,20 +23,19 @@ def _digits_100(noise: float) -> Task:
         ),
         data=partial(digit_pairs, sizes=Sizes(2000, 1000, 2000), noise=noise),
         model=partial(mlp, 128, (256, 256), CLASSES),
-        metric="top-5 accuracy",
-        measure=measures.top_five,
-        losses=(
-            Loss("cross_entropy", "baseline", objective("cross_entropy"), GRID),
-            Loss(
+        measures=measured("classification", "top5", "top1", num_classes=CLASSES),
+        methods=(
+            Method("cross_entropy", "baseline", loss("cross_entropy"), GRID),
+            Method(
                 "smooth_topk, temperature 0.1",
                 "ours",
-                objective("smooth_topk", temperature=0.1),
+                loss("smooth_topk", temperature=0.1),
                 GRID,
             ),
-            Loss(
+            Method(
                 "smooth_topk, temperature 1",
                 "ours",
-                objective("smooth_topk", temperature=1.0),
+                loss("smooth_topk", temperature=1.0),
                 GRID,
             ),
         ),

@@ -1,17 +1,17 @@
-"""Paper 001, 4.1: circles of various radius, one noisy feature per pixel; the only thing to learn
-is a bias.
+"""Lovász-Softmax, 4.1: circles of various radius, one noisy feature per pixel; the only thing to
+learn is a bias.
 
 The paper gives no radii. Ours are 3 to 20 on 50x50 pixels unless asked otherwise.
 """
 
 import torch
 
-from evalgrad_lab.data.dataset import Part, Split
+from evalgrad_lab.data.dataset import Dataset, Part
 
 
 def circles(
     seed: int, *, images: int = 10, size: int = 50, radii: tuple[int, int] = (3, 20)
-) -> Split:
+) -> Dataset[Part]:
     """Features (images, size, size), N(1/2, 1) inside a circle and N(-1/2, 1) outside, and the
     circles.
 
@@ -26,4 +26,4 @@ def circles(
     inside = (grid[:, None] - shift[0]) ** 2 + (grid - shift[1]) ** 2 <= radius**2
     features = inside.float() - 0.5 + torch.randn(inside.shape, generator=generator)
     part = Part(features, inside.long())
-    return Split(part, part, part)
+    return Dataset(part, part, part)

@@ -5,14 +5,14 @@ objectives disagree.
 import torch
 from torch import Tensor
 
-from evalgrad_lab.data.dataset import Sizes, Split, cut
+from evalgrad_lab.data.dataset import Dataset, Part, Sizes, cut
 
 FEATURES = 10
 
 
 def hopeless_positives(
     seed: int, sizes: Sizes, *, positives: float = 0.1, hopeless: float = 0.3
-) -> Split:
+) -> Dataset[Part]:
     """One item in ten is positive; the share `hopeless` of the positives lies far on the wrong side
     of the negatives.
 
@@ -25,7 +25,7 @@ def hopeless_positives(
     return _mixture(seed, sizes, shares, centres, positive=torch.tensor([0, 1, 1]))
 
 
-def two_modes(seed: int, sizes: Sizes) -> Split:
+def two_modes(seed: int, sizes: Sizes) -> Dataset[Part]:
     """Positives in two places. One is pure; beside the other lie negatives, further out than it.
 
     A scorer along the first axis finds the pure half of the positives alone; one along both axes
@@ -38,7 +38,9 @@ def two_modes(seed: int, sizes: Sizes) -> Split:
     return _mixture(seed, sizes, shares, centres, positive=torch.tensor([0, 1, 1, 0]))
 
 
-def _mixture(seed: int, sizes: Sizes, shares: Tensor, centres: Tensor, positive: Tensor) -> Split:
+def _mixture(
+    seed: int, sizes: Sizes, shares: Tensor, centres: Tensor, positive: Tensor
+) -> Dataset[Part]:
     """Points around `centres`, each chosen with its share; the label says whether the centre is a
     positive one.
     """

@@ -6,11 +6,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from evalgrad_lab.data.dataset import Part, Split
+from evalgrad_lab.data.dataset import Dataset, Part
 from evalgrad_lab.data.embedded.glyphs import Glyphs, pools
 
 
-def noisy_digits(seed: int, *, swapped: float = 0.4) -> Split:
+def noisy_digits(seed: int, *, swapped: float = 0.4) -> Dataset[Part]:
     """Pixels (n, 64) and membership (n, 10): in training and validation a share `swapped` of each
     digit's members is swapped with as many others, drawn anew for each digit. The test labels are
     clean.
@@ -23,7 +23,7 @@ def noisy_digits(seed: int, *, swapped: float = 0.4) -> Split:
         Part(part.inputs, swap_members(part.target, swapped, generator))
         for part in (train, validation)
     )
-    return Split(next(noisy), next(noisy), test)
+    return Dataset(next(noisy), next(noisy), test)
 
 
 def swap_members(target: Tensor, share: float, generator: torch.Generator) -> Tensor:
@@ -40,11 +40,11 @@ def swap_members(target: Tensor, share: float, generator: torch.Generator) -> Te
     return result
 
 
-def digit_table(seed: int, *, digit: int = 8) -> Split:
+def digit_table(seed: int, *, digit: int = 8) -> Dataset[Part]:
     """A table of 16 numbers, the grey values of 4x4 pixels, and whether they show `digit`: one in
     ten does.
     """
-    return Split(*(_table(glyphs, digit) for glyphs in pools(seed)))
+    return Dataset(*(_table(glyphs, digit) for glyphs in pools(seed)))
 
 
 def _table(glyphs: Glyphs, digit: int) -> Part:

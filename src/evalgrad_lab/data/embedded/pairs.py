@@ -1,17 +1,17 @@
-"""digits-100: two digits side by side, 100 classes in 20 groups of 5, with the label noise of paper
-004, 5.1.
+"""digits-100: two digits side by side, 100 classes in 20 groups of 5, with the label noise of
+smooth top-k, 5.1.
 """
 
 import torch
 from torch import Tensor
 
-from evalgrad_lab.data.dataset import Part, Sizes, Split
+from evalgrad_lab.data.dataset import Dataset, Part, Sizes
 from evalgrad_lab.data.embedded.glyphs import Glyphs, pools
 
 CLASSES, GROUP = 100, 5
 
 
-def digit_pairs(seed: int, sizes: Sizes, *, noise: float) -> Split:
+def digit_pairs(seed: int, sizes: Sizes, *, noise: float) -> Dataset[Part]:
     """Pixels (n, 128) and the class 10 a + b of the digits a and b; the parts share no glyph.
 
     With chance `noise` a training or validation label is replaced by one of its group, itself
@@ -25,7 +25,7 @@ def digit_pairs(seed: int, sizes: Sizes, *, noise: float) -> Split:
         Part(part.inputs, within_group(part.target, noise, generator))
         for part in (train, validation)
     )
-    return Split(next(noisy), next(noisy), test)
+    return Dataset(next(noisy), next(noisy), test)
 
 
 def within_group(target: Tensor, noise: float, generator: torch.Generator) -> Tensor:

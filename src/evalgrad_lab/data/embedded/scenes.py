@@ -5,7 +5,7 @@ background.
 import torch
 from torch import Tensor
 
-from evalgrad_lab.data.dataset import Part, Sizes, Split
+from evalgrad_lab.data.dataset import Dataset, Part, Sizes
 from evalgrad_lab.data.embedded.glyphs import Glyphs, pools, resized
 
 CLASSES = 11  # the background is class 0, digit d is class d + 1
@@ -21,13 +21,13 @@ def class_chances(tail: float) -> Tensor:
     return torch.softmax(-torch.arange(10) / 9 * torch.tensor(tail).log(), 0)
 
 
-def digit_scenes(seed: int, sizes: Sizes, *, canvas: int = 32, tail: float = 9.0) -> Split:
+def digit_scenes(seed: int, sizes: Sizes, *, canvas: int = 32, tail: float = 9.0) -> Dataset[Part]:
     """Images (n, 1, canvas, canvas) and label maps (n, canvas, canvas); the parts share no
     glyph.
     """
     generator = torch.Generator().manual_seed(seed)
     parts = zip(pools(seed), sizes, strict=True)
-    return Split(
+    return Dataset(
         *(scenes(glyphs, count, generator, canvas=canvas, tail=tail) for glyphs, count in parts)
     )
 

@@ -4,18 +4,18 @@ foreground.
 
 import torch
 
-from evalgrad_lab.data.dataset import Part, Sizes, Split
+from evalgrad_lab.data.dataset import Dataset, Part, Sizes
 from evalgrad_lab.data.embedded.glyphs import Glyphs, pools, resized
 
 INNER = 0.9  # only pixels this dark are stroke
 
 
-def strokes(seed: int, sizes: Sizes, *, canvas: int = 24, noise: float = 1.0) -> Split:
+def strokes(seed: int, sizes: Sizes, *, canvas: int = 24, noise: float = 1.0) -> Dataset[Part]:
     """Images (n, 1, canvas, canvas) = stroke + noise * N(0, 1) and their masks (n, canvas, canvas);
     the parts share no glyph.
     """
     generator = torch.Generator().manual_seed(seed)
-    return Split(
+    return Dataset(
         *(
             _part(glyphs, count, generator, canvas, noise)
             for glyphs, count in zip(pools(seed), sizes, strict=True)

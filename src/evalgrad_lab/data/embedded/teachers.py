@@ -1,8 +1,8 @@
-"""Paper 003, 4.1 and 5.3: points of a Gaussian, ranked by a random network or by a plane."""
+"""Direct loss, 4.1 and 5.3: points of a Gaussian, ranked by a random network or by a plane."""
 
 import torch
 
-from evalgrad_lab.data.dataset import Sizes, Split, cut
+from evalgrad_lab.data.dataset import Dataset, Part, Sizes, cut
 
 FEATURES = 10
 # the paper's training and test set, and points of our own to choose epsilon on
@@ -11,7 +11,7 @@ PAPER = Sizes(10_000, 4_000, 10_000)
 
 def teacher_ranking(
     seed: int, sizes: Sizes = PAPER, *, width: int = 20, positives: float = 0.2
-) -> Split:
+) -> Dataset[Part]:
     """Inputs (n, 10) and 1 for the share `positives` that a random four-layer ReLU network scores
     highest.
 
@@ -32,7 +32,7 @@ def teacher_ranking(
     return cut(inputs, torch.zeros(len(inputs), dtype=torch.int64).index_fill(0, best, 1), sizes)
 
 
-def linear_ranking(seed: int, sizes: Sizes = PAPER, *, flipped: float = 0.0) -> Split:
+def linear_ranking(seed: int, sizes: Sizes = PAPER, *, flipped: float = 0.0) -> Dataset[Part]:
     """Inputs (n, 10) and 1 where their sum is above 0; a share `flipped` of all labels is turned
     round.
     """

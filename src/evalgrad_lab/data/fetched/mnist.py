@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from evalgrad_lab.data.dataset import Part, Sizes, Split
+from evalgrad_lab.data.dataset import Dataset, Part, Sizes
 from evalgrad_lab.data.embedded.pairs import within_group
 from evalgrad_lab.data.fetched import place
 
@@ -51,7 +51,7 @@ def read_idx(folder: Path, name: str) -> Tensor:
     )
 
 
-def mnist_pairs(seed: int, sizes: Sizes, *, noise: float) -> Split:
+def mnist_pairs(seed: int, sizes: Sizes, *, noise: float) -> Dataset[Part]:
     """MNIST-100: two digits of 14x14 pixels side by side, flat (n, 392); test digits apart."""
     generator = torch.Generator().manual_seed(seed)
     train, test = images("mnist")
@@ -64,7 +64,7 @@ def mnist_pairs(seed: int, sizes: Sizes, *, noise: float) -> Split:
     noisy = [
         Part(part.inputs, within_group(part.target, noise, generator)) for part in (first, second)
     ]
-    return Split(noisy[0], noisy[1], third)
+    return Dataset(noisy[0], noisy[1], third)
 
 
 def _pairs(part: Part, pool: Tensor, count: int, generator: torch.Generator) -> Part:

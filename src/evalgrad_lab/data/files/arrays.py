@@ -11,25 +11,27 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from evalgrad_lab.data.examples import Column, Examples, Source
+from evalgrad_lab.data.dataset import Column, Examples, Found
 from evalgrad_lab.data.files.folders import check_labels
 from evalgrad_lab.errors import UserError
 
 
-def read_arrays(path: Path, task: str, num_classes: int | None, ignore_index: int) -> Source:
+def read_arrays(path: Path, task: str, num_classes: int | None, ignore_index: int) -> Found:
     """The data set in an `.npz` file."""
     arrays = _load(path)
     train = _split(path, arrays, "", task)
-    validation = _split(path, arrays, "val_", task) if "val_inputs" in arrays else None
-    parts = [part for part in (train, validation) if part is not None]
+    validation, test = (
+        _split(path, arrays, prefix, task) if f"{prefix}inputs" in arrays else None
+        for prefix in ("val_", "test_")
+    )
     targets = [
-        (f"{path}, example {i}", part.targets[i])
-        for part in parts
-        if part.targets
+        (f"{path}, example {i}", part.target[i])
+        for part in (train, validation, test)
+        if part is not None and part.target is not None
         for i in range(len(part))
     ]
     classes = check_labels(targets, 2 if task == "ranking" else num_classes, ignore_index)
-    return Source(train, validation, [str(c) for c in range(classes)])
+    return Found(train, validation, test, classes=[str(c) for c in range(classes)])
 
 
 def read_array_inputs(path: Path) -> Examples:

@@ -6,6 +6,7 @@ is opened once before training, so that a broken one is told at once and not in 
 night.
 """
 
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -14,39 +15,37 @@ import torch
 from PIL import Image
 from torch import Tensor
 
-from evalgrad_lab.data.examples import Column, Examples, Source
+from evalgrad_lab.data.dataset import Column, Examples, Found
 from evalgrad_lab.errors import UserError
 
 SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".tif", ".tiff", ".webp")
 GREY = ("1", "L", "LA", "I", "I;16")
 
 
-def read_segmentation(path: Path, num_classes: int | None, ignore_index: int) -> Source:
+def read_segmentation(path: Path, num_classes: int | None, ignore_index: int) -> Found:
     """Images with masks; the number of classes is the largest label + 1 where it is not given."""
-    train_path, val_path = _parts(path)
-    train = _segmentation_split(train_path)
-    validation = _segmentation_split(val_path) if val_path else None
-    masks = [
-        mask for part in (train, validation) if part and part.targets for mask in part.targets.items
-    ]
-    classes = check_labels(
-        [(str(mask), read_mask(mask)) for mask in masks], num_classes, ignore_index
-    )
-    return Source(train, validation, [str(c) for c in range(classes)])
+    train, *others = _parts(path)
+    parts = [_segmentation_split(part) if part else None for part in others]
+    found = Found(_segmentation_split(train), *parts)
+    columns = [part.target for part in (found.train, *parts) if part is not None]
+    masks = [mask for column in columns if isinstance(column, Column) for mask in column.items]
+    labelled = [(str(mask), read_mask(mask)) for mask in masks]
+    classes = check_labels(labelled, num_classes, ignore_index)
+    return replace(found, classes=[str(c) for c in range(classes)])
 
 
-def read_classification(path: Path) -> Source:
+def read_classification(path: Path) -> Found:
     """Images in one folder per class; the names of the folders are the classes, in alphabetical
     order.
     """
-    train_path, val_path = _parts(path)
-    classes = sorted(folder.name for folder in train_path.iterdir() if folder.is_dir())
+    train, *others = _parts(path)
+    classes = sorted(folder.name for folder in train.iterdir() if folder.is_dir())
     if len(classes) < 2:
         raise UserError(
-            f"{train_path} must hold one folder of images per class, at least two; got {classes}."
+            f"{train} must hold one folder of images per class, at least two; got {classes}."
         )
-    parts = [_classification_split(part, classes) for part in (train_path, val_path) if part]
-    return Source(parts[0], parts[1] if val_path else None, classes)
+    parts = [_classification_split(part, classes) if part else None for part in others]
+    return Found(_classification_split(train, classes), *parts, classes=classes)
 
 
 def read_images(path: Path) -> Examples:
@@ -130,9 +129,14 @@ def check_labels(
     return num_classes or largest + 1
 
 
-def _parts(path: Path) -> tuple[Path, Path | None]:
-    val = path / "val"
-    return (path / "train" if (path / "train").is_dir() else path), (val if val.is_dir() else None)
+def _parts(path: Path) -> tuple[Path, Path | None, Path | None]:
+    """The folders of training, validation and test data; without `train/` the folder itself."""
+    train, validation, test = (path / name for name in ("train", "val", "test"))
+    return (
+        train if train.is_dir() else path,
+        validation if validation.is_dir() else None,
+        test if test.is_dir() else None,
+    )
 
 
 def _segmentation_split(path: Path) -> Examples:

@@ -8,11 +8,11 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from evalgrad_lab.data.examples import Column, Examples, Source
+from evalgrad_lab.data.dataset import Column, Examples, Found
 from evalgrad_lab.errors import UserError
 
 
-def read_table(path: Path, task: str, target: str, group: str | None) -> Source:
+def read_table(path: Path, task: str, target: str, group: str | None) -> Found:
     """The data set in a CSV file. Classes are named by what the target column holds; rankings need
     0 and 1.
     """
@@ -36,7 +36,7 @@ def read_table(path: Path, task: str, target: str, group: str | None) -> Source:
     examples = Examples(
         _inputs(path, header, rows, columns), targets, [str(i) for i in range(len(rows))], lists
     )
-    return Source(examples, None, classes, columns)
+    return Found(examples, classes=classes, columns=list(columns))
 
 
 def read_table_inputs(path: Path, columns: list[str]) -> Examples:

@@ -35,7 +35,7 @@ def cifar100(root: Path, split: str, *, noise: float = 0.0) -> InMemory:
     pixels.
 
     With chance `noise` a label, but for those of `test`, becomes any of its coarse class, itself
-    included (paper 004, 5.1).
+    included (smooth top-k, 5.1).
     """
     folder = _folder(root, "cifar-100-binary")
     records = _records(folder / ("test.bin" if split == "test" else "train.bin"), 2)

@@ -2,11 +2,7 @@
 them. Both are plain data.
 """
 
-import importlib
 import json
-import os
-import sys
-from collections.abc import Callable
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -16,6 +12,8 @@ from safetensors import SafetensorError
 from safetensors.torch import load, save
 from torch import Tensor, nn
 
+from evalgrad_lab import models
+from evalgrad_lab.data.files.read import Reading
 from evalgrad_lab.errors import UserError
 from evalgrad_lab.store import write_atomically
 
@@ -28,7 +26,7 @@ class Description:
     metric: str
     kind: str  # of the loss, see `losses`
     loss: str
-    model: str  # package.module:factory
+    model: str  # see `models`
     model_options: dict[str, Any]
     inputs: int  # channels of an image, or columns of a table
     outputs: int
@@ -39,6 +37,11 @@ class Description:
     mean: list[float]
     std: list[float]
     ignore_index: int
+
+    def reading(self) -> Reading:
+        """How data for this model are read."""
+        count = len(self.classes)
+        return Reading(self.task, self.target, self.group, count, self.ignore_index)
 
 
 class Normalise(nn.Module):
@@ -59,31 +62,9 @@ class Normalise(nn.Module):
 
 def build(description: Description) -> nn.Sequential:
     """The network that the description names, with fresh weights behind its normalisation."""
-    factory = find_factory(description.model)
-    try:
-        network = factory(
-            description.inputs, outputs=description.outputs, **description.model_options
-        )
-    except (TypeError, ValueError) as error:
-        raise UserError(
-            f"{description.model} must take (inputs, outputs=...) and the --model-options"
-            f" {description.model_options}: {error}"
-        ) from error
-    return nn.Sequential(Normalise(description.mean, description.std), network)
-
-
-def find_factory(name: str) -> Callable[..., nn.Module]:
-    """What `package.module:factory` names; modules of the current folder are found too."""
-    module, _, attribute = name.partition(":")
-    if os.getcwd() not in sys.path:
-        sys.path.insert(0, os.getcwd())
-    try:
-        factory = getattr(importlib.import_module(module), attribute)
-    except (ImportError, AttributeError, ValueError) as error:
-        raise UserError(
-            f"--model must be package.module:factory; {name!r} cannot be imported ({error})."
-        ) from error
-    return factory
+    known = description
+    network = models.build(known.model, known.inputs, known.outputs, known.model_options)
+    return nn.Sequential(Normalise(known.mean, known.std), network)
 
 
 def write(folder: Path, description: Description, network: nn.Module) -> None:

@@ -8,12 +8,13 @@ import torch.nn.functional as F
 
 from evalgrad_lab import loss_factories
 from evalgrad_lab.errors import UserError
-from evalgrad_lab.losses import KINDS, OBJECTIVES, find, make
+from evalgrad_lab.loss_factories import make
+from evalgrad_lab.losses import KINDS, LOSSES
 
 LABELS = torch.tensor([1, 0, 0, 1, 0, 1, 0, 0])
 NEEDED = {"weight": [1.0, 2.0, 0.5, 1.0, 1.0, 3.0], "labels": LABELS}
 GIVEN = {"recall_at_precision": {"precision": 0.9}, "precision_at_recall": {"recall": 0.8}}
-ROWS = [(name, kind) for name, objective in OBJECTIVES.items() for kind in objective.kinds]
+ROWS = [(name, kind) for name, loss in LOSSES.items() for kind in loss.kinds]
 
 
 def example(kind):
@@ -30,7 +31,7 @@ def example(kind):
 
 
 def loss_of(name, **options):
-    needs = OBJECTIVES[name].needs
+    needs = LOSSES[name].needs
     return make(
         name, {**({needs: NEEDED[needs]} if needs else {}), **GIVEN.get(name, {}), **options}
     )
@@ -41,7 +42,7 @@ def test_every_loss_takes_its_kind_of_task_and_prefers_the_right_side(name, kind
     unsure, right, target = example(kind)
     unsure.requires_grad_()
     loss = loss_of(name)
-    extra = {"index": torch.arange(8)} if OBJECTIVES[name].takes_index else {}
+    extra = {"index": torch.arange(8)} if LOSSES[name].takes_index else {}
     value = loss(unsure, target, **extra)
     value.backward()
     assert value.shape == ()
@@ -105,7 +106,7 @@ def test_a_sum_weighs_its_parts_and_passes_the_index_on():
 
 def test_every_kind_has_a_baseline_and_a_loss_of_ours():
     for kind in KINDS:
-        metrics = {objective.metric for objective in OBJECTIVES.values() if kind in objective.kinds}
+        metrics = {loss.metric for loss in LOSSES.values() if kind in loss.kinds}
         assert "accuracy" in metrics
         assert metrics - {"accuracy", "mean class accuracy"}
 
@@ -124,4 +125,3 @@ def test_every_kind_has_a_baseline_and_a_loss_of_ours():
 def test_a_wrong_name_or_option_is_told(name, options, message):
     with pytest.raises(UserError, match=message):
         make(name, options)
-    assert find("cross_entropy").factory is loss_factories.cross_entropy
