@@ -3,7 +3,7 @@ Lovász hinge.
 """
 
 import copy
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -144,7 +144,7 @@ def fit_head(
         decay = (1 + iteration) ** -0.5
         optimiser.param_groups[0]["lr"] = learning_rate * decay
         optimiser.zero_grad()
-        gradient = "prox" if "prox" in method else "subgradient"
+        gradient: Literal["prox", "subgradient"] = "prox" if "prox" in method else "subgradient"
         scores = head(part.inputs[chosen])
         eg.lovasz_hinge_loss(
             scores, part.target[chosen], gradient=gradient, lam=lam / decay

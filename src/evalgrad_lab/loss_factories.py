@@ -6,7 +6,7 @@ scores and labels 0 or 1, one shape.
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import torch
 import torch.nn.functional as F
@@ -115,7 +115,10 @@ def binary_loss_max_pooling(
 
 
 def direct_jaccard(
-    *, epsilon: float = 0.1, direction: str = "positive", ignore_index: int | None = None
+    *,
+    epsilon: float = 0.1,
+    direction: Literal["positive", "negative"] = "positive",
+    ignore_index: int | None = None,
 ) -> Loss:
     """The direct loss of the IoU of each image, its pixels in one list."""
 
