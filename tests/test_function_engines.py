@@ -122,7 +122,9 @@ NOT_IN_A_GRAPH = {
 def public():
     """Every public function and class, of the library and of its metrics, by name."""
     names = {
-        name: getattr(eg, name) for name in eg.__all__ if not inspect.ismodule(getattr(eg, name))
+        name: thing
+        for name, thing in vars(eg).items()
+        if not name.startswith("_") and not inspect.ismodule(thing)
     }
     return names | {f"metrics.{name}": getattr(eg.metrics, name) for name in eg.metrics.__all__}
 
