@@ -39,7 +39,8 @@ def topk_hinge_loss(
         k: number of guesses, 1 to C - 1.
         margin: by how much the label should lead, on the scale of the scores over k.
         ignore_index: label of samples that are as if absent.
-        weight: ``(C,)`` class weights; a class of weight 0 is as if absent from the samples.
+        weight: C class weights, a tensor or a sequence; samples of a class of weight 0 are as if
+            absent.
         reduction: ``"mean"`` over the samples that count, weighted; ``"sum"``; ``"none"``: the
             shape of `target`, 0 for what does not count.
 
@@ -51,12 +52,12 @@ def topk_hinge_loss(
         tensor(1.5000)
     """
     function = "topk_hinge_loss"
-    given = samples(function, scores, target, ignore_index=ignore_index, weight=weight)
-    x = working(given.rows)
+    batch = samples(function, scores, target, ignore_index=ignore_index, weight=weight)
+    x = working(batch.rows)
     check_guesses(function, k, x.shape[1])
-    factor = row_factor(x, given.weight, reduction)
-    value, gradient = topk_hinge(x, given.label, factor, k, float(margin))
-    return attach(given.rows, value, gradient, reduction, shape=given.shape)
+    factor = row_factor(x, batch.weight, reduction)
+    value, gradient = topk_hinge(x, batch.label, factor, k, float(margin))
+    return attach(batch.rows, value, gradient, reduction, shape=batch.shape)
 
 
 class TopKHingeLoss(LossModule):

@@ -40,7 +40,7 @@ def smooth_topk_loss(
     Args:
         scores: ``(N, C)``, ``(N, C, *)`` or ``(C,)`` raw scores, as `F.cross_entropy` takes them.
         target: ``(N,)``, ``(N, *)`` or ``()`` class indices, of any integer dtype. Soft targets
-            are refused.
+            raise an error.
         k: number of guesses, 1 to C - 1.
         temperature: tau > 0. Large values are easy to optimise and say little about top-k error;
             towards 0 the loss becomes `topk_hinge_loss`. The paper trains with 1.0 on CIFAR-100 and
@@ -48,7 +48,8 @@ def smooth_topk_loss(
         margin: by how much the label should lead, on the scale of the scores over k. With 0, k = 1
             and temperature 1 the loss is cross-entropy.
         ignore_index: label of samples that are as if absent.
-        weight: ``(C,)`` class weights; a class of weight 0 is as if absent from the samples.
+        weight: C class weights, a tensor or a sequence; samples of a class of weight 0 are as if
+            absent.
         reduction: ``"mean"`` over the samples that count, weighted; ``"sum"``; ``"none"``: the
             shape of `target`, 0 for what does not count.
 
@@ -57,13 +58,13 @@ def smooth_topk_loss(
         >>> smooth_topk_loss(scores, torch.randint(100, (8,)), k=5, temperature=0.1).backward()
     """
     function = "smooth_topk_loss"
-    given = samples(function, scores, target, ignore_index=ignore_index, weight=weight)
-    x = working(given.rows)
+    batch = samples(function, scores, target, ignore_index=ignore_index, weight=weight)
+    x = working(batch.rows)
     check_guesses(function, k, x.shape[1])
-    factor = row_factor(x, given.weight, reduction)
+    factor = row_factor(x, batch.weight, reduction)
     options = (k, float(temperature), float(margin))
-    value, gradient = smooth_topk(x, given.label, factor, *options)
-    return attach(given.rows, value, gradient, reduction, shape=given.shape)
+    value, gradient = smooth_topk(x, batch.label, factor, *options)
+    return attach(batch.rows, value, gradient, reduction, shape=batch.shape)
 
 
 class SmoothTopKLoss(LossModule):

@@ -26,8 +26,8 @@ def lead_of(kth: Tensor, own: Tensor) -> Tensor:
 def mark_rows(
     x: Tensor, label: Tensor, factor: Tensor, value: Tensor, gradient: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """Rows that do not count hold 0. NaN marks rows with a NaN or with an undeclared label, which
-    only eager mode on a CPU can refuse.
+    """Rows that do not count hold 0. NaN marks rows with a NaN, and rows with an undeclared label
+    where labels are not read: only eager mode on a CPU raises an error for them.
     """
     broken = x.isnan().any(-1) | (label < 0) | (label >= x.shape[1])
     absent = factor == 0
