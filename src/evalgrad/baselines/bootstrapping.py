@@ -53,7 +53,7 @@ def bootstrapped_cross_entropy(
 
     Args:
         logits: ``(N, C, *)`` raw scores.
-        target: ``(N, *)`` class indices.
+        target: ``(N, *)`` or ``(N, 1, *)`` class indices.
         k: how many pixels of a group are kept: an integer, or a float in (0, 1] for a fraction of
             the valid pixels, rounded down but not to 0. The hardest are those with the highest
             cross-entropy, before class weights.
@@ -61,8 +61,8 @@ def bootstrapped_cross_entropy(
             least.
         per_image: True: every image is a group. False: the batch is one group.
         ignore_index: label of pixels that are as if absent.
-        weight: ``(C,)`` class weights; the loss of a group is the weighted mean over the pixels
-            kept.
+        weight: C class weights, a tensor or a sequence; the loss of a group is the weighted mean
+            over the pixels kept.
         reduction: over groups ``"mean"`` | ``"sum"`` | ``"none"``: ``(groups,)``.
 
     Example:

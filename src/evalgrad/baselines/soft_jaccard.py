@@ -32,12 +32,12 @@ def soft_jaccard_loss(
 
     Args:
         logits: ``(N, C, *)`` raw scores.
-        target: ``(N, *)`` class indices.
+        target: ``(N, *)`` or ``(N, 1, *)`` class indices.
         classes: ``"present"`` averages over the classes that occur in the group's target, ``"all"``
             over all C, a list over those it names.
         per_image: False: the batch is one group. True: every image is a group.
         ignore_index: label of pixels that are as if absent.
-        weight: ``(C,)`` class weights, normalised over the classes averaged.
+        weight: C class weights, a tensor or a sequence, normalised over the classes averaged.
         reduction: ``"mean"`` over classes, then groups; ``"sum"``; ``"none"``: ``(groups, C)``.
 
     Example:

@@ -56,13 +56,13 @@ def direct_jaccard_loss(
         >>> round(loss.item(), 4), scores.grad
         (0.6667, tensor([ 0.0000,  0.5000, -0.5000,  0.0000]))
     """
-    found = lists("direct_jaccard_loss", scores, target, mask, dim=dim)
-    counts = torch.ones_like(found.positive) if found.mask is None else found.mask
+    batch = lists("direct_jaccard_loss", scores, target, mask, dim=dim)
+    counts = torch.ones_like(batch.positive) if batch.mask is None else batch.mask
     value, gradient = direct_jaccard(
-        working(found.rows), found.positive, counts, float(epsilon), SIGNS[direction]
+        working(batch.rows), batch.positive, counts, float(epsilon), SIGNS[direction]
     )
-    factor = row_factor(found.rows, any_item(counts), reduction, found.invalid)
-    return attach(found.rows, value, gradient, reduction, factor=factor, shape=found.shape)
+    factor = row_factor(batch.rows, any_item(counts), reduction, batch.invalid)
+    return attach(batch.rows, value, gradient, reduction, factor=factor, shape=batch.shape)
 
 
 class DirectJaccardLoss(DirectLossModule):
@@ -114,8 +114,8 @@ def _augment(scores: Tensor, target: Tensor, mask: Tensor, epsilon: float, sign:
     gained = torch.where(b <= n - P, gained, -math.inf)
     # the first True
     best = (gained >= gained.amax(1, keepdim=True) - TIE * reach).int().argmax(1, keepdim=True)
-    chosen_false = torch.zeros_like(mask).scatter_(1, false_order, b[:-1] < best)
-    return torch.where(target, scores > theta.gather(1, best), chosen_false) & mask
+    false_positive = torch.zeros_like(mask).scatter_(1, false_order, b[:-1] < best)
+    return torch.where(target, scores > theta.gather(1, best), false_positive) & mask
 
 
 def _surplus(scores: Tensor, foreground: Tensor, P: Tensor, theta: Tensor) -> Tensor:

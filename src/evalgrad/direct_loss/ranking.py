@@ -5,8 +5,9 @@ A ranking y of positives (scores phi) and negatives (scores psi) has the score F
 sum_ij y_ij (phi_i - psi_j), which the model's own ranking y_w maximises. The gradient of the
 expected task loss is the limit of (s/eps) (dF(y_direct) - dF(y_w)) with y_direct the maximiser of F
 + s eps Delta (General Loss Gradient Theorem). Both are computed exactly: y_direct by divide and
-conquer for s = +1, by a chain of running maxima for s = -1 and for a cutoff. Song, Schwing, Zemel,
-Urtasun: Training deep neural networks via direct loss minimization, ICML 2016.
+conquer for s = +1, by a chain of running maxima for s = -1 and for a cutoff (docs/maths.md,
+"Rankings"). Song, Schwing, Zemel, Urtasun: Training deep neural networks via direct loss
+minimization, ICML 2016.
 """
 
 from torch import Tensor
@@ -40,9 +41,9 @@ def direct_average_precision_loss(
             number of positives; a list without a positive or without a negative is void: value 0,
             gradient 0, left out of the mean.
         epsilon: how far y_direct may go from the model's ranking. It acts on F, which scales with
-            the scores and with 1/(|P||N|): small values are unbiased but silent in most lists and
-            noisy in the others, large ones regularise. Choose it on validation data;
-            `suggest_epsilon` gives a first value.
+            the scores and with 1/(|P||N|). With small values the gradient is nearly unbiased, but
+            zero in most lists and noisy in the others; large ones regularise. Choose it on
+            validation data; `suggest_epsilon` gives a first value.
         direction: ``"positive"`` moves away from a worse ranking, ``"negative"`` towards a better
             one. "positive" is cheaper, and better in the paper's experiments with noisy data.
         mask: bool, the same shape, True = counts. Items left out are as if absent: use it for
@@ -62,8 +63,8 @@ def direct_average_precision_loss(
         >>> round(loss.item(), 4), scores.grad
         (0.1667, tensor([-2.,  0.,  2.]))
     """
-    found = lists("direct_average_precision_loss", scores, target, mask, dim=dim)
-    return _direct(found, epsilon, direction, ndcg=False, k=0, reduction=reduction)
+    batch = lists("direct_average_precision_loss", scores, target, mask, dim=dim)
+    return _direct(batch, epsilon, direction, ndcg=False, k=0, reduction=reduction)
 
 
 class DirectLossModule(LossModule):
@@ -116,9 +117,9 @@ def direct_ndcg_loss(
         >>> scores = torch.randn(4, 50, requires_grad=True)
         >>> direct_ndcg_loss(scores, torch.rand(4, 50) > 0.8, k=10).backward()
     """
-    found = lists("direct_ndcg_loss", scores, target, mask, dim=dim)
+    batch = lists("direct_ndcg_loss", scores, target, mask, dim=dim)
     places = 0 if k is None else k
-    return _direct(found, epsilon, direction, ndcg=True, k=places, reduction=reduction)
+    return _direct(batch, epsilon, direction, ndcg=True, k=places, reduction=reduction)
 
 
 class DirectNDCGLoss(LossModule):
@@ -141,16 +142,16 @@ class DirectNDCGLoss(LossModule):
 
 
 def _direct(
-    found: Binary, epsilon: float, direction: Direction, *, ndcg: bool, k: int, reduction: Reduction
+    batch: Binary, epsilon: float, direction: Direction, *, ndcg: bool, k: int, reduction: Reduction
 ) -> Tensor:
     value, _, gradient = direct_ranking(
-        working(found.rows), found.positive, found.mask, float(epsilon), SIGNS[direction], ndcg, k
+        working(batch.rows), batch.positive, batch.mask, float(epsilon), SIGNS[direction], ndcg, k
     )
-    factor = row_factor(found.rows, live_lists(found), reduction, found.invalid)
-    return attach(found.rows, value, gradient, reduction, factor=factor, shape=found.shape)
+    factor = row_factor(batch.rows, live_lists(batch), reduction, batch.invalid)
+    return attach(batch.rows, value, gradient, reduction, factor=factor, shape=batch.shape)
 
 
-def live_lists(found: Binary) -> Tensor:
+def live_lists(batch: Binary) -> Tensor:
     """Which lists have a positive and a negative that count; the others are void."""
-    positive, negative = found.counted()
+    positive, negative = batch.counted()
     return any_item(positive) & any_item(negative)

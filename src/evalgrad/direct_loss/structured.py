@@ -3,7 +3,7 @@ and for 0-1 error.
 
 With F as in `ranking` and `zero_one` and y the correct output, the hinge is max_yhat (F(yhat) +
 Delta(yhat)) - F(y), a convex upper bound of Delta(y_w); the perceptron is F(y_w) - F(y), which
-knows nothing of Delta. Together with the direct losses in both directions and cross-entropy they
+does not depend on Delta. Together with the direct losses in both directions and cross-entropy they
 are the nine algorithms of Song et al. (ICML 2016), section 4.1.
 """
 
@@ -154,10 +154,10 @@ def _average_precision(
     *,
     augmented: bool,
 ) -> Tensor:
-    found = lists(function, scores, target, mask, dim=dim)
-    value, gradient = ap_structured(working(found.rows), found.positive, found.mask, augmented)
-    factor = row_factor(found.rows, live_lists(found), reduction, found.invalid)
-    return attach(found.rows, value, gradient, reduction, factor=factor, shape=found.shape)
+    batch = lists(function, scores, target, mask, dim=dim)
+    value, gradient = ap_structured(working(batch.rows), batch.positive, batch.mask, augmented)
+    factor = row_factor(batch.rows, live_lists(batch), reduction, batch.invalid)
+    return attach(batch.rows, value, gradient, reduction, factor=factor, shape=batch.shape)
 
 
 def _zero_one(
@@ -170,8 +170,8 @@ def _zero_one(
     *,
     margin: float,
 ) -> Tensor:
-    found = lists(function, scores, target, mask, dim=dim)
-    reached, sign = margins(found)
+    batch = lists(function, scores, target, mask, dim=dim)
+    reached, sign = margins(batch)
     losses = (margin - 2 * reached).clamp(min=0)
     slopes = torch.where(losses > 0, -2 * sign, 0.0)
-    return mean_over_items(found, losses, slopes, reached, reduction)
+    return mean_over_items(batch, losses, slopes, reached, reduction)

@@ -59,14 +59,14 @@ def suggest_epsilon(
         >>> round(wide / narrow, 1)
         10.0
     """
-    found = lists("suggest_epsilon", scores, target, mask, dim=dim)
-    found = found._replace(rows=working(found.rows))
+    batch = lists("suggest_epsilon", scores, target, mask, dim=dim)
+    batch = batch._replace(rows=working(batch.rows))
     options = (SIGNS[direction], metric == "ndcg", 0 if k is None else k)
-    return _bisect(found, options, share)
+    return _bisect(batch, options, share)
 
 
-def _bisect(found: Binary, options: tuple[int, bool, int], share: float) -> float:
-    spread, whole_way = _spread(found), _whole_way(found, *options)
+def _bisect(batch: Binary, options: tuple[int, bool, int], share: float) -> float:
+    spread, whole_way = _spread(batch), _whole_way(batch, *options)
     if not (spread > 0 and 0 < whole_way < math.inf):  # NaN fails this too
         got = f"scores spread over {spread:g} and a task loss that can change by {whole_way:g}"
         must = "lists that leave something to move"
@@ -78,30 +78,30 @@ def _bisect(found: Binary, options: tuple[int, bool, int], share: float) -> floa
     low, high = math.log(spread) - 25.0, math.log(spread) + 25.0
     for _ in range(HALVINGS):
         middle = (low + high) / 2
-        reached = _moved(found, math.exp(middle), *options) >= share * whole_way
+        reached = _moved(batch, math.exp(middle), *options) >= share * whole_way
         low, high = (low, middle) if reached else (middle, high)
     return math.exp(high)
 
 
-def _moved(found: Binary, epsilon: float, sign: int, ndcg: bool, k: int) -> float:
+def _moved(batch: Binary, epsilon: float, sign: int, ndcg: bool, k: int) -> float:
     """Sum over the lists of |Delta(y_direct) - Delta(y_w)|."""
-    given = (found.rows, found.positive, found.mask)
-    value, reached, _ = direct_ranking(*given, epsilon, sign, ndcg, k)
+    items = (batch.rows, batch.positive, batch.mask)
+    value, reached, _ = direct_ranking(*items, epsilon, sign, ndcg, k)
     return float((reached - value).abs().sum())
 
 
-def _whole_way(found: Binary, sign: int, ndcg: bool, k: int) -> float:
+def _whole_way(batch: Binary, sign: int, ndcg: bool, k: int) -> float:
     """Sum over the lists of |Delta(extreme ranking) - Delta(y_w)|; the extremes are those of scores
     that know the target.
     """
-    labels = (found.positive, found.mask)
-    value, *_ = direct_ranking(found.rows, *labels, 1.0, sign, ndcg, k)
-    knowing = -sign * found.positive.to(found.rows.dtype)
+    labels = (batch.positive, batch.mask)
+    value, *_ = direct_ranking(batch.rows, *labels, 1.0, sign, ndcg, k)
+    knowing = -sign * batch.positive.to(batch.rows.dtype)
     extreme, *_ = direct_ranking(knowing, *labels, 1.0, -sign, ndcg, k)
-    return float(torch.where(live_lists(found), extreme - value, 0.0).abs().sum())
+    return float(torch.where(live_lists(batch), extreme - value, 0.0).abs().sum())
 
 
-def _spread(found: Binary) -> float:
-    counted = found.rows.isfinite() if found.mask is None else found.mask & found.rows.isfinite()
-    scores = found.rows[counted]
+def _spread(batch: Binary) -> float:
+    counted = batch.rows.isfinite() if batch.mask is None else batch.mask & batch.rows.isfinite()
+    scores = batch.rows[counted]
     return float(scores.max() - scores.min()) if scores.numel() else 0.0

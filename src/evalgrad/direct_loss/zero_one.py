@@ -48,15 +48,15 @@ def direct_zero_one_loss(
         >>> loss.item(), scores.grad
         (0.25, tensor([ 0.,  0., -5.,  5.]))
     """
-    found = lists("direct_zero_one_loss", scores, target, mask, dim=dim)
-    margin, sign = margins(found)
+    batch = lists("direct_zero_one_loss", scores, target, mask, dim=dim)
+    margin, sign = margins(batch)
     near = (
         (margin > 0) & (margin < epsilon / 2)
         if direction == "positive"
         else (margin <= 0) & (margin > -epsilon / 2)
     )
     slope = torch.where(near, -2 / epsilon * sign, 0.0)
-    return mean_over_items(found, (margin <= 0).to(margin.dtype), slope, margin, reduction)
+    return mean_over_items(batch, (margin <= 0).to(margin.dtype), slope, margin, reduction)
 
 
 class DirectZeroOneLoss(DirectLossModule):
@@ -65,25 +65,25 @@ class DirectZeroOneLoss(DirectLossModule):
     function = staticmethod(direct_zero_one_loss)
 
 
-def margins(found: Binary) -> tuple[Tensor, Tensor]:
+def margins(batch: Binary) -> tuple[Tensor, Tensor]:
     """y s and y = -1 or +1 of every item, (R, n)."""
-    x = working(found.rows)
-    sign = torch.where(found.positive, 1.0, -1.0).to(x.dtype)
+    x = working(batch.rows)
+    sign = torch.where(batch.positive, 1.0, -1.0).to(x.dtype)
     return sign * x, sign
 
 
 def mean_over_items(
-    found: Binary, losses: Tensor, slopes: Tensor, margin: Tensor, reduction: Reduction
+    batch: Binary, losses: Tensor, slopes: Tensor, margin: Tensor, reduction: Reduction
 ) -> Tensor:
     """Mean of item losses (R, n) over each list; their slopes are the gradient, and NaN where the
     margin is.
     """
-    counts = torch.ones_like(found.positive) if found.mask is None else found.mask
+    counts = torch.ones_like(batch.positive) if batch.mask is None else batch.mask
     number = counts.sum(1, keepdim=True)
     losses, slopes = (
         torch.where(counts, torch.where(margin.isnan(), margin, item), 0.0) / number.clamp(min=1)
         for item in (losses, slopes)
     )
-    factor = row_factor(found.rows, number[:, 0] > 0, reduction, found.invalid)
+    factor = row_factor(batch.rows, number[:, 0] > 0, reduction, batch.invalid)
     value = losses.sum(1)
-    return attach(found.rows, value, slopes, reduction, factor=factor, shape=found.shape)
+    return attach(batch.rows, value, slopes, reduction, factor=factor, shape=batch.shape)

@@ -88,7 +88,7 @@ def add_over_ranks(x: Tensor, group: dist.ProcessGroup | None) -> Tensor:
 
 
 def _together(function: str, collective: Callable[[], Any]) -> None:
-    """Run a collective; that another rank is gone is said in words."""
+    """Run a collective; if another rank is gone, the error says so."""
     try:
         collective()
     except RuntimeError as error:

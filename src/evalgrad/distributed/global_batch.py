@@ -116,29 +116,11 @@ def _first_of_each(index: Tensor) -> Tensor:
 def _check_options(loss: object, gather: Collection[str], once: str | None) -> None:
     function = "global_batch"
     if not callable(loss):
-        fail(
-            TypeError,
-            function,
-            "loss",
-            "a function or a module",
-            repr(loss),
-            "Pass the loss itself, not its value.",
-        )
+        must, repair = "a function or a module", "Pass the loss itself, not its value."
+        fail(TypeError, function, "loss", must, repr(loss), repair)
     if isinstance(gather, str):
-        fail(
-            TypeError,
-            function,
-            "gather",
-            "several names",
-            repr(gather),
-            f"Write gather=({gather!r},).",
-        )
+        repair = f"Write gather=({gather!r},)."
+        fail(TypeError, function, "gather", "several names", repr(gather), repair)
     if once is not None and once not in gather:
-        fail(
-            ValueError,
-            function,
-            "once",
-            "one of the names in `gather`",
-            repr(once),
-            "Add it to `gather`.",
-        )
+        must, repair = "one of the names in `gather`", "Add it to `gather`."
+        fail(ValueError, function, "once", must, repr(once), repair)

@@ -1,9 +1,9 @@
 """The operator of loss max-pooling: rows ``(R, n)`` of losses -> values ``(R,)`` and weights w*
 ``(R, n)``.
 
-w* = tau min(1, l/alpha)^(q-1), where alpha is the largest root of sum min(l, alpha)^q = m alpha^q.
-All powers are of l/rho, rho = the ceil(m)-th largest loss: the paper's division by the maximum
-underflows from q = 100 on in float32.
+w* = tau min(1, l/alpha)^(q-1), where alpha is the largest root of sum min(l, alpha)^q = m alpha^q
+(docs/maths.md, "Loss max-pooling"). All powers are of l/rho, rho = the ceil(m)-th largest loss:
+the paper's division by the maximum underflows from q = 100 on in float32.
 """
 
 import math
