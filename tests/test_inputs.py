@@ -2,6 +2,8 @@
 a repair that is right when followed.
 """
 
+import inspect
+
 import numpy as np
 import pytest
 import torch
@@ -15,18 +17,24 @@ LOGITS, LABELS = torch.randn(2, 3, 8, 8), torch.randint(3, (2, 8, 8))
 SCORES, BITS = torch.randn(4, 6, 6), torch.randint(2, (4, 6, 6))
 LISTS, RELEVANT = torch.randn(3, 8), torch.tensor([[1, 0] * 4] * 3)
 
-CLASS_MAPS = [eg.lovasz_softmax_loss, eg.soft_jaccard_loss, eg.bootstrapped_cross_entropy]
-SAMPLES = [eg.smooth_topk_loss, eg.topk_hinge_loss]
-RANKINGS = [
-    eg.direct_average_precision_loss,
-    eg.direct_ndcg_loss,
-    eg.direct_jaccard_loss,
-    eg.direct_zero_one_loss,
-    eg.average_precision_hinge_loss,
-    eg.average_precision_perceptron_loss,
-    eg.zero_one_hinge_loss,
-    eg.zero_one_perceptron_loss,
-]
+
+def losses_with(*arguments):
+    """The public losses that have these arguments: a new one is tested without being listed."""
+    return [
+        function
+        for name, function in vars(eg).items()
+        if inspect.isfunction(function)
+        and name.endswith(("_loss", "_entropy"))
+        and {*arguments} <= inspect.signature(function).parameters.keys()
+    ]
+
+
+CLASS_MAPS = losses_with("logits", "target", "weight")
+SAMPLES = losses_with("scores", "target", "k", "weight")
+RANKINGS = losses_with("scores", "target", "dim")
+assert len(CLASS_MAPS) >= 3
+assert len(SAMPLES) >= 2
+assert len(RANKINGS) >= 8
 LIST_METRICS = [metrics.average_precision, metrics.ndcg, metrics.roc_auc, metrics.fbeta_score]
 
 
@@ -90,6 +98,18 @@ def test_the_axis_of_the_items(loss):
     loss(y, RELEVANT).backward()
     assert torch.equal(x.grad, y.grad.T)
     assert loss(LISTS.T.unsqueeze(-1), RELEVANT.T.unsqueeze(-1), dim=0) == loss(LISTS, RELEVANT)
+
+
+def test_a_module_takes_the_mask_by_place_or_by_name():
+    mask = torch.rand(LISTS.shape) < 0.7
+    mask[:, :2] = True
+    for function, module in (
+        (eg.direct_average_precision_loss, eg.DirectAveragePrecisionLoss()),
+        (eg.zero_one_hinge_loss, eg.ZeroOneHingeLoss()),
+    ):
+        expected = function(LISTS, RELEVANT, mask=mask)
+        assert expected != function(LISTS, RELEVANT)
+        assert module(LISTS, RELEVANT, mask) == module(LISTS, RELEVANT, mask=mask) == expected
 
 
 def test_the_axis_of_a_module():

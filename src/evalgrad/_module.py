@@ -14,7 +14,7 @@ class LossModule(nn.Module):
     A subclass names its `function` and writes the options in its own `__init__`, for the reader
     and the editor; ``super().__init__(locals())`` hands them over. Each becomes an attribute of
     its name, `weight` a buffer, so that it moves with the module. A call takes the tensors of the
-    function, by place or by name.
+    function, by place or by name; the third, where there is one, is the mask.
     """
 
     function: ClassVar[Callable[..., Tensor]]  # the public function, decorated by `checked`
@@ -40,6 +40,8 @@ class LossModule(nn.Module):
     def forward(self, *tensors: Tensor, **named: Tensor | None) -> Tensor:
         """The function itself, without another check of the options."""
         options: dict[str, Any] = named
+        if len(tensors) == 3:
+            *tensors, options["mask"] = tensors  # type: ignore[assignment]
         for name in self._options:
             options[name] = getattr(self, name)
         return type(self).function.__wrapped__(*tensors, **options)  # type: ignore[attr-defined]
