@@ -118,6 +118,7 @@ class LossMaxPooling(LossModule):
         p: as for `loss_max_pooling`, like all that follow.
 
     Example:
+        >>> from torch import nn
         >>> criterion = LossMaxPooling(nn.CrossEntropyLoss(reduction="none", ignore_index=255))
         >>> logits = torch.randn(2, 21, 8, 8, requires_grad=True)
         >>> criterion(logits, torch.randint(21, (2, 8, 8))).backward()
