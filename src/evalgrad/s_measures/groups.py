@@ -195,7 +195,9 @@ def _check_batch(
     name: str, first: Solver, count: int, scores: Tensor, target: Tensor, index: Tensor | None
 ) -> None:
     floating(name, "scores", scores)
-    plain(name, "target", target)
+    if plain(name, "target", target).is_floating_point():
+        must, repair = "an integer or bool tensor of labels", "Use `target.long()`."
+        fail(TypeError, name, "target", must, describe(target), repair)
     expected = target.shape if count == 1 else (*target.shape, count)
     if scores.shape != expected:
         raise ValueError(
