@@ -36,8 +36,6 @@ EVALGRAD_API const evalgrad::Kernel* evalgrad_kernels() {
         EVALGRAD_BOTH("ap_structured", ranking::ap_structured),
         EVALGRAD_BOTH("weighted_errors", s_measures::weighted_errors),
         EVALGRAD_BOTH("error_totals", s_measures::error_totals),
-        EVALGRAD_BOTH("s_measure_batch", s_measures::batch),
-        EVALGRAD_BOTH("renewed_multipliers", s_measures::renewed_multipliers),
         {nullptr, nullptr, nullptr},
     };
     return kernels;
