@@ -9,11 +9,12 @@ from typing import Any
 from matplotlib.figure import Figure
 
 from evalgrad_lab.runs import Runs
-from evalgrad_lab.tune import Case, Tuned, tune
-from reproductions.direct_loss.training import ALGORITHMS, DIRECT, WIDTH, Hyper, train
+from evalgrad_lab.tune import Tuned
+from reproductions.direct_loss.training import ALGORITHMS, DIRECT, WIDTH, Hyper, train_scorer
 from reproductions.drawing import new_figure
-from reproductions.experiment import Experiment, Outcome, Size, Table, Verdict, judge, spread
-from reproductions.gaps import gap, in_words
+from reproductions.experiment import Experiment, Outcome, Size, Table
+from reproductions.training import tuned
+from reproductions.verdicts import Verdict, gap, in_words, judge, spread
 
 SIZES = {
     "tiny": [200, 100, 200],
@@ -57,14 +58,9 @@ def chosen(data: str, size: Size, runs: Runs, seeds: Sequence[int]) -> dict[str,
 
     def search(algorithm: str, by: str) -> Tuned:
         grid = [{"hyper": hyper} for hyper in candidates(algorithm, size)]
-        return tune(
-            runs,
-            train,
-            [Case({**common, "algorithm": algorithm}, grid)],
-            search=seeds[:1],
-            seeds=seeds,
-            score=lambda result: result[by],
-        )[0]
+        cases = {algorithm: {**common, "algorithm": algorithm}}
+        found = tuned(runs, train_scorer, cases, grid, seeds, score=lambda result: result[by])
+        return found[algorithm]
 
     return {
         by: {algorithm: search(algorithm, by) for algorithm in ALGORITHMS}

@@ -13,18 +13,9 @@ from evalgrad_lab.report.panels import rank_correlation
 from evalgrad_lab.runs import Runs
 from evalgrad_lab.tune import Tuned
 from reproductions.drawing import new_figure
-from reproductions.experiment import (
-    Cell,
-    Experiment,
-    Outcome,
-    Size,
-    Table,
-    Verdict,
-    judge,
-    spread,
-)
-from reproductions.gaps import gap, in_words
+from reproductions.experiment import Experiment, Outcome, Size, Table
 from reproductions.loss_max_pooling.sizes import BUDGETS, METHODS, trained
+from reproductions.verdicts import Verdict, gap, in_words, judge, spread
 
 REPORTED = {
     "BASE": 72.55,
@@ -48,7 +39,7 @@ def run_table(size: Size, runs: Runs) -> Outcome:
     budget = BUDGETS[size]
     short = trained(runs, budget, METHODS, budget.iterations)
     long = trained(runs, budget, RIVALS, budget.long)
-    rows: list[list[Cell]] = [
+    rows = [
         [
             name,
             spread(on_test(short[name])),

@@ -7,17 +7,7 @@ from statistics import fmean
 from typing import Any
 
 from evalgrad_lab.runs import Runs
-from reproductions.experiment import (
-    Cell,
-    Experiment,
-    Outcome,
-    Size,
-    Table,
-    Verdict,
-    judge,
-    spread,
-)
-from reproductions.gaps import gap, in_words
+from reproductions.experiment import Experiment, Outcome, Size, Table
 from reproductions.loss_max_pooling.sizes import (
     BLEND,
     BUDGETS,
@@ -26,6 +16,7 @@ from reproductions.loss_max_pooling.sizes import (
     pooled,
     trained,
 )
+from reproductions.verdicts import Verdict, gap, in_words, judge, spread
 
 REPORTED: dict[str, dict[str, float]] = {
     "p": {
@@ -69,7 +60,7 @@ def run(size: Size, runs: Runs) -> Outcome:
     numbers: dict[str, dict[str, list[float]]] = {}
     for name, (kind, value) in names.items():
         numbers.setdefault(kind, {})[value] = [result["test"] for result in found[name].results]
-    rows: list[list[Cell]] = [
+    rows = [
         [
             name,
             spread(numbers[kind][value]),

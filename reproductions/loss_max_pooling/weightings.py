@@ -14,7 +14,8 @@ from matplotlib.figure import Figure
 from evalgrad import loss_max_pooling_weights
 from evalgrad_lab.runs import Runs
 from reproductions.drawing import new_figure
-from reproductions.experiment import Cell, Experiment, Outcome, Size, Table, Verdict, judge
+from reproductions.experiment import Experiment, Outcome, Size, Table
+from reproductions.verdicts import Verdict, judge
 
 PIXELS = 100
 EXPONENTS = (1, 1.2, 1.4, 1.7, 2, 3, 4, 10, math.inf)  # of figure 2 at m = n/3
@@ -83,7 +84,7 @@ def run(size: Size, runs: Runs) -> Outcome:
     by_support = {f"m/n = {share:g}": weights(1.7, share) for share in SUPPORTS}
     curves = by_p | by_support
     columns = ["setting", "weight of the worst tenth, %", "pixels with weight"]
-    rows: list[list[Cell]] = [
+    rows = [
         [label, f"{concentration(curve):.1f}", sum(weight > 0 for weight in curve)]
         for label, curve in curves.items()
     ]

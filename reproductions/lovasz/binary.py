@@ -11,19 +11,11 @@ from typing import Any
 
 from evalgrad_lab.data.fetched import place
 from evalgrad_lab.runs import Runs
-from evalgrad_lab.tune import Case, product, tune
-from reproductions.experiment import (
-    Cell,
-    Experiment,
-    Outcome,
-    Size,
-    Table,
-    Verdict,
-    judge,
-    spread,
-)
-from reproductions.gaps import gap, in_words
+from evalgrad_lab.tune import best_mean, product
+from reproductions.experiment import Experiment, Outcome, Size, Table
 from reproductions.lovasz.binary_pieces import EVALUATED, fine_tune_binary, train_binary
+from reproductions.training import tuned
+from reproductions.verdicts import Verdict, gap, in_words, judge, spread
 
 RATES = {"tiny": [0.01], "default": [0.003, 0.01, 0.03, 0.1], "full": [0.003, 0.01, 0.03, 0.1]}
 SETTINGS: dict[str, dict[str, Any]] = {
@@ -88,12 +80,9 @@ def _trained(size: Size, runs: Runs, names: list[str]) -> dict[str, Found]:
         place("nuclei")  # tells what is missing before anything runs
     wanted = dict.fromkeys(["cross-entropy", *names])
     grid, seeds = product({"learning_rate": RATES[size]}), SEEDS[size]
-    cases = [Case({**setting, "loss": name}, grid) for name in wanted]
-    tuned = tune(runs, train_binary, cases, search=seeds, seeds=seeds)
-    scratch = {
-        name: (case.point["learning_rate"], case.results)
-        for name, case in zip(wanted, tuned, strict=True)
-    }
+    cases = {name: {**setting, "loss": name} for name in wanted}
+    found = tuned(runs, train_binary, cases, grid, seeds, search=seeds)
+    scratch = {name: (case.point["learning_rate"], case.results) for name, case in found.items()}
     base = {"learning_rate": scratch["cross-entropy"][0], "iterations": setting["iterations"]}
     # All losses in one piece, so that both tables share it and it trains its base once.
     every = [
@@ -102,7 +91,7 @@ def _trained(size: Size, runs: Runs, names: list[str]) -> dict[str, Found]:
         *(["Lovász hinge, empty left out"] if setting["data"] == "nuclei" else []),
     ]
     further = {**setting, **FURTHER[size], "base": base, "names": every}
-    tuned_on = runs.run(fine_tune_binary, [{**further, "seed": seed} for seed in SEEDS[size]])
+    tuned_on = runs.run(fine_tune_binary, [{**further, "seed": seed} for seed in seeds])
     return {
         "scratch": {name: scratch[name] for name in names},
         "fine-tuned": {
@@ -116,7 +105,7 @@ def best_rate(runs: Sequence[Sequence[Any]], rates: Sequence[float]) -> tuple[fl
     """The learning rate with the best mean `validation` over the seeds, and the results with it;
     `runs[seed][rate]`.
     """
-    best = max(range(len(rates)), key=lambda at: fmean(run[at]["validation"] for run in runs))
+    best = best_mean([[run[at]["validation"] for run in runs] for at in range(len(rates))])
     return rates[best], [run[best] for run in runs]
 
 
@@ -179,7 +168,7 @@ def run_matrix(size: Size, runs: Runs) -> Outcome:
 
 def _matrix(title: str, found: Found) -> Table:
     columns = [runs for _, runs in found.values()]
-    rows: list[list[Cell]] = [
+    rows = [
         [
             name,
             *(spread([run["losses"][name] for run in runs], 3) for runs in columns),
@@ -263,7 +252,7 @@ def run_prior_work(size: Size, runs: Runs) -> Outcome:
     """
     names = ["soft Jaccard", "Lovász hinge"]
     found = _trained(size, runs, names)
-    rows: list[list[Cell]] = [
+    rows = [
         [name, *_spreads([found[start][name][1] for start in STARTS], "iou"), fmean(TABLE_A2[name])]
         for name in names
     ]

@@ -6,22 +6,13 @@ from typing import Any
 
 from evalgrad_lab.data.fetched import place
 from evalgrad_lab.runs import Runs
-from evalgrad_lab.tune import Case, product, tune
-from reproductions.experiment import (
-    Experiment,
-    Outcome,
-    Size,
-    SkippedError,
-    Table,
-    Verdict,
-    judge,
-    spread,
-)
-from reproductions.gaps import gap, in_words
-from reproductions.lovasz.brain_pieces import FOLDS, NAMES, train_brain
+from evalgrad_lab.tune import product
+from reproductions.experiment import Experiment, Outcome, Size, SkippedError, Table
+from reproductions.lovasz.brain_pieces import FOLDS, LOSSES, NAMES, train_brain
+from reproductions.training import tuned
+from reproductions.verdicts import Verdict, gap, in_words, judge, spread
 
 INDICES = ("Jaccard", "Dice")
-LOSSES = ["cross-entropy", "Lovász"]
 RATES = [0.03, 0.1]
 SETTINGS: dict[str, dict[str, Any]] = {
     "tiny": {"width": 4, "epochs": 1, "block": 1},
@@ -48,20 +39,8 @@ def run(size: Size, runs: Runs) -> Outcome:
         )
     place("brain")  # tells what is missing before anything runs
     setting, folds = SETTINGS[size], list(range(FOLDS))
-    cases, grid = [{**setting, "loss": loss} for loss in LOSSES], product({"learning_rate": RATES})
-    found = dict(
-        zip(
-            LOSSES,
-            tune(
-                runs,
-                train_brain,
-                [Case(case, grid) for case in cases],
-                search=folds[:1],
-                seeds=folds,
-            ),
-            strict=True,
-        )
-    )
+    cases = {loss: {**setting, "loss": loss} for loss in LOSSES}
+    found = tuned(runs, train_brain, cases, product({"learning_rate": RATES}), folds)
     rows = [
         [*_row([run["test"][kind] for run in case.results], loss, kind)]
         for loss, case in found.items()
@@ -121,7 +100,10 @@ def verdict(numbers: Mapping[str, Any]) -> Verdict:
     """
     gains = {
         kind: gap(
-            *([fmean(fold.values()) for fold in numbers[loss][kind]] for loss in reversed(LOSSES))
+            *(
+                [fmean(fold.values()) for fold in numbers[loss][kind]]
+                for loss in ("Lovász", "cross-entropy")
+            )
         )
         for kind in INDICES
     }

@@ -7,9 +7,11 @@ from typing import Any
 from matplotlib.figure import Figure
 
 from evalgrad_lab.runs import Runs
+from evalgrad_lab.tune import best_mean
 from reproductions.drawing import new_figure
-from reproductions.experiment import Experiment, Outcome, Size, Table, Verdict, judge, spread
+from reproductions.experiment import Experiment, Outcome, Size, Table
 from reproductions.lovasz.enet_pieces import BASE_RATE, CATEGORIES, fine_tunings
+from reproductions.verdicts import Verdict, judge, spread
 
 RATES = [0.001, 0.003]
 SETTINGS: dict[str, dict[str, Any]] = {
@@ -85,8 +87,8 @@ def run(size: Size, runs: Runs) -> Outcome:
 
 def _best_rate(found: list[Any], name: str, rates: int) -> int:
     """Which learning rate has the best validation IoU over the seeds."""
-    return max(
-        range(rates), key=lambda at: fmean(run["tuned"][name][at]["validation"] for run in found)
+    return best_mean(
+        [[run["tuned"][name][at]["validation"] for run in found] for at in range(rates)]
     )
 
 

@@ -7,18 +7,11 @@ from statistics import fmean
 from typing import Any
 
 from evalgrad_lab.runs import Runs
-from reproductions.experiment import (
-    Cell,
-    Experiment,
-    Outcome,
-    Size,
-    Table,
-    Verdict,
-    judge,
-    spread,
-)
+from evalgrad_lab.tune import best_mean
+from reproductions.experiment import Experiment, Outcome, Size, Table
 from reproductions.lovasz.binary_pieces import EVALUATED
 from reproductions.lovasz.per_class_pieces import one_by_one
+from reproductions.verdicts import Verdict, judge, spread
 
 RATES = [0.001, 0.003, 0.01]
 SETTINGS: dict[str, dict[str, Any]] = {
@@ -74,10 +67,11 @@ TABLE_A1 = {
 
 def choose(found: list[Any], loss: str, rates: list[float]) -> int:
     """Which learning rate has the best validation IoU, over classes and seeds."""
-    return max(
-        range(len(rates)),
-        key=lambda at: fmean(one["validation"] for run in found for one in run["tuned"][loss][at]),
-    )
+    scores = [
+        [one["validation"] for run in found for one in run["tuned"][loss][at]]
+        for at in range(len(rates))
+    ]
+    return best_mean(scores)
 
 
 def run(size: Size, runs: Runs) -> Outcome:
@@ -145,7 +139,7 @@ def _matrix(labels: list[int], by_class: list[dict[str, Any]]) -> Table:
 
 
 def _means(numbers: Mapping[str, Any]) -> Table:
-    rows: list[list[Cell]] = [
+    rows = [
         [name, "", *(fmean(numbers["losses"][loss][name]) for loss in EVALUATED), "", "", "", ""]
         for name in EVALUATED
     ]

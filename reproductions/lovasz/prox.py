@@ -9,18 +9,12 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from evalgrad_lab.runs import Runs
+from evalgrad_lab.tune import best_mean
 from reproductions.drawing import new_figure
-from reproductions.experiment import (
-    Cell,
-    Experiment,
-    Outcome,
-    Size,
-    Table,
-    Verdict,
-    judge,
-    spread,
-)
+from reproductions.experiment import Experiment, Outcome, Size, Table
 from reproductions.lovasz.prox_pieces import METHODS, descend, last_layer
+from reproductions.training import repeated
+from reproductions.verdicts import Verdict, judge, spread
 
 SLOPES = [1.0, 2.0, 0.2]  # nu of equation C.4; the paper does not give its three
 WALK: dict[str, Any] = {"step": 0.1, "iterations": 30, "start": [1.01, 1.13]}
@@ -46,19 +40,14 @@ SEEDS = {"tiny": [0], "default": [0, 1], "full": [0, 1, 2, 3, 4]}
 def run_surface(size: Size, runs: Runs) -> Outcome:
     """Figure C.1, the same at every size: it is exact and takes no time."""
     walks = [(nu, method) for nu in SLOPES for method in METHODS[:3]]
-    paths = dict(
-        zip(
-            walks,
-            runs.run(descend, [{**WALK, "nu": nu, "method": method} for nu, method in walks]),
-            strict=True,
-        )
-    )
+    asked = [{**WALK, "nu": nu, "method": method} for nu, method in walks]
+    paths = dict(zip(walks, runs.run(descend, asked), strict=True))
     numbers = {
         method: [fmean(point[2] for point in paths[nu, method]) for nu in SLOPES]
         for method in METHODS[:3]
     }
     turns = {method: [_crossings(paths[nu, method], nu) for nu in SLOPES] for method in METHODS[:3]}
-    rows: list[list[Cell]] = [
+    rows = [
         [
             f"{nu:g}",
             *(numbers[method][at] for method in METHODS[:3]),
@@ -152,10 +141,8 @@ def run_last_layer(size: Size, runs: Runs) -> Outcome:
     """
     setting, seeds = SETTINGS[size], SEEDS[size]
     trials = [[method, rate, lam] for method in METHODS for rate, lam in GRID[method]]
-    found = {
-        start: runs.run(last_layer, [_piece(setting, start, trials, seed) for seed in seeds])
-        for start in STARTS
-    }
+    cases = {start: {**setting, "start": start, "settings": trials} for start in STARTS}
+    found = repeated(runs, last_layer, cases, seeds)
     best = {
         start: {method: _best(method, trials, runs) for method in METHODS}
         for start, runs in found.items()
@@ -174,7 +161,7 @@ def run_last_layer(size: Size, runs: Runs) -> Outcome:
         }
         for start in STARTS
     }
-    rows: list[list[Cell]] = [
+    rows = [
         [
             start,
             method,
@@ -195,18 +182,10 @@ def run_last_layer(size: Size, runs: Runs) -> Outcome:
     return Outcome(numbers, _setting(setting), seeds, tables, {caption: _draw_curves(curves)})
 
 
-def _piece(
-    setting: Mapping[str, Any], start: str, trials: list[list[Any]], seed: int
-) -> dict[str, Any]:
-    return {**setting, "start": start, "settings": trials, "seed": seed}
-
-
 def _best(method: str, trials: list[list[Any]], runs: Sequence[Any]) -> tuple[float, float]:
     """The learning rate and lam with the smallest mean of the curves."""
-    return min(
-        GRID[method],
-        key=lambda pair: fmean(_area(run[trials.index([method, *pair])]) for run in runs),
-    )
+    places = [trials.index([method, *pair]) for pair in GRID[method]]
+    return GRID[method][best_mean([[-_area(run[at]) for run in runs] for at in places])]
 
 
 def _numbers(runs: Sequence[Any]) -> dict[str, float]:

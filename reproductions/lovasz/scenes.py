@@ -9,10 +9,12 @@ from typing import Any
 from matplotlib.figure import Figure
 
 from evalgrad_lab.runs import Runs
-from evalgrad_lab.tune import Case, product, tune
+from evalgrad_lab.tune import product
 from reproductions.drawing import new_figure
-from reproductions.experiment import Experiment, Outcome, Size, Table, Verdict, judge, spread
-from reproductions.lovasz.scenes_pieces import losses, train_scenes
+from reproductions.experiment import Experiment, Outcome, Size, Table
+from reproductions.lovasz.scenes_pieces import train_scenes
+from reproductions.training import repeated, tuned
+from reproductions.verdicts import Verdict, judge, spread
 
 RATES = {"tiny": [0.01], "default": [0.003, 0.01, 0.03], "full": [0.003, 0.01, 0.03]}
 SETTINGS: dict[str, dict[str, Any]] = {
@@ -49,29 +51,23 @@ def _trained(
     the seeds.
     """
     setting, seeds = SETTINGS[size], SEEDS[size]
-    wanted = {VARIANTS[name][0] for name in variants}
-    plain = {
-        loss: {**setting, "loss": loss, "equibatch": False} for loss in losses() if loss in wanted
-    }
+    wanted = dict.fromkeys(VARIANTS[name][0] for name in variants)
+    plain = {loss: {**setting, "loss": loss, "equibatch": False} for loss in wanted}
     grid = product({"learning_rate": RATES[size]})
-    cases = [Case(case, grid) for case in plain.values()]
-    tuned = tune(runs, train_scenes, cases, search=seeds[:1], seeds=[])
-    rates = {loss: case.point["learning_rate"] for loss, case in zip(plain, tuned, strict=True)}
-    jobs = []
-    for name in variants:
-        loss, equibatch, factor = VARIANTS[name]
-        length = round(factor * setting["iterations"])
-        chosen = {
+    searched = tuned(runs, train_scenes, plain, grid, [], search=seeds[:1])
+    rates = {loss: case.point["learning_rate"] for loss, case in searched.items()}
+    cases = {
+        name: {
+            **setting,
             "loss": loss,
             "equibatch": equibatch,
-            "iterations": length,
+            "iterations": round(factor * setting["iterations"]),
             "learning_rate": rates[loss],
         }
-        jobs += [{**setting, **chosen, "seed": seed} for seed in seeds]
-    found = runs.run(train_scenes, jobs)
-    return rates, {
-        name: found[at * len(seeds) : (at + 1) * len(seeds)] for at, name in enumerate(variants)
+        for name, (loss, equibatch, factor) in VARIANTS.items()
+        if name in variants
     }
+    return rates, repeated(runs, train_scenes, cases, seeds)
 
 
 def _setting(size: Size, rates: Mapping[str, float]) -> str:

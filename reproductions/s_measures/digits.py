@@ -7,21 +7,13 @@ from statistics import fmean
 from typing import Any
 
 from evalgrad_lab.runs import Runs, Settings
-from evalgrad_lab.tune import Case, Tuned, tune
-from reproductions.experiment import (
-    Cell,
-    Experiment,
-    Outcome,
-    Size,
-    Table,
-    Verdict,
-    judge,
-    spread,
-)
-from reproductions.gaps import gap, in_words
-from reproductions.s_measures.curves import draw_curves
-from reproductions.s_measures.digit_training import train_digits, train_measure
+from evalgrad_lab.tune import Tuned, product
+from reproductions.drawing import draw_curves
+from reproductions.experiment import Experiment, Outcome, Size, Table
 from reproductions.s_measures.regulariser import ALPHAS, PRIMAL_STEP
+from reproductions.s_measures.training import train_digits, train_measure
+from reproductions.training import repeated, tuned
+from reproductions.verdicts import Verdict, gap, in_words, judge, spread
 
 DATA = {"tiny": "s-digits", "default": "s-digits", "full": "s-mnist"}
 EPOCHS = {"tiny": 1, "default": 40, "full": 40}  # the paper's 40
@@ -37,17 +29,8 @@ def _with_papers_steps(
 ) -> dict[str, list[Any]]:
     """Every alpha with the paper's algorithm and its step sizes."""
     settings = {**common, "hidden": hidden, "solver": "paper", "learning_rate": PRIMAL_STEP}
-    found = iter(
-        runs.run(
-            train_digits,
-            [
-                {**settings, "alpha": alpha, "seed": seed}
-                for alpha in NAMES.values()
-                for seed in seeds
-            ],
-        )
-    )
-    return {name: [next(found) for _ in seeds] for name in NAMES}
+    cases = {name: {**settings, "alpha": alpha} for name, alpha in NAMES.items()}
+    return repeated(runs, train_digits, cases, seeds)
 
 
 def _tuned(
@@ -56,23 +39,9 @@ def _tuned(
     """Every alpha with the ratio solver on a shared hidden layer, and a learning rate of
     its own.
     """
-    cases = [
-        {**common, "hidden": HIDDEN, "alpha": alpha, "solver": "ratio"} for alpha in NAMES.values()
-    ]
-    grid = [{"learning_rate": rate} for rate in rates]
-    return dict(
-        zip(
-            NAMES,
-            tune(
-                runs,
-                train_digits,
-                [Case(case, grid) for case in cases],
-                search=seeds[:1],
-                seeds=seeds,
-            ),
-            strict=True,
-        )
-    )
+    settings = {**common, "hidden": HIDDEN, "solver": "ratio"}
+    cases = {name: {**settings, "alpha": alpha} for name, alpha in NAMES.items()}
+    return tuned(runs, train_digits, cases, product({"learning_rate": rates}), seeds)
 
 
 def run(size: Size, runs: Runs) -> Outcome:
@@ -101,7 +70,7 @@ def run(size: Size, runs: Runs) -> Outcome:
             name: [result["test"] for result in results] for name, results in theirs.items()
         },
     }
-    rows: list[list[Cell]] = [
+    rows = [
         [
             name,
             spread([result["test"] for result in literal[name]]),
@@ -192,22 +161,22 @@ def run_projections(size: Size, runs: Runs) -> Outcome:
         "alpha": ALPHAS[0],
         "learning_rate": PRIMAL_STEP,
     }
-    ways = [{"solver": solver, "project": project} for solver, project in WAYS]
-    found = iter(
-        runs.run(train_digits, [{**common, **way, "seed": seed} for way in ways for seed in seeds])
-    )
-    digits = {way: [next(found) for _ in seeds] for way in WAYS}
     alone = {"size": MEASURE_SIZES, "epochs": MEASURE_EPOCHS[size], "learning_rate": MEASURE_RATE}
-    found = iter(
-        runs.run(train_measure, [{**alone, **way, "seed": seed} for way in ways for seed in seeds])
+    digits, measure = (
+        repeated(
+            runs,
+            function,
+            {way: {**settings, "solver": way[0], "project": way[1]} for way in WAYS},
+            seeds,
+        )
+        for function, settings in ((train_digits, common), (train_measure, alone))
     )
-    measure = {way: [next(found) for _ in seeds] for way in WAYS}
     words = {
         "ratio": "ratio (no projection)",
         "lagrangian": "corrected steps",
         "paper": "paper's steps",
     }
-    rows: list[list[Cell]] = []
+    rows = []
     for way in WAYS:
         name = words[way[0]] if way[0] == "ratio" else f"{words[way[0]]}, once per {way[1]}"
         accuracy = spread([result["test"] for result in digits[way]])

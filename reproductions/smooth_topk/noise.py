@@ -7,11 +7,11 @@ from statistics import fmean
 from typing import Any
 
 from evalgrad_lab.runs import Runs
-from evalgrad_lab.tune import Case, tune
 from reproductions.drawing import new_figure
-from reproductions.experiment import Experiment, Outcome, Size, Table, Verdict, judge, spread
+from reproductions.experiment import Experiment, Outcome, Size, Table
 from reproductions.smooth_topk.sizes import SCALES
-from reproductions.smooth_topk.training import CROSS_ENTROPY, smooth, train
+from reproductions.smooth_topk.training import CROSS_ENTROPY, smooth
+from reproductions.verdicts import Verdict, judge, spread
 
 NOISE = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)
 REPORTED: dict[str, Any] = {
@@ -35,32 +35,17 @@ def run(size: Size, runs: Runs) -> Outcome:
     """Every noise level and objective, tuned."""
     scale = SCALES[size]
     noises = NOISE if size != "tiny" else (0.0, 1.0)
-    cases = [
-        {**scale.common, "noise": noise, "objective": objective}
+    cases = {
+        (name, noise): {"noise": noise, "objective": objective}
         for noise in noises
-        for objective in OBJECTIVES.values()
-    ]
-    found = iter(
-        tune(
-            runs,
-            train,
-            [Case(case, scale.grid) for case in cases],
-            search=scale.seeds[:1],
-            seeds=scale.seeds,
-            score=lambda result: result["best"]["validation"],
-        )
-    )
+        for name, objective in OBJECTIVES.items()
+    }
     numbers: dict[str, Any] = {"noise": list(noises), "top1": {}, "top5": {}}
-    for _ in noises:
-        for name in OBJECTIVES:
-            results = next(found).results
-            for metric in ("top1", "top5"):
-                numbers[metric].setdefault(name, []).append(
-                    [result[JUDGED[name]][metric] for result in results]
-                )
-                numbers[metric].setdefault(f"{name} last", []).append(
-                    [result["last"][metric] for result in results]
-                )
+    for (name, _), results in scale.tuned(runs, cases).items():
+        for metric in ("top1", "top5"):
+            for row, network in ((name, JUDGED[name]), (f"{name} last", "last")):
+                values = [result[network][metric] for result in results]
+                numbers[metric].setdefault(row, []).append(values)
     tables = [_table(numbers, metric) for metric in ("top5", "top1")]
     return Outcome(
         numbers,

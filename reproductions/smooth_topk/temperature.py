@@ -8,11 +8,12 @@ from statistics import fmean
 from typing import Any
 
 from evalgrad_lab.runs import Runs
-from evalgrad_lab.tune import Case, product, tune
+from evalgrad_lab.tune import product
 from reproductions.drawing import new_figure
-from reproductions.experiment import Experiment, Outcome, Size, Table, Verdict, judge, spread
+from reproductions.experiment import Experiment, Outcome, Size, Table
 from reproductions.smooth_topk.sizes import SCALES
-from reproductions.smooth_topk.training import gradient_density, smooth, train
+from reproductions.smooth_topk.training import gradient_density, smooth
+from reproductions.verdicts import Verdict, judge, spread
 
 TEMPERATURES = (0.0, 1e-3, 1e-2, 1e-1, 1e0, 1e1, 1e2)
 REPORTED = {
@@ -29,25 +30,18 @@ def run(size: Size, runs: Runs) -> Outcome:
     scale = SCALES[size]
     temperatures = TEMPERATURES if size != "tiny" else (0.0, 0.01, 1.0)
     names = [(width, temperature) for width in WIDTHS for temperature in temperatures]
-    cases = [
-        {**scale.common, "objective": smooth(temperature), "width": WIDTHS[width]}
+    cases = {
+        (width, temperature): {"objective": smooth(temperature), "width": WIDTHS[width]}
         for width, temperature in names
-    ]
-    found = tune(
-        runs,
-        train,
-        [Case(case, GRID) for case in cases],
-        search=scale.seeds[:1],
-        seeds=scale.seeds,
-        score=lambda result: result["best"]["validation"],
-    )
+    }
+    found = scale.tuned(runs, cases, GRID)
     common = {"data": scale.data, "sizes": list(scale.sizes), "seed": scale.seeds[0]}
     density = runs.run(
         gradient_density, [{**common, "temperature": temperature} for temperature in temperatures]
     )
     numbers: dict[str, Any] = {"temperature": list(temperatures), "density": density}
     for width in WIDTHS:
-        rows = [case.results for (name, _), case in zip(names, found, strict=True) if name == width]
+        rows = [found[width, temperature] for temperature in temperatures]
         numbers[width] = {
             part: [[_top5(result, part) for result in results] for results in rows]
             for part in ("train", "test")
