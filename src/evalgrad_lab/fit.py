@@ -91,9 +91,11 @@ class Pace:
     schedule: str | Schedule = "cosine"
     clip: float | None = None
     seed: int = 0
+    nesterov: bool = False  # of sgd
 
     def make_optimiser(self, parameters: Any) -> torch.optim.Optimizer:
-        more = {"momentum": self.momentum} if self.optimiser == "sgd" else {}
+        own = {"momentum": self.momentum, "nesterov": self.nesterov}
+        more: dict[str, Any] = own if self.optimiser == "sgd" else {}
         make = OPTIMISERS[self.optimiser]
         return make(parameters, lr=self.learning_rate, weight_decay=self.weight_decay, **more)
 
