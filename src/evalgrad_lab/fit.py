@@ -233,7 +233,7 @@ def fit(
     """
     training.network.train()
     while training.step < training.steps and not training.stopped:
-        start = time.perf_counter()
+        start, before = time.perf_counter(), training.step
         for batch in batches(training.epoch):
             training.take(batch)
             training.seconds += time.perf_counter() - start
@@ -242,6 +242,8 @@ def fit(
             if training.step == training.steps:
                 break
             start = time.perf_counter()
+        if training.step == before:
+            raise ValueError(f"fit: epoch {training.epoch} has no batch. Make the batches smaller.")
         training.epoch += 1
         for hook in hooks:
             hook.after_epoch(training)
