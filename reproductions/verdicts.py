@@ -5,7 +5,7 @@ the same seeds, and the verdict, with their words.
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from evalgrad_lab.report.panels import Difference, paired_difference
 
@@ -29,6 +29,17 @@ class Verdict:
 def judge(claims: Sequence[bool], sentence: str) -> Verdict:
     """The verdict on a paper's claims, each found or not: all, some or none of them."""
     return Verdict("same" if all(claims) else "partly" if any(claims) else "other", sentence)
+
+
+def each(results: Sequence[Any], *keys: str) -> list[Any]:
+    """What every result has under the keys, one inside the other.
+
+    >>> each([{"test": {"iou": 1}}, {"test": {"iou": 2}}], "test", "iou")
+    [1, 2]
+    """
+    for key in keys:
+        results = [result[key] for result in results]
+    return list(results)
 
 
 def spread(values: Sequence[float], digits: int = 1) -> str:

@@ -9,7 +9,7 @@ from evalgrad_lab.runs import Runs
 from reproductions.direct_loss.training import Hyper, train_scorer
 from reproductions.experiment import Experiment, Outcome, Size, Table
 from reproductions.training import tuned
-from reproductions.verdicts import Verdict, gap, in_words, judge, spread
+from reproductions.verdicts import Verdict, each, gap, in_words, judge, spread
 
 BATCHES = {"tiny": [32, 128], "default": [128, 512, 2048], "full": [128, 512, 2048]}
 SIZES = {
@@ -55,7 +55,7 @@ def run(size: Size, runs: Runs) -> Outcome:
         }
         grid = [{"hyper": hyper} for hyper in candidates(algorithm, size)]
         for name, method in tuned(runs, train_scorer, cases, grid, seeds).items():
-            numbers[name] = [result["test"] for result in method.results]
+            numbers[name] = each(method.results, "test")
     rows = [
         [
             batch,

@@ -8,7 +8,7 @@ from statistics import fmean
 from typing import Any
 
 from evalgrad_lab.runs import Runs
-from evalgrad_lab.tune import best_mean
+from evalgrad_lab.tune import best_mean, product
 from reproductions.direct_loss.class_training import CLASSES, LOSSES, Hyper, train_classes
 from reproductions.experiment import Experiment, Outcome, Size, Table
 from reproductions.verdicts import Verdict, gap, in_words, judge, spread
@@ -29,10 +29,8 @@ THIRD = {
 def candidates(loss: str, size: Size) -> list[Hyper]:
     """Twelve settings for every loss."""
     name, values = THIRD[loss]
-    grid = itertools.product(RATES, DECAYS, values)
-    found = [
-        {"learning_rate": rate, "weight_decay": decay, name: value} for rate, decay, value in grid
-    ]
+    axes = {"learning_rate": RATES, "weight_decay": DECAYS, name: values}
+    found = [dict(point) for point in product(axes)]
     return found[5:7] if size == "tiny" else found
 
 
@@ -70,21 +68,15 @@ def run(size: Size, runs: Runs) -> Outcome:
     for network, noise, loss in itertools.product(NETWORKS, SWAPPED, LOSSES):
         splits = [per_class[network, noise, loss, seed] for seed in seeds]
         classes = [f"{fmean(split[label] for split in splits):.1f}" for label in range(CLASSES)]
-        rows.append(
-            [
-                f"{network}, {noise}",
-                loss,
-                *classes,
-                spread([fmean(split) for split in splits]),
-                REPORTED[loss],
-            ]
-        )
+        average = spread([fmean(split) for split in splits])
+        rows.append([f"{network}, {noise}", loss, *classes, average, REPORTED[loss]])
     numbers = {
         f"{network}, {noise}": {
             loss: [per_class[network, noise, loss, seed] for seed in seeds] for loss in LOSSES
         }
         for network, noise in itertools.product(NETWORKS, SWAPPED)
     }
+    columns = ["network, labels", "loss", *map(str, range(CLASSES)), "average", "paper (actions)"]
     return Outcome(
         numbers,
         "scikit-learn's 1797 digits of 8x8 pixels in place of Pascal VOC 2012 actions, which"
@@ -95,19 +87,7 @@ def run(size: Size, runs: Runs) -> Outcome:
         " every loss. Noisy: 40 % of the positives of training and validation are swapped with"
         " negatives; the test labels are clean. A seed is a split.",
         seeds,
-        [
-            Table(
-                "Test AP per digit, %, mean over the splits",
-                [
-                    "network, labels",
-                    "loss",
-                    *map(str, range(CLASSES)),
-                    "average",
-                    "paper (actions)",
-                ],
-                rows,
-            )
-        ],
+        [Table("Test AP per digit, %, mean over the splits", columns, rows)],
     )
 
 

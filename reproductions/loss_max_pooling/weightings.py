@@ -8,12 +8,11 @@ from typing import Any
 
 import numpy as np
 import torch
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from evalgrad import loss_max_pooling_weights
 from evalgrad_lab.runs import Runs
-from reproductions.drawing import new_figure
+from reproductions.drawing import new_figure, plot_lines
 from reproductions.experiment import Experiment, Outcome, Size, Table
 from reproductions.verdicts import Verdict, judge
 
@@ -61,16 +60,12 @@ def draw_weights(by_p: Mapping[str, list[float]], by_support: Mapping[str, list[
     """Figure 2."""
     figure = new_figure(7.0, 3.2)
     panels = figure.subplots(1, 2)
-    _curves(panels[0], by_p, "m = n/3")
-    _curves(panels[1], by_support, "p = 1.7")
+    for panel, curves, title in zip(
+        panels, (by_p, by_support), ("m = n/3", "p = 1.7"), strict=True
+    ):
+        lines = {label: (range(PIXELS), curve) for label, curve in curves.items()}
+        plot_lines(panel, lines, title=title, xlabel="pixels, by increasing loss", ylabel="w*")
     return figure
-
-
-def _curves(axes: Axes, curves: Mapping[str, list[float]], title: str) -> None:
-    for label, curve in curves.items():
-        axes.plot(curve, linewidth=1, label=label)
-    axes.set(title=title, xlabel="pixels, by increasing loss", ylabel="w*")
-    axes.legend(fontsize=7)
 
 
 def concentration(curve: Sequence[float]) -> float:

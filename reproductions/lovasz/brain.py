@@ -10,7 +10,7 @@ from evalgrad_lab.tune import product
 from reproductions.experiment import Experiment, Outcome, Size, SkippedError, Table
 from reproductions.lovasz.brain_pieces import FOLDS, LOSSES, NAMES, train_brain
 from reproductions.training import tuned
-from reproductions.verdicts import Verdict, gap, in_words, judge, spread
+from reproductions.verdicts import Verdict, each, gap, in_words, judge, spread
 
 INDICES = ("Jaccard", "Dice")
 RATES = [0.03, 0.1]
@@ -41,15 +41,11 @@ def run(size: Size, runs: Runs) -> Outcome:
     setting, folds = SETTINGS[size], list(range(FOLDS))
     cases = {loss: {**setting, "loss": loss} for loss in LOSSES}
     found = tuned(runs, train_brain, cases, product({"learning_rate": RATES}), folds)
-    rows = [
-        [*_row([run["test"][kind] for run in case.results], loss, kind)]
-        for loss, case in found.items()
-        for kind in INDICES
-    ]
     numbers = {
-        loss: {kind: [run["test"][kind] for run in case.results] for kind in INDICES}
+        loss: {kind: each(case.results, "test", kind) for kind in INDICES}
         for loss, case in found.items()
     }
+    rows = [_row(numbers[loss][kind], loss, kind) for loss in LOSSES for kind in INDICES]
     columns = [
         "loss",
         "index",
@@ -82,7 +78,7 @@ def _setting(setting: Mapping[str, Any], chosen: Mapping[str, float]) -> str:
 
 def _row(found: list[dict[str, float]], loss: str, kind: str) -> list[str]:
     reported = TABLE_B2[loss][kind]
-    ours = [spread([one[name] for one in found]) for name in NAMES]
+    ours = [spread(each(found, name)) for name in NAMES]
     mean = spread([fmean(one.values()) for one in found])
     return [
         loss,
@@ -130,7 +126,7 @@ def verdict(numbers: Mapping[str, Any]) -> Verdict:
 
 
 def _mean(numbers: Mapping[str, Any], loss: str, kind: str, name: str) -> float:
-    return fmean(fold[name] for fold in numbers[loss][kind])
+    return fmean(each(numbers[loss][kind], name))
 
 
 BRAIN = Experiment(

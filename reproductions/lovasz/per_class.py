@@ -11,7 +11,7 @@ from evalgrad_lab.tune import best_mean
 from reproductions.experiment import Experiment, Outcome, Size, Table
 from reproductions.lovasz.binary_pieces import EVALUATED
 from reproductions.lovasz.per_class_pieces import one_by_one
-from reproductions.verdicts import Verdict, judge, spread
+from reproductions.verdicts import Verdict, each, judge, spread
 
 RATES = [0.001, 0.003, 0.01]
 SETTINGS: dict[str, dict[str, Any]] = {
@@ -79,35 +79,25 @@ def run(size: Size, runs: Runs) -> Outcome:
     setting, seeds = SETTINGS[size], SEEDS[size]
     found = runs.run(one_by_one, [{**setting, "seed": seed} for seed in seeds])
     chosen = {loss: choose(found, loss, setting["rates"]) for loss in EVALUATED}
-    by_class = [
+    by_class: list[dict[str, Any]] = [
         {
             "base": [run["base"][at] for run in found],
             **{loss: [run["tuned"][loss][chosen[loss]][at] for run in found] for loss in EVALUATED},
         }
         for at in range(len(setting["labels"]))
     ]
+
+    def means(loss: str, *keys: str) -> list[float]:
+        return [fmean(each(entry[loss], *keys)) for entry in by_class]
+
     numbers = {
-        "iou": (
-            {"base": [fmean(entry["base"]) for entry in by_class]}
-            | {
-                loss: [fmean(one["iou"] for one in entry[loss]) for entry in by_class]
-                for loss in EVALUATED
-            }
-        ),
+        "iou": {"base": means("base"), **{loss: means(loss, "iou") for loss in EVALUATED}},
         "losses": {
-            loss: {
-                name: [fmean(one["losses"][name] for one in entry[loss]) for entry in by_class]
-                for name in EVALUATED
-            }
-            for loss in EVALUATED
+            loss: {name: means(loss, "losses", name) for name in EVALUATED} for loss in EVALUATED
         },
     }
-    return Outcome(
-        numbers,
-        _setting(setting, chosen),
-        seeds,
-        [_matrix(setting["labels"], by_class), _means(numbers)],
-    )
+    tables = [_matrix(setting["labels"], by_class), _means(numbers)]
+    return Outcome(numbers, _setting(setting, chosen), seeds, tables)
 
 
 def _setting(setting: Mapping[str, Any], chosen: Mapping[str, int]) -> str:
@@ -127,9 +117,9 @@ def _matrix(labels: list[int], by_class: list[dict[str, Any]]) -> Table:
     rows = []
     for label, entry in zip(labels, by_class, strict=True):
         for name in EVALUATED:
-            losses = [spread([one["losses"][name] for one in entry[loss]], 3) for loss in EVALUATED]
+            losses = [spread(each(entry[loss], "losses", name), 3) for loss in EVALUATED]
             rows.append([f"digit {label - 1}: {name}", "", *losses])
-        ious = [spread([one["iou"] for one in entry[loss]]) for loss in EVALUATED]
+        ious = [spread(each(entry[loss], "iou")) for loss in EVALUATED]
         rows.append([f"digit {label - 1}: **image IoU**", spread(entry["base"]), *ious])
     return Table(
         "Table A.1: measured on test, class by class",

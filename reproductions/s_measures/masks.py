@@ -8,12 +8,12 @@ from typing import Any
 
 from evalgrad_lab.runs import Runs, Settings
 from evalgrad_lab.tune import Tuned, product
-from reproductions.drawing import draw_curves
+from reproductions.drawing import draw_epochs
 from reproductions.experiment import Experiment, Outcome, Size, Table
 from reproductions.s_measures.regulariser import ALPHAS, PRIMAL_STEP
 from reproductions.s_measures.training import THRESHOLDS, train_masks
 from reproductions.training import repeated, tuned
-from reproductions.verdicts import Verdict, gap, in_words, judge, spread
+from reproductions.verdicts import Verdict, each, gap, in_words, judge, spread
 
 ONE_CLASS = {
     "tiny": ("strokes", [32, 8, 8], 1),
@@ -34,7 +34,7 @@ REPORTED = {"one class": {BASE: 77.6, "ours": 80.0}, "many classes": {BASE: 30.0
 
 def on_test(method: Tuned) -> list[float]:
     """Test IoU of every seed."""
-    return [result["test"] for result in method.results]
+    return each(method.results, "test")
 
 
 def _tuned(size: Size, runs: Runs, cases: Mapping[str, Settings]) -> dict[str, Tuned]:
@@ -55,7 +55,7 @@ def run_one_class(size: Size, runs: Runs) -> Outcome:
     found = repeated(
         runs, train_masks, {name: {**case, **steps} for name, case in cases.items()}, seeds
     )
-    theirs = {name: [result["test"] for result in results] for name, results in found.items()}
+    theirs = {name: each(results, "test") for name, results in found.items()}
     rows = [
         [
             name,
@@ -75,8 +75,7 @@ def run_one_class(size: Size, runs: Runs) -> Outcome:
         {
             "ours": {name: on_test(method) for name, method in ours.items()},
             "validation": {
-                name: fmean(result["validation"] for result in method.results)
-                for name, method in ours.items()
+                name: fmean(each(method.results, "validation")) for name, method in ours.items()
             },
             "paper's steps": theirs,
         },
@@ -90,7 +89,7 @@ def run_one_class(size: Size, runs: Runs) -> Outcome:
         seeds,
         [Table("Test IoU, %", ["", "ours", "learning rate", "paper's steps", "paper (sky)"], rows)],
         {
-            "Figure 3, column 3: test IoU per epoch, mean over the seeds": draw_curves(
+            "Figure 3, column 3: test IoU per epoch, mean over the seeds": draw_epochs(
                 ours, "test IoU, %"
             )
         },
@@ -131,7 +130,7 @@ def run_scenes(size: Size, runs: Runs) -> Outcome:
         [
             name,
             spread(on_test(method)),
-            "" if name == BASE else f"{fmean(result['large'] for result in method.results):.0%}",
+            "" if name == BASE else f"{fmean(each(method.results, 'large')):.0%}",
             REPORTED["many classes"].get(name, ""),
         ]
         for name, method in found.items()
@@ -139,6 +138,7 @@ def run_scenes(size: Size, runs: Runs) -> Outcome:
     rows.append(
         ["average over the thresholds", spread(regularised), "", REPORTED["many classes"]["ours"]]
     )
+    columns = ["volume threshold", "mIoU", "large images", "paper (COCO Stuff)"]
     return Outcome(
         {BASE: on_test(found[BASE]), "regularised": regularised},
         "digit scenes of 32x32 pixels in place of MS-COCO Stuff, which cannot be had here; a class"
@@ -150,13 +150,7 @@ def run_scenes(size: Size, runs: Runs) -> Outcome:
         f" {', '.join(f'{rate:g}' for rate in RATES[size])} chosen on validation for the baseline"
         " and for each threshold.",
         seeds,
-        [
-            Table(
-                "Test mIoU, %",
-                ["volume threshold", "mIoU", "large images", "paper (COCO Stuff)"],
-                rows,
-            )
-        ],
+        [Table("Test mIoU, %", columns, rows)],
     )
 
 

@@ -8,7 +8,7 @@ from evalgrad_lab.runs import Runs
 from reproductions.experiment import Experiment, Outcome, Size, Table
 from reproductions.smooth_topk.sizes import SCALES
 from reproductions.smooth_topk.training import smooth
-from reproductions.verdicts import Verdict, judge, spread
+from reproductions.verdicts import Verdict, each, judge, spread
 
 REPORTED = {"top1": {"0": 71.03, "1": 71.15}, "top5": {"0": 89.12, "1": 89.45}}
 # (k, temperature) of each table, and the accuracy it looks at. With margin 0, (1, 1) is
@@ -28,7 +28,7 @@ def run(size: Size, runs: Runs) -> Outcome:
     }
     numbers: dict[str, Any] = {metric: {} for metric in LOSSES}
     for (metric, margin), results in scale.tuned(runs, cases).items():
-        numbers[metric][margin] = [result["best"][metric] for result in results]
+        numbers[metric][margin] = each(results, "best", metric)
     rows = [
         [
             f"k = {LOSSES[metric][0]}, temperature {LOSSES[metric][1]:g}",

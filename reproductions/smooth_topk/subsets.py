@@ -10,7 +10,7 @@ from evalgrad_lab.runs import Runs
 from reproductions.experiment import Experiment, Outcome, Size, Table
 from reproductions.smooth_topk.sizes import SCALES
 from reproductions.smooth_topk.training import CROSS_ENTROPY, smooth
-from reproductions.verdicts import Verdict, judge, spread
+from reproductions.verdicts import Verdict, each, judge, spread
 
 SHARES = (100, 50, 25, 10, 5)
 REPORTED: dict[str, Any] = {
@@ -41,7 +41,7 @@ def measure(size: Size, runs: Runs) -> dict[str, Any]:
     }
     for (name, _), results in scale.tuned(runs, cases).items():
         for prediction in PREDICTIONS:
-            row = [result["crops"][prediction] for result in results]
+            row = each(results, "crops", prediction)
             numbers.setdefault(name, {}).setdefault(prediction, []).append(row)
     return numbers
 
