@@ -71,7 +71,7 @@ def run(size: Size, runs: Runs) -> Outcome:
     return Outcome(
         {"batches": batches, **numbers},
         f"points ranked by a random network as in figure 3, but only {POSITIVES:.0%} of them"
-        f" positive; batches drawn from {SIZES[size][0]:,} points; {iterations} iterations for all"
+        f" positive; passes over {SIZES[size][0]:,} points; {iterations} iterations for all"
         " (equal iterations), or as many as see the samples that the largest batch sees (equal"
         " samples); learning rate and epsilon (weight decay) chosen for each batch size on"
         f" validation, {len(candidates('pos-AP', size))} settings.",

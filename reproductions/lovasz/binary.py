@@ -40,7 +40,8 @@ DATA = {
 }
 
 
-def _numbers(row: str) -> list[float]:
+def numbers_in(row: str) -> list[float]:
+    """Those of a row of a table."""
     return [float(number) for number in row.split()]
 
 
@@ -56,11 +57,11 @@ TABLE_1 = {
     "Lovász hinge": {"cross-entropy": 0.0791, "hinge": 0.0711, "Lovász hinge": 0.544, "iou": 80.5},
 }
 TABLE_A2 = {
-    "soft Jaccard": _numbers(
+    "soft Jaccard": numbers_in(
         "79.9 54.7 75.5 72.5 68.7 86.2 73.3 78.4 56.6 75.4 72.2 76.9 68.8 79.4 71.7 62.1 76.5 69.9"
         " 77.8 77.1"
     ),
-    "Lovász hinge": _numbers(
+    "Lovász hinge": numbers_in(
         "89.6 66.3 86.9 79.9 70.5 91.2 80.5 89.8 59.6 86.3 73.8 87.6 84.8 85.4 82.0 68.0 85.3 72.1"
         " 89.7 80.6"
     ),
