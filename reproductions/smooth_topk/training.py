@@ -87,7 +87,8 @@ def train_pairs(
         curve.append([step, 100 - accuracies(model, some)["top5"]])
 
     batches = in_memory(split.train, BATCH, seed)
-    phase = Phase(lambda scores, batch: loss_of(objective)(scores, batch.target), steps)
+    loss = loss_of(objective)
+    phase = Phase(lambda scores, batch: loss(scores, batch.target), steps)
     training = Training(model, [phase], Pace(learning_rate, weight_decay, seed=seed))
     hooks = [validation, Every(max(steps // LOOKS, 1), look)]
     fit(training, shifted_batches(batches, seed) if crops else batches, hooks)
