@@ -91,9 +91,11 @@ class Pace:
     schedule: str | Schedule = "cosine"
     clip: float | None = None
     seed: int = 0
+    nesterov: bool = False  # of sgd
 
     def make_optimiser(self, parameters: Any) -> torch.optim.Optimizer:
-        more = {"momentum": self.momentum} if self.optimiser == "sgd" else {}
+        own = {"momentum": self.momentum, "nesterov": self.nesterov}
+        more: dict[str, Any] = own if self.optimiser == "sgd" else {}
         make = OPTIMISERS[self.optimiser]
         return make(parameters, lr=self.learning_rate, weight_decay=self.weight_decay, **more)
 
@@ -231,7 +233,7 @@ def fit(
     """
     training.network.train()
     while training.step < training.steps and not training.stopped:
-        start = time.perf_counter()
+        start, before = time.perf_counter(), training.step
         for batch in batches(training.epoch):
             training.take(batch)
             training.seconds += time.perf_counter() - start
@@ -240,6 +242,8 @@ def fit(
             if training.step == training.steps:
                 break
             start = time.perf_counter()
+        if training.step == before:
+            raise ValueError(f"fit: epoch {training.epoch} has no batch. Make the batches smaller.")
         training.epoch += 1
         for hook in hooks:
             hook.after_epoch(training)

@@ -37,11 +37,13 @@ class Description:
     mean: list[float]
     std: list[float]
     ignore_index: int
+    data_options: dict[str, Any]
 
     def reading(self) -> Reading:
         """How data for this model are read."""
         count = len(self.classes)
-        return Reading(self.task, self.target, self.group, count, self.ignore_index)
+        how = (self.target, self.group, count, self.ignore_index, self.data_options)
+        return Reading(self.task, *how)
 
 
 class Normalise(nn.Module):

@@ -14,6 +14,7 @@ from evalgrad_lab import losses, metrics, saved
 from evalgrad_lab.data.batches import Loading, in_order, loaded, steps_per_epoch
 from evalgrad_lab.data.dataset import Dataset, Examples, Found
 from evalgrad_lab.data.files.read import Reading, check_inputs, read, statistics
+from evalgrad_lab.data.samplers import SamplerName
 from evalgrad_lab.errors import UserError
 from evalgrad_lab.fit import Pace, Phase, Training, fit, resume, schedule_of
 from evalgrad_lab.metrics import Measure, Metric
@@ -45,6 +46,10 @@ class TrainOptions(Options):
     data: Path = option(
         help="folder of images/ and masks/, folder of classes, .npz or .csv; see docs/train.md"
     )
+    data_options: dict[str, Any] = option({}, help="of a layout; see docs/papers/README.md")
+    limit: int | None = option(
+        None, help="use so many examples of each part, to try things out", least=2
+    )
     out: Path = option(
         help="folder of the run; if it holds one already, that one goes on", elsewhere=True
     )
@@ -63,6 +68,7 @@ class TrainOptions(Options):
     weight_decay: float = option(0.0, help="of the optimiser (0)", least=0)
     optimiser: Literal["adamw", "adam", "sgd"] = option("adamw", help="(adamw)")
     momentum: float = option(0.0, help="of sgd (0)", least=0, below=1)
+    nesterov: bool = option(False, help="the momentum of sgd looks ahead")
     schedule: str = option("cosine", help="of the learning rate: cosine, poly, constant, drops:...")
     mix: str = option(
         "none",
@@ -73,6 +79,10 @@ class TrainOptions(Options):
         "none", help="of images: mirror; full: scale or move them too"
     )
     crop: int | None = option(None, help="train on random squares of this side", least=1)
+    sampler: SamplerName = option(
+        "uniform",
+        help="equibatch: images with each class in turn; quarter_positive: of a ranking",
+    )
     num_classes: int | None = option(None, help="default: the largest label + 1", least=1)
     ignore_index: int = option(255, help="label of pixels that do not count (255)")
     target: str = option("target", help="column of a CSV to predict (target)")
@@ -123,7 +133,8 @@ def train(options: TrainOptions) -> TrainResult:
     """
     metric = metrics.find(options.metric, options.task)
     how = (options.target, options.group, options.num_classes, options.ignore_index)
-    data = _parts(read(options.data, Reading(options.task, *how)), options)
+    reading = Reading(options.task, *how, options.data_options)
+    data = _parts(read(options.data, reading), options)
     description, alike = _describe(options, metric, data)
     measure = metric.measure(len(data.classes), options.ignore_index)
     fabric = make_fabric(options)
@@ -147,7 +158,7 @@ def train(options: TrainOptions) -> TrainResult:
     if fabric.is_global_zero:
         _remember(options)
     size = (options.batch_size, options.seed, options.augment, options.crop)
-    loading = Loading(*size, options.ignore_index, options.workers)
+    loading = Loading(*size, options.ignore_index, options.workers, options.sampler)
     batches = loaded(data.train, loading, fabric.global_rank, fabric.world_size)
     fit(training, batches, hooks, checkpoint=options.out / "last.ckpt")
     validation.restore_best(training)
@@ -223,6 +234,7 @@ def _pace(options: TrainOptions, train: Examples) -> Pace:
         options.momentum,
         schedule_of(options.schedule),
         seed=options.seed,
+        nesterov=options.nesterov,
     )
 
 
@@ -311,6 +323,10 @@ def _parts(found: Found, options: TrainOptions) -> Dataset[Examples]:
             " on. Make them smaller."
         )
     data = found.complete(options.validation, options.test, options.seed)
+    if options.limit is not None:
+        parts = (data.train, data.validation, data.test)
+        first = (part.take(range(min(options.limit, len(part)))) for part in parts)
+        data = Dataset(*first, classes=data.classes, columns=data.columns)
     for name, part in (("training", data.train), ("validation", data.validation)):
         if options.task == "ranking" and len(part.labels().unique()) < 2:
             raise UserError(
@@ -349,6 +365,7 @@ def _describe(
         mean=mean,
         std=std,
         ignore_index=options.ignore_index,
+        data_options=options.data_options,
     )
     parts = (data.validation, data.test)
     alike = [check_inputs(options.data, part, image.shape[0]) for part in parts if len(part)]

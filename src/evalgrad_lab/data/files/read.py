@@ -2,8 +2,9 @@
 what was read.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -21,10 +22,21 @@ class Reading:
     group: str | None = None
     num_classes: int | None = None
     ignore_index: int = 255
+    options: dict[str, Any] = field(default_factory=dict)  # of a layout
 
 
 def read(path: Path, how: Reading) -> Found:
-    """The data set at `path`, read according to its form and the task."""
+    """The data set at `path`, read according to its form and the task; `NAME:FOLDER` is a folder in
+    the official layout of that data set.
+    """
+    name, colon, root = str(path).partition(":")
+    if colon and not path.exists():
+        from evalgrad_lab.data.layouts import LAYOUTS, read_layout
+
+        if name in LAYOUTS:
+            return read_layout(name, Path(root), how.task, how.options)
+    if how.options:
+        raise UserError(f"--data-options are for a layout, NAME:FOLDER; --data is {path}.")
     if path.is_dir() and how.task == "segmentation":
         return folders.read_segmentation(path, how.num_classes, how.ignore_index)
     if path.is_dir() and how.task == "classification":
@@ -80,6 +92,8 @@ def check_inputs(path: Path, examples: Examples, channels: int) -> bool:
     """Whether all inputs have the same shape. A broken file or other channels are told, before
     anything is written.
     """
+    if examples.known is not None:
+        return examples.known.same_size
     shapes = set()
     for i, name in enumerate(examples.names):
         shape = tuple(examples.inputs[i].shape)
@@ -95,6 +109,8 @@ def statistics(examples: Examples) -> tuple[list[float], list[float], bool]:
     """Mean and standard deviation of every channel or column, and whether all inputs have the same
     shape.
     """
+    if examples.known is not None:
+        return examples.known.mean, examples.known.std, examples.known.same_size
     count, total, square = 0, torch.zeros(()), torch.zeros(())
     shapes = set()
     for i in range(len(examples)):
