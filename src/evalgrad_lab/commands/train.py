@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from evalgrad_lab import losses, metrics, saved
 from evalgrad_lab.data.batches import Loading, in_order, loaded, steps_per_epoch
@@ -33,6 +33,8 @@ MODELS: dict[tuple[str, bool], tuple[str, dict[str, Any], float]] = {
     ("classification", False): ("mlp", {"widths": [128, 128]}, 0.003),
     ("ranking", True): ("densenet", {"depth": 13, "growth": 12}, 0.003),
     ("ranking", False): ("mlp", {"widths": [64]}, 0.003),
+    ("multilabel", True): ("densenet", {"depth": 13, "growth": 12}, 0.003),
+    ("multilabel", False): ("mlp", {"widths": [128, 128]}, 0.003),
 }
 
 
@@ -40,7 +42,9 @@ MODELS: dict[tuple[str, bool], tuple[str, dict[str, Any], float]] = {
 class TrainOptions(Options):
     """What `evalgrad train` takes."""
 
-    task: Literal["segmentation", "classification", "ranking"] = option(help="what is learnt")
+    task: Literal["segmentation", "classification", "ranking", "multilabel"] = option(
+        help="what is learnt"
+    )
     metric: str = option(help="what you are judged by: miou, top5, ap, f1, ...; docs/train.md")
     data: Path = option(
         help="folder of images/ and masks/, folder of classes, .npz or .csv; see docs/train.md"
@@ -57,6 +61,9 @@ class TrainOptions(Options):
     epochs: int = option(50, help="passes over the training data (50)", least=1)
     iterations: int | None = option(None, help="steps, instead of --epochs", least=1)
     batch_size: int = option(16, help="examples, or lists with --group (16)", least=1)
+    accumulate: int = option(
+        1, help="batches per step; the loss is that of all of them together (1)", least=1
+    )
     learning_rate: float | None = option(
         None, help="default: 0.01 for segmentation, else 0.003", least=0
     )
@@ -64,6 +71,10 @@ class TrainOptions(Options):
     optimiser: Literal["adamw", "adam", "sgd"] = option("adamw", help="(adamw)")
     momentum: float = option(0.0, help="of sgd (0)", least=0, below=1)
     schedule: str = option("cosine", help="of the learning rate: cosine, poly, constant, drops:...")
+    clip: float | None = option(None, help="largest norm of the gradient", least=1e-9)
+    precision: Literal["32-true", "bf16-mixed"] = option(
+        "32-true", help="of the network; bf16-mixed: bfloat16 where that is safe (32-true)"
+    )
     mix: str = option(
         "none",
         help="then:SHARE (baseline for that share of the steps, then the loss) or sum:SHARE (of the"
@@ -75,7 +86,9 @@ class TrainOptions(Options):
     crop: int | None = option(None, help="train on random squares of this side", least=1)
     num_classes: int | None = option(None, help="default: the largest label + 1", least=1)
     ignore_index: int = option(255, help="label of pixels that do not count (255)")
-    target: str = option("target", help="column of a CSV to predict (target)")
+    target: str = option(
+        "target", help="column of a CSV to predict (target); for multilabel several: a,b,c"
+    )
     group: str | None = option(
         None, help="column of a CSV that says which list an item belongs to; lists are kept whole"
     )
@@ -94,6 +107,7 @@ class TrainOptions(Options):
         help="auto: go on from OUT/last.ckpt; never: begin again; or a checkpoint to go on from",
         elsewhere=True,
     )
+    compile: bool = option(False, help="run the network through torch.compile", elsewhere=True)
     workers: int = option(0, help="processes that read data (0)", least=0, elsewhere=True)
     accelerator: str = option("auto", help="Lightning's: auto, cpu, gpu, ...", elsewhere=True)
     devices: int = option(1, help="processes that train (1)", least=1, elsewhere=True)
@@ -122,8 +136,8 @@ def train(options: TrainOptions) -> TrainResult:
     again.
     """
     metric = metrics.find(options.metric, options.task)
-    how = (options.target, options.group, options.num_classes, options.ignore_index)
-    data = _parts(read(options.data, Reading(options.task, *how)), options)
+    columns = (options.target, options.group, options.num_classes, options.ignore_index)
+    data = _parts(read(options.data, Reading(options.task, *columns)), options)
     description, alike = _describe(options, metric, data)
     measure = metric.measure(len(data.classes), options.ignore_index)
     fabric = make_fabric(options)
@@ -135,7 +149,7 @@ def train(options: TrainOptions) -> TrainResult:
     if state is not None and options.resume == "auto" and _result_path(options).exists():
         return TrainResult(out=options.out, **json.loads(_result_path(options).read_text()))
     fabric.launch()  # the other ranks come here by themselves
-    training = Training(network, phases, pace, fabric)
+    training = Training(network, phases, pace, fabric, options.compile)
     validation = Validation(
         lambda: _measured(training, description, measure, data.validation, alike),
         keep_best=True,
@@ -146,8 +160,9 @@ def train(options: TrainOptions) -> TrainResult:
         resume(training, hooks, state)
     if fabric.is_global_zero:
         _remember(options)
-    size = (options.batch_size, options.seed, options.augment, options.crop)
-    loading = Loading(*size, options.ignore_index, options.workers)
+    size = options.batch_size * options.accumulate
+    how = (options.augment, options.crop, options.ignore_index, options.workers)
+    loading = Loading(size, options.seed, *how)
     batches = loaded(data.train, loading, fabric.global_rank, fabric.world_size)
     fit(training, batches, hooks, checkpoint=options.out / "last.ckpt")
     validation.restore_best(training)
@@ -191,7 +206,7 @@ def make_fabric(options: TrainOptions) -> "Fabric":
     """Lightning's devices, ranks and precision."""
     from lightning.fabric import Fabric  # takes seconds to import
 
-    names = ("accelerator", "devices", "num_nodes", "strategy")
+    names = ("accelerator", "devices", "num_nodes", "strategy", "precision")
     where = {name: getattr(options, name) for name in names}
     try:
         return Fabric(**where)
@@ -206,7 +221,7 @@ def _phases(
     options: TrainOptions, metric: Metric, description: saved.Description, train: Examples
 ) -> list[Phase]:
     ranks = options.devices * options.num_nodes
-    per_epoch = steps_per_epoch(train, options.batch_size, ranks)
+    per_epoch = steps_per_epoch(train, options.batch_size * options.accumulate, ranks)
     steps = options.iterations or options.epochs * per_epoch
     own = metric.options if description.loss == metric.loss else {}
     given = Given(train, len(description.classes), options.ignore_index, ranks)
@@ -222,7 +237,9 @@ def _pace(options: TrainOptions, train: Examples) -> Pace:
         options.optimiser,
         options.momentum,
         schedule_of(options.schedule),
-        seed=options.seed,
+        options.clip,
+        options.accumulate,
+        options.seed,
     )
 
 
@@ -239,7 +256,8 @@ def _measured(
     broadcast_buffers(training)
     network.eval()
     rank = (fabric.global_rank, fabric.world_size)
-    size = training.batch.inputs.shape[0] if alike else 1
+    parts = training.pace.accumulate  # what is trained in parts would not fit as a whole
+    size = -(-training.batch.inputs.shape[0] // parts) if alike else 1
     scored = (
         (shaped(_scores(fabric, network, batch.inputs), description.kind), batch)
         for batch in in_order(examples, size, *rank)
@@ -249,7 +267,7 @@ def _measured(
     return metrics.finite(measure.value(rows))
 
 
-def _scores(fabric: "Fabric", network: nn.Module, inputs: torch.Tensor) -> torch.Tensor:
+def _scores(fabric: "Fabric", network: nn.Module, inputs: Tensor) -> Tensor:
     with fabric.autocast():
         return network(inputs.to(fabric.device)).float()
 
@@ -312,12 +330,20 @@ def _parts(found: Found, options: TrainOptions) -> Dataset[Examples]:
         )
     data = found.complete(options.validation, options.test, options.seed)
     for name, part in (("training", data.train), ("validation", data.validation)):
-        if options.task == "ranking" and len(part.labels().unique()) < 2:
-            raise UserError(
-                f"{options.data}: the {name} data must have items with target 0 and with target 1."
-                " Add data."
-            )
+        if options.task in ("ranking", "multilabel"):
+            _check_both(options, name, part.labels(), data.classes)
     return data
+
+
+def _check_both(options: TrainOptions, part: str, labels: Tensor, classes: list[str]) -> None:
+    columns = labels[:, None] if labels.ndim == 1 else labels
+    one_sided = (columns.amin(0) == columns.amax(0)).nonzero()
+    if len(one_sided):
+        label = f" of {classes[int(one_sided[0])]}" if labels.ndim == 2 else ""
+        raise UserError(
+            f"{options.data}: the {part} data must have items with target 0 and with target 1"
+            f"{label}. Add data."
+        )
 
 
 def _describe(
