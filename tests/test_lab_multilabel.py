@@ -85,5 +85,5 @@ def test_a_label_that_never_occurs_is_told(tmp_path):
     lines = [f"{i},{i % 2},0" for i in range(20)]
     (tmp_path / "data.csv").write_text("\n".join(["a,red,green", *lines]))
     options = {"task": "multilabel", "metric": "ap", "data": tmp_path / "data.csv"}
-    with pytest.raises(UserError, match="with target 0 and with target 1 of green. Add data"):
+    with pytest.raises(UserError, match=r"with target 0 and with target 1 of green. Add data"):
         train(TrainOptions(**options, out=tmp_path / "run", target="red,green"))

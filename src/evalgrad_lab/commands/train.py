@@ -3,6 +3,7 @@ end.
 """
 
 import json
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -10,13 +11,14 @@ from typing import TYPE_CHECKING, Any, Literal
 import torch
 from torch import Tensor, nn
 
-from evalgrad_lab import losses, metrics, saved
+from evalgrad_lab import losses, metrics, models, saved
 from evalgrad_lab.data.batches import Loading, in_order, loaded, steps_per_epoch
 from evalgrad_lab.data.dataset import Dataset, Examples, Found
 from evalgrad_lab.data.files.read import Reading, check_inputs, read, statistics
 from evalgrad_lab.errors import UserError
 from evalgrad_lab.fit import Pace, Phase, Training, fit, resume, schedule_of
 from evalgrad_lab.metrics import Measure, Metric
+from evalgrad_lab.models.weights import load_weights
 from evalgrad_lab.options import Options, option
 from evalgrad_lab.phases import Given, kind_of, parse_mix, plan, shaped
 from evalgrad_lab.progress import Progress
@@ -55,9 +57,14 @@ class TrainOptions(Options):
     loss: str | None = option(None, help="default: that of the metric; `evalgrad losses` lists all")
     loss_options: dict[str, Any] = option({}, help="e.g. '{\"epsilon\": 0.1}'")
     model: str | None = option(
-        None, help="a name of docs/train.md, or package.module:factory(inputs, outputs=...)"
+        None,
+        help="a name of docs/train.md, package.module:factory(inputs, outputs=...), or a Hugging"
+        " Face folder",
     )
     model_options: dict[str, Any] | None = option(None, help="passed to the factory")
+    weights: Path | None = option(
+        None, help="file or folder of weights that the network starts with"
+    )
     epochs: int = option(50, help="passes over the training data (50)", least=1)
     iterations: int | None = option(None, help="steps, instead of --epochs", least=1)
     batch_size: int = option(16, help="examples, or lists with --group (16)", least=1)
@@ -148,6 +155,8 @@ def train(options: TrainOptions) -> TrainResult:
     state = _state_to_resume(options, network)
     if state is not None and options.resume == "auto" and _result_path(options).exists():
         return TrainResult(out=options.out, **json.loads(_result_path(options).read_text()))
+    if state is None:
+        _start(options, network[1])
     fabric.launch()  # the other ranks come here by themselves
     training = Training(network, phases, pace, fabric, options.compile)
     validation = Validation(
@@ -200,6 +209,15 @@ def main(options: TrainOptions) -> int:
         f" in {options.out}: `evalgrad evaluate {options.out} --data ...`"
     )
     return 0
+
+
+def _start(options: TrainOptions, network: nn.Module) -> None:
+    """The weights that a new training starts with: those of `--weights`, or of the model's own
+    file.
+    """
+    own = models.choose(options.model, options.task).weights if options.model else None
+    if path := options.weights or own:
+        print(f"{path}: {load_weights(network, path)}", file=sys.stderr)
 
 
 def make_fabric(options: TrainOptions) -> "Fabric":
@@ -355,7 +373,10 @@ def _describe(
     image = data.train.inputs[0]
     model, model_options, _ = MODELS[options.task, image.ndim > 1]
     if options.model is not None:
-        model, model_options = options.model, {}
+        chosen = models.choose(options.model, options.task)
+        model, model_options = chosen.name, {**chosen.options, **(options.model_options or {})}
+    elif options.model_options is not None:
+        model_options = options.model_options
     loss = options.loss or metric.loss
     losses.find(loss)
     kind = kind_of(loss, options.task, len(data.classes))
@@ -365,7 +386,7 @@ def _describe(
         kind=kind,
         loss=loss,
         model=model,
-        model_options=model_options if options.model_options is None else options.model_options,
+        model_options=model_options,
         inputs=image.shape[0],
         outputs=1 if kind in ("binary segmentation", "ranking") else len(data.classes),
         classes=data.classes,
