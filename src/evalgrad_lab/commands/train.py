@@ -4,6 +4,7 @@ end.
 
 import json
 import sys
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -22,8 +23,10 @@ from evalgrad_lab.models.weights import load_weights
 from evalgrad_lab.options import Options, option
 from evalgrad_lab.phases import Given, kind_of, parse_mix, plan, shaped
 from evalgrad_lab.progress import Progress
+from evalgrad_lab.report.run_page import write_run
 from evalgrad_lab.store import write_atomically
 from evalgrad_lab.validation import Validation, broadcast_buffers
+from evalgrad_lab.views import first_examples
 
 if TYPE_CHECKING:
     from lightning.fabric import Fabric
@@ -124,7 +127,9 @@ class TrainOptions(Options):
 
 @dataclass(frozen=True)
 class TrainResult:
-    """The metric of the best network on validation data, and on the test part if there is one."""
+    """The metric of the best network on validation data, and on the test part if there is one. The
+    table of `classes` and the `confusion` are those of the test part, or of validation without one.
+    """
 
     out: Path
     metric: str
@@ -133,6 +138,8 @@ class TrainResult:
     test: float | None
     epochs: int
     steps: int
+    classes: list[dict[str, Any]]
+    confusion: list[Any]
 
     def plain(self) -> dict[str, Any]:
         return {name: value for name, value in vars(self).items() if name != "out"}
@@ -164,7 +171,8 @@ def train(options: TrainOptions) -> TrainResult:
         keep_best=True,
         patience=options.patience,
     )
-    hooks = [validation, Progress(options.out / "log.csv", validation, options.metric)]
+    progress = Progress(options.out / "log.csv", validation, options.metric)
+    hooks = [validation, progress]
     if state is not None:
         resume(training, hooks, state)
     if fabric.is_global_zero:
@@ -175,20 +183,24 @@ def train(options: TrainOptions) -> TrainResult:
     batches = loaded(data.train, loading, fabric.global_rank, fabric.world_size)
     fit(training, batches, hooks, checkpoint=options.out / "last.ckpt")
     validation.restore_best(training)
-    test = None
-    if len(data.test):
-        test = _measured(training, description, measure, data.test, alike)
+    part = data.test if len(data.test) else data.validation
+    scored = _scored(training, description, part, alike)
+    judged = metrics.judge(metric, scored, data.classes, options.ignore_index)
     result = TrainResult(
         options.out,
         options.metric,
         description.loss,
         validation.best,
-        test,
+        judged.value if len(data.test) else None,
         training.epoch,
         training.step,
+        judged.classes,
+        judged.confusion,
     )
     if fabric.is_global_zero:
         saved.write(options.out, description, training.network)
+        examples = first_examples(description, training.network, part)
+        write_run(options.out, options.plain(), result.plain(), progress.rows, examples)
         # the last file of a run: it says that the run is finished
         content = json.dumps(result.plain(), indent=1).encode()
         write_atomically(_result_path(options), content)
@@ -261,7 +273,6 @@ def _pace(options: TrainOptions, train: Examples) -> Pace:
     )
 
 
-@torch.no_grad()
 def _measured(
     training: Training,
     description: saved.Description,
@@ -270,19 +281,25 @@ def _measured(
     alike: bool,
 ) -> float:
     """The metric of the network as it is, of all ranks together."""
+    rows = metrics.measured(measure, _scored(training, description, examples, alike))
+    return metrics.finite(measure.value(rows))
+
+
+@torch.no_grad()
+def _scored(
+    training: Training, description: saved.Description, examples: Examples, alike: bool
+) -> Iterator[tuple[Tensor, Tensor, Tensor | None]]:
+    """Scores, target and lists of the batches of this rank, by the network as it is."""
     fabric, network = training.fabric, training.network
     broadcast_buffers(training)
     network.eval()
     rank = (fabric.global_rank, fabric.world_size)
     parts = training.pace.accumulate  # what is trained in parts would not fit as a whole
     size = -(-training.batch.inputs.shape[0] // parts) if alike else 1
-    scored = (
-        (shaped(_scores(fabric, network, batch.inputs), description.kind), batch)
-        for batch in in_order(examples, size, *rank)
-    )
-    rows = metrics.measured(measure, ((s.cpu(), b.target, b.lists) for s, b in scored))
+    for batch in in_order(examples, size, *rank):
+        scores = shaped(_scores(fabric, network, batch.inputs), description.kind)
+        yield scores.cpu(), batch.target, batch.lists
     network.train()
-    return metrics.finite(measure.value(rows))
 
 
 def _scores(fabric: "Fabric", network: nn.Module, inputs: Tensor) -> Tensor:
