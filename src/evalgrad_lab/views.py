@@ -22,9 +22,11 @@ from evalgrad_lab.data.files.read import check_inputs
 from evalgrad_lab.errors import UserError
 from evalgrad_lab.options import Options, option
 from evalgrad_lab.phases import shaped
+from evalgrad_lab.report.records import Example
 from evalgrad_lab.saved import Description
 
 Network = Callable[[Tensor], Tensor]
+EXAMPLES = 6  # shown on the page of a run
 
 
 def probabilities(scores: Tensor) -> Tensor:
@@ -168,6 +170,27 @@ def scores_by_batch(
     for batch in in_order(examples, options.batch_size if alike else 1):
         with torch.inference_mode():
             yield shaped(view(batch.inputs.to(device)), description.kind).cpu(), batch
+
+
+def first_examples(
+    description: Description, network: nn.Module, examples: Examples, threshold: float = 0.0
+) -> list[Example]:
+    """The first images of a segmentation with their label maps and the predicted ones, for reports;
+    ignored pixels are -1. Nothing for other tasks.
+    """
+    found: list[Example] = []
+    if description.task != "segmentation":
+        return found
+    network.eval()
+    for batch in in_order(examples.take(range(min(len(examples), EXAMPLES))), 1):
+        with torch.inference_mode():
+            said = network(batch.inputs.to(next(network.parameters()).device)).cpu()
+        binary = description.kind == "binary segmentation"
+        predicted = metrics.decide(shaped(said, description.kind), binary, threshold)
+        target = batch.target.masked_fill(batch.target == description.ignore_index, -1)
+        image, true, seen = (part[0].tolist() for part in (batch.inputs, target, predicted))
+        found.append({"image": image, "target": true, "prediction": seen})
+    return found
 
 
 def _scaled(network: nn.Module, scales: tuple[float, ...], flips: bool) -> Network:

@@ -3,14 +3,16 @@ end.
 """
 
 import json
+import sys
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
-from evalgrad_lab import losses, metrics, saved
+from evalgrad_lab import losses, metrics, models, saved
 from evalgrad_lab.data.batches import Loading, in_order, loaded, steps_per_epoch
 from evalgrad_lab.data.dataset import Dataset, Examples, Found
 from evalgrad_lab.data.files.read import Reading, check_inputs, read, statistics
@@ -18,11 +20,14 @@ from evalgrad_lab.data.samplers import SamplerName
 from evalgrad_lab.errors import UserError
 from evalgrad_lab.fit import Pace, Phase, Training, fit, resume, schedule_of
 from evalgrad_lab.metrics import Measure, Metric
+from evalgrad_lab.models.weights import load_weights
 from evalgrad_lab.options import Options, option
 from evalgrad_lab.phases import Given, kind_of, parse_mix, plan, shaped
 from evalgrad_lab.progress import Progress
+from evalgrad_lab.report.run_page import write_run
 from evalgrad_lab.store import write_atomically
 from evalgrad_lab.validation import Validation, broadcast_buffers
+from evalgrad_lab.views import first_examples
 
 if TYPE_CHECKING:
     from lightning.fabric import Fabric
@@ -34,6 +39,8 @@ MODELS: dict[tuple[str, bool], tuple[str, dict[str, Any], float]] = {
     ("classification", False): ("mlp", {"widths": [128, 128]}, 0.003),
     ("ranking", True): ("densenet", {"depth": 13, "growth": 12}, 0.003),
     ("ranking", False): ("mlp", {"widths": [64]}, 0.003),
+    ("multilabel", True): ("densenet", {"depth": 13, "growth": 12}, 0.003),
+    ("multilabel", False): ("mlp", {"widths": [128, 128]}, 0.003),
 }
 
 
@@ -41,7 +48,9 @@ MODELS: dict[tuple[str, bool], tuple[str, dict[str, Any], float]] = {
 class TrainOptions(Options):
     """What `evalgrad train` takes."""
 
-    task: Literal["segmentation", "classification", "ranking"] = option(help="what is learnt")
+    task: Literal["segmentation", "classification", "ranking", "multilabel"] = option(
+        help="what is learnt"
+    )
     metric: str = option(help="what you are judged by: miou, top5, ap, f1, ...; docs/train.md")
     data: Path = option(
         help="folder of images/ and masks/, folder of classes, .npz or .csv; see docs/train.md"
@@ -56,12 +65,20 @@ class TrainOptions(Options):
     loss: str | None = option(None, help="default: that of the metric; `evalgrad losses` lists all")
     loss_options: dict[str, Any] = option({}, help="e.g. '{\"epsilon\": 0.1}'")
     model: str | None = option(
-        None, help="a name of docs/train.md, or package.module:factory(inputs, outputs=...)"
+        None,
+        help="a name of docs/train.md, package.module:factory(inputs, outputs=...), or a Hugging"
+        " Face folder",
     )
     model_options: dict[str, Any] | None = option(None, help="passed to the factory")
+    weights: Path | None = option(
+        None, help="file or folder of weights that the network starts with"
+    )
     epochs: int = option(50, help="passes over the training data (50)", least=1)
     iterations: int | None = option(None, help="steps, instead of --epochs", least=1)
     batch_size: int = option(16, help="examples, or lists with --group (16)", least=1)
+    accumulate: int = option(
+        1, help="batches per step; the loss is that of all of them together (1)", least=1
+    )
     learning_rate: float | None = option(
         None, help="default: 0.01 for segmentation, else 0.003", least=0
     )
@@ -70,6 +87,10 @@ class TrainOptions(Options):
     momentum: float = option(0.0, help="of sgd (0)", least=0, below=1)
     nesterov: bool = option(False, help="the momentum of sgd looks ahead")
     schedule: str = option("cosine", help="of the learning rate: cosine, poly, constant, drops:...")
+    clip: float | None = option(None, help="largest norm of the gradient", least=1e-9)
+    precision: Literal["32-true", "bf16-mixed"] = option(
+        "32-true", help="of the network; bf16-mixed: bfloat16 where that is safe (32-true)"
+    )
     mix: str = option(
         "none",
         help="then:SHARE (baseline for that share of the steps, then the loss) or sum:SHARE (of the"
@@ -85,7 +106,9 @@ class TrainOptions(Options):
     )
     num_classes: int | None = option(None, help="default: the largest label + 1", least=1)
     ignore_index: int = option(255, help="label of pixels that do not count (255)")
-    target: str = option("target", help="column of a CSV to predict (target)")
+    target: str = option(
+        "target", help="column of a CSV to predict (target); for multilabel several: a,b,c"
+    )
     group: str | None = option(
         None, help="column of a CSV that says which list an item belongs to; lists are kept whole"
     )
@@ -104,6 +127,7 @@ class TrainOptions(Options):
         help="auto: go on from OUT/last.ckpt; never: begin again; or a checkpoint to go on from",
         elsewhere=True,
     )
+    compile: bool = option(False, help="run the network through torch.compile", elsewhere=True)
     workers: int = option(0, help="processes that read data (0)", least=0, elsewhere=True)
     accelerator: str = option("auto", help="Lightning's: auto, cpu, gpu, ...", elsewhere=True)
     devices: int = option(1, help="processes that train (1)", least=1, elsewhere=True)
@@ -113,7 +137,9 @@ class TrainOptions(Options):
 
 @dataclass(frozen=True)
 class TrainResult:
-    """The metric of the best network on validation data, and on the test part if there is one."""
+    """The metric of the best network on validation data, and on the test part if there is one. The
+    table of `classes` and the `confusion` are those of the test part, or of validation without one.
+    """
 
     out: Path
     metric: str
@@ -122,6 +148,8 @@ class TrainResult:
     test: float | None
     epochs: int
     steps: int
+    classes: list[dict[str, Any]]
+    confusion: list[Any]
 
     def plain(self) -> dict[str, Any]:
         return {name: value for name, value in vars(self).items() if name != "out"}
@@ -145,37 +173,45 @@ def train(options: TrainOptions) -> TrainResult:
     state = _state_to_resume(options, network)
     if state is not None and options.resume == "auto" and _result_path(options).exists():
         return TrainResult(out=options.out, **json.loads(_result_path(options).read_text()))
+    if state is None:
+        _start(options, network[1])
     fabric.launch()  # the other ranks come here by themselves
-    training = Training(network, phases, pace, fabric)
+    training = Training(network, phases, pace, fabric, options.compile)
     validation = Validation(
         lambda: _measured(training, description, measure, data.validation, alike),
         keep_best=True,
         patience=options.patience,
     )
-    hooks = [validation, Progress(options.out / "log.csv", validation, options.metric)]
+    progress = Progress(options.out / "log.csv", validation, options.metric)
+    hooks = [validation, progress]
     if state is not None:
         resume(training, hooks, state)
     if fabric.is_global_zero:
         _remember(options)
-    size = (options.batch_size, options.seed, options.augment, options.crop)
-    loading = Loading(*size, options.ignore_index, options.workers, options.sampler)
+    size = options.batch_size * options.accumulate
+    how = (options.augment, options.crop, options.ignore_index, options.workers)
+    loading = Loading(size, options.seed, *how, options.sampler)
     batches = loaded(data.train, loading, fabric.global_rank, fabric.world_size)
     fit(training, batches, hooks, checkpoint=options.out / "last.ckpt")
     validation.restore_best(training)
-    test = None
-    if len(data.test):
-        test = _measured(training, description, measure, data.test, alike)
+    part = data.test if len(data.test) else data.validation
+    scored = _scored(training, description, part, alike)
+    judged = metrics.judge(metric, scored, data.classes, options.ignore_index)
     result = TrainResult(
         options.out,
         options.metric,
         description.loss,
         validation.best,
-        test,
+        judged.value if len(data.test) else None,
         training.epoch,
         training.step,
+        judged.classes,
+        judged.confusion,
     )
     if fabric.is_global_zero:
         saved.write(options.out, description, training.network)
+        examples = first_examples(description, training.network, part)
+        write_run(options.out, options.plain(), result.plain(), progress.rows, examples)
         # the last file of a run: it says that the run is finished
         content = json.dumps(result.plain(), indent=1).encode()
         write_atomically(_result_path(options), content)
@@ -198,11 +234,20 @@ def main(options: TrainOptions) -> int:
     return 0
 
 
+def _start(options: TrainOptions, network: nn.Module) -> None:
+    """The weights that a new training starts with: those of `--weights`, or of the model's own
+    file.
+    """
+    own = models.choose(options.model, options.task).weights if options.model else None
+    if path := options.weights or own:
+        print(f"{path}: {load_weights(network, path)}", file=sys.stderr)
+
+
 def make_fabric(options: TrainOptions) -> "Fabric":
     """Lightning's devices, ranks and precision."""
     from lightning.fabric import Fabric  # takes seconds to import
 
-    names = ("accelerator", "devices", "num_nodes", "strategy")
+    names = ("accelerator", "devices", "num_nodes", "strategy", "precision")
     where = {name: getattr(options, name) for name in names}
     try:
         return Fabric(**where)
@@ -217,7 +262,7 @@ def _phases(
     options: TrainOptions, metric: Metric, description: saved.Description, train: Examples
 ) -> list[Phase]:
     ranks = options.devices * options.num_nodes
-    per_epoch = steps_per_epoch(train, options.batch_size, ranks)
+    per_epoch = steps_per_epoch(train, options.batch_size * options.accumulate, ranks)
     steps = options.iterations or options.epochs * per_epoch
     own = metric.options if description.loss == metric.loss else {}
     given = Given(train, len(description.classes), options.ignore_index, ranks)
@@ -233,12 +278,13 @@ def _pace(options: TrainOptions, train: Examples) -> Pace:
         options.optimiser,
         options.momentum,
         schedule_of(options.schedule),
-        seed=options.seed,
-        nesterov=options.nesterov,
+        options.clip,
+        options.accumulate,
+        options.seed,
+        options.nesterov,
     )
 
 
-@torch.no_grad()
 def _measured(
     training: Training,
     description: saved.Description,
@@ -247,21 +293,28 @@ def _measured(
     alike: bool,
 ) -> float:
     """The metric of the network as it is, of all ranks together."""
+    rows = metrics.measured(measure, _scored(training, description, examples, alike))
+    return metrics.finite(measure.value(rows))
+
+
+@torch.no_grad()
+def _scored(
+    training: Training, description: saved.Description, examples: Examples, alike: bool
+) -> Iterator[tuple[Tensor, Tensor, Tensor | None]]:
+    """Scores, target and lists of the batches of this rank, by the network as it is."""
     fabric, network = training.fabric, training.network
     broadcast_buffers(training)
     network.eval()
     rank = (fabric.global_rank, fabric.world_size)
-    size = training.batch.inputs.shape[0] if alike else 1
-    scored = (
-        (shaped(_scores(fabric, network, batch.inputs), description.kind), batch)
-        for batch in in_order(examples, size, *rank)
-    )
-    rows = metrics.measured(measure, ((s.cpu(), b.target, b.lists) for s, b in scored))
+    parts = training.pace.accumulate  # what is trained in parts would not fit as a whole
+    size = -(-training.batch.inputs.shape[0] // parts) if alike else 1
+    for batch in in_order(examples, size, *rank):
+        scores = shaped(_scores(fabric, network, batch.inputs), description.kind)
+        yield scores.cpu(), batch.target, batch.lists
     network.train()
-    return metrics.finite(measure.value(rows))
 
 
-def _scores(fabric: "Fabric", network: nn.Module, inputs: torch.Tensor) -> torch.Tensor:
+def _scores(fabric: "Fabric", network: nn.Module, inputs: Tensor) -> Tensor:
     with fabric.autocast():
         return network(inputs.to(fabric.device)).float()
 
@@ -328,12 +381,20 @@ def _parts(found: Found, options: TrainOptions) -> Dataset[Examples]:
         first = (part.take(range(min(options.limit, len(part)))) for part in parts)
         data = Dataset(*first, classes=data.classes, columns=data.columns)
     for name, part in (("training", data.train), ("validation", data.validation)):
-        if options.task == "ranking" and len(part.labels().unique()) < 2:
-            raise UserError(
-                f"{options.data}: the {name} data must have items with target 0 and with target 1."
-                " Add data."
-            )
+        if options.task in ("ranking", "multilabel"):
+            _check_both(options, name, part.labels(), data.classes)
     return data
+
+
+def _check_both(options: TrainOptions, part: str, labels: Tensor, classes: list[str]) -> None:
+    columns = labels[:, None] if labels.ndim == 1 else labels
+    one_sided = (columns.amin(0) == columns.amax(0)).nonzero()
+    if len(one_sided):
+        label = f" of {classes[int(one_sided[0])]}" if labels.ndim == 2 else ""
+        raise UserError(
+            f"{options.data}: the {part} data must have items with target 0 and with target 1"
+            f"{label}. Add data."
+        )
 
 
 def _describe(
@@ -345,7 +406,10 @@ def _describe(
     image = data.train.inputs[0]
     model, model_options, _ = MODELS[options.task, image.ndim > 1]
     if options.model is not None:
-        model, model_options = options.model, {}
+        chosen = models.choose(options.model, options.task)
+        model, model_options = chosen.name, {**chosen.options, **(options.model_options or {})}
+    elif options.model_options is not None:
+        model_options = options.model_options
     loss = options.loss or metric.loss
     losses.find(loss)
     kind = kind_of(loss, options.task, len(data.classes))
@@ -355,7 +419,7 @@ def _describe(
         kind=kind,
         loss=loss,
         model=model,
-        model_options=model_options if options.model_options is None else options.model_options,
+        model_options=model_options,
         inputs=image.shape[0],
         outputs=1 if kind in ("binary segmentation", "ranking") else len(data.classes),
         classes=data.classes,

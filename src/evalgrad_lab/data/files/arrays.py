@@ -1,5 +1,5 @@
 """Reader of `.npz` files: `inputs` and `target`, and for validation `val_inputs` and `val_target`;
-`group` for rankings in lists.
+`group` for rankings in lists. The target of a multilabel task is (N, labels), 0 and 1.
 
 Images are (N, H, W) or (N, H, W, channels), of 8 bits or numbers in [0, 1]; tables (N, columns).
 """
@@ -30,8 +30,19 @@ def read_arrays(path: Path, task: str, num_classes: int | None, ignore_index: in
         if part is not None and part.target is not None
         for i in range(len(part))
     ]
-    classes = check_labels(targets, 2 if task == "ranking" else num_classes, ignore_index)
+    if task in ("ranking", "multilabel"):
+        classes = _check_binary(targets) if task == "multilabel" else 1 + _check_binary(targets)
+    else:
+        classes = check_labels(targets, num_classes, ignore_index)
     return Found(train, validation, test, classes=[str(c) for c in range(classes)])
+
+
+def _check_binary(targets: list[tuple[str, Tensor]]) -> int:
+    """How many labels an example has; they are 0 or 1."""
+    for name, target in targets:
+        if not ((target == 0) | (target == 1)).all():
+            raise UserError(f"{name}: the target must be 0 or 1; got {target.tolist()}.")
+    return targets[0][1].numel()
 
 
 def read_array_inputs(path: Path) -> Examples:
@@ -60,7 +71,12 @@ def _split(path: Path, arrays: dict[str, np.ndarray], prefix: str, task: str) ->
         raise UserError(
             f"{path}: {prefix}target must hold integers; got {target.dtype}. Save class indices."
         )
-    expected = (len(inputs), *inputs.shape[2:]) if task == "segmentation" else (len(inputs),)
+    expected: tuple[int, ...] = (len(inputs),)
+    if task == "segmentation":
+        expected = (len(inputs), *inputs.shape[2:])
+    if task == "multilabel":
+        labels = _array(path, "target", arrays).shape[1:] or (0,)
+        expected = (len(inputs), max(labels[0], 2))
     if target.shape != expected:
         raise UserError(
             f"{path}: {prefix}target must have the shape {expected} for {task}; got {target.shape}."
@@ -74,10 +90,9 @@ def _split(path: Path, arrays: dict[str, np.ndarray], prefix: str, task: str) ->
                 f" item; got {group.shape}."
             )
         lists = np.unique(group, return_inverse=True)[1].tolist()
-    labels = torch.from_numpy(target.astype(np.int64))
-    return Examples(
-        Column(list(inputs)), Column(list(labels)), [str(i) for i in range(len(inputs))], lists
-    )
+    names = [str(i) for i in range(len(inputs))]
+    targets = Column(list(torch.from_numpy(target.astype(np.int64))))
+    return Examples(Column(list(inputs)), targets, names, lists)
 
 
 def _inputs(path: Path, key: str, arrays: dict[str, np.ndarray]) -> Tensor:

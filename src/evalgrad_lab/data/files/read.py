@@ -49,6 +49,7 @@ def read(path: Path, how: Reading) -> Found:
         "segmentation": "a folder or .npz",
         "classification": "a folder, .npz or .csv",
         "ranking": ".npz or .csv",
+        "multilabel": ".npz or .csv",
     }
     raise UserError(f"--data must be {forms[how.task]} for {how.task}, and exist; got {path}.")
 
@@ -56,7 +57,10 @@ def read(path: Path, how: Reading) -> Found:
 def read_like(path: Path, how: Reading, classes: list[str], columns: list[str]) -> Found:
     """Data for a model that exists: its classes and columns must be those of the data."""
     found = read(path, how)
-    if how.task != "segmentation" and not set(found.classes) <= set(classes):
+    known = set(found.classes) <= set(classes)
+    if how.task == "multilabel":
+        known = found.classes == classes
+    if how.task != "segmentation" and not known:
         raise UserError(
             f"{path} has the classes {found.classes}, and the model knows {classes}. Use data with"
             " its classes."

@@ -1,5 +1,5 @@
-"""Reader of CSV tables: a header, one target column, an optional column that says which list a row
-belongs to, the rest numbers.
+"""Reader of CSV tables: a header, one target column (several for a multilabel task), an optional
+column that says which list a row belongs to, the rest numbers.
 """
 
 import csv
@@ -14,29 +14,43 @@ from evalgrad_lab.errors import UserError
 
 def read_table(path: Path, task: str, target: str, group: str | None) -> Found:
     """The data set in a CSV file. Classes are named by what the target column holds; rankings need
-    0 and 1.
+    0 and 1. The target of a multilabel task is several columns of 0 and 1, with commas between
+    their names, which name the labels.
     """
     header, rows = _rows(path)
-    for column, option in ((target, "--target"), (group, "--group")):
+    targets = target.split(",") if task == "multilabel" else [target]
+    for column, option in [*((name, "--target") for name in targets), (group, "--group")]:
         if column is not None and column not in header:
             raise UserError(
                 f"{path} has no column {column!r}; it has {', '.join(header)}. Name the right one"
                 f" with {option}."
             )
-    columns = tuple(name for name in header if name not in (target, group))
-    labels = [row[header.index(target)] for row in rows]
-    classes = ["0", "1"] if task == "ranking" else sorted(set(labels), key=_number_or_word)
-    for line, label in enumerate(labels, start=2):
-        if label not in classes:
-            raise UserError(
-                f"{path}, line {line}: {target} must be 0 or 1 for a ranking; got {label!r}."
-            )
-    targets = Column([torch.tensor(classes.index(label)) for label in labels])
-    lists = None if group is None else _numbered([row[header.index(group)] for row in rows])
+    if task == "multilabel" and len(targets) < 2:
+        raise UserError(
+            f"--target must name at least two columns for multilabel, such as a,b; got {target!r}."
+            " With one column --task ranking is the same."
+        )
+    found = [[row[header.index(name)] for row in rows] for name in targets]
+    values = sorted(set(found[0]), key=_number_or_word) if task == "classification" else ["0", "1"]
+    labels = torch.tensor(
+        [_numbers(path, *column, values) for column in zip(targets, found, strict=True)]
+    ).T
+    columns = tuple(name for name in header if name not in (*targets, group))
     examples = Examples(
-        _inputs(path, header, rows, columns), targets, [str(i) for i in range(len(rows))], lists
+        _inputs(path, header, rows, columns),
+        Column(list(labels if task == "multilabel" else labels[:, 0])),
+        [str(i) for i in range(len(rows))],
+        None if group is None else _numbered([row[header.index(group)] for row in rows]),
     )
+    classes = targets if task == "multilabel" else values
     return Found(examples, classes=classes, columns=list(columns))
+
+
+def _numbers(path: Path, name: str, column: list[str], values: list[str]) -> list[int]:
+    for line, value in enumerate(column, start=2):
+        if value not in values:
+            raise UserError(f"{path}, line {line}: {name} must be 0 or 1; got {value!r}.")
+    return [values.index(value) for value in column]
 
 
 def read_table_inputs(path: Path, columns: list[str]) -> Examples:
