@@ -106,7 +106,7 @@ def test_deeplab_keeps_an_eighth_of_the_size_and_returns_to_the_image():
 
 def test_nesterov_reaches_the_optimiser():
     pace = Pace(0.1, optimiser="sgd", momentum=0.9, nesterov=True)
-    (group,) = pace.make_optimiser(torch.nn.Linear(1, 1).parameters()).param_groups
+    (group,) = pace.make_optimiser(torch.nn.Linear(1, 1)).param_groups
     assert (group["nesterov"], group["momentum"]) == (True, 0.9)
 
 
