@@ -189,8 +189,8 @@ def train(options: TrainOptions) -> TrainResult:
     if fabric.is_global_zero:
         _remember(options)
     size = options.batch_size * options.accumulate
-    how = (options.augment, options.crop, options.ignore_index, options.workers)
-    loading = Loading(size, options.seed, *how, options.sampler)
+    views = (options.augment, options.crop, options.ignore_index, options.workers)
+    loading = Loading(size, options.seed, *views, options.sampler)
     batches = loaded(data.train, loading, fabric.global_rank, fabric.world_size)
     fit(training, batches, hooks, checkpoint=options.out / "last.ckpt")
     validation.restore_best(training)
