@@ -64,7 +64,7 @@ def test_the_papers_steps_move_mu_less_than_lambda():
         mu, lam = group.mu.clone(), group.lam.clone()
         regulariser.after_epoch(None)
         moved[solver] = group.mu - mu, group.lam - lam
-    step = regulariser.measure.groups[0].dual_lr
+    step = regulariser.measure.dual_lr
     assert torch.allclose(moved["paper"][0] / MU_STEP, moved["lagrangian"][0] / step, rtol=1e-2)
     falling = moved["lagrangian"][1] < 0  # a rising one may stop at its price
     assert falling.any()
