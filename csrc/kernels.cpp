@@ -26,7 +26,6 @@ EVALGRAD_API const evalgrad::Kernel* evalgrad_kernels() {
         kernel<lovasz::softmax_bin_counts>("lovasz_bin_counts"),
         kernel<lovasz::softmax_bin_gradient>("lovasz_bin_gradient"),
         kernel<lovasz::rows>("lovasz_rows"),
-        kernel<lovasz::hinge_bins>("lovasz_hinge_bins"),
         kernel<lovasz::prox>("lovasz_prox"),
         kernel<pooling::loss_max_pooling>("loss_max_pooling"),
         EVALGRAD_BOTH("smooth_topk", topk::smooth_topk),

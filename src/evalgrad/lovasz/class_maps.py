@@ -44,7 +44,7 @@ def _exact_native(x: Tensor, label: Tensor, factor: Tensor) -> tuple[Tensor, Ten
     if x[:1].numel() >= 2**31:  # a kernel key has 31 bits for the place in a group
         return _exact_pure(x, label, factor)
     value, gradient = _native.empty_results(x)
-    _native.call("lovasz_softmax", x, label, factor, *x.shape, value, gradient)
+    _native.call("lovasz_softmax", x, label, factor, *x.shape, 0, value, gradient)
     return value, gradient
 
 
@@ -55,13 +55,30 @@ exact = _native.operator(
 )
 
 
-# ---- binned: counts, then a table (G, C, 2, K) of slopes, background and foreground --------------
+# ---- binned: as exact, with the errors of a bin taken as tied ------------------------------------
 
 
-def binned(x: Tensor, label: Tensor, factor: Tensor, bins: int) -> tuple[Tensor, Tensor]:
-    """As `exact`, with the errors of a bin taken as tied."""
-    value, gradient = bin_gradient(x, label, bin_slopes(bin_counts(x, label, bins), factor))
+def _binned_pure(x: Tensor, label: Tensor, factor: Tensor, bins: int) -> tuple[Tensor, Tensor]:
+    return _gradient_pure(x, label, bin_slopes(_counts_pure(x, label, bins), factor))
+
+
+def _binned_native(x: Tensor, label: Tensor, factor: Tensor, bins: int) -> tuple[Tensor, Tensor]:
+    if x[:1].numel() >= 2**31:  # the kernel counts in 32 bits
+        return _binned_pure(x, label, factor, bins)
+    value, gradient = _native.empty_results(x)
+    _native.call("lovasz_softmax", x, label, factor, *x.shape, bins, value, gradient)
     return value, gradient
+
+
+binned = _native.operator(
+    "lovasz_softmax_bins(Tensor x, Tensor label, Tensor factor, SymInt bins) -> (Tensor, Tensor)",
+    pure=_binned_pure,
+    native=_binned_native,
+)
+
+
+# ---- the same over ranks, which add up their counts: counts, then a table (G, C, 2, K) of slopes,
+# background and foreground, then the gradient -----------------------------------------------------
 
 
 def bin_slopes(counts: Tensor, factor: Tensor) -> Tensor:
