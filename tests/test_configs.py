@@ -19,7 +19,7 @@ from evalgrad_lab.data.layouts.cifar import cifar100
 from evalgrad_lab.data.layouts.images import DEVIATION, MEAN, images_in_memory, resized
 from evalgrad_lab.data.samplers import quarter_positive
 from evalgrad_lab.errors import UserError
-from evalgrad_lab.fit import Pace
+from evalgrad_lab.fit import Pace, Phase, Training
 from evalgrad_lab.models.alexnet import alexnet
 from evalgrad_lab.models.resnet import DeepLab, resnet18
 from evalgrad_lab.options import read_config
@@ -106,7 +106,9 @@ def test_deeplab_keeps_an_eighth_of_the_size_and_returns_to_the_image():
 
 def test_nesterov_reaches_the_optimiser():
     pace = Pace(0.1, optimiser="sgd", momentum=0.9, nesterov=True)
-    (group,) = pace.make_optimiser(torch.nn.Linear(1, 1)).param_groups
+    (group,) = Training(
+        torch.nn.Linear(1, 1), [Phase(lambda output, batch: output.sum(), 1)], pace
+    ).optimiser.param_groups
     assert (group["nesterov"], group["momentum"]) == (True, 0.9)
 
 
