@@ -3,23 +3,11 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <cstring>
 
 #include "common/simd.h"
 #include "common/sort.h"
 
 namespace evalgrad::lovasz {
-
-// A bit for each of 64 bytes of 0 or 1.
-EVALGRAD_INLINE uint64_t pack_bits(const uint8_t* bytes) {
-    uint64_t bits = 0;
-    for (int i = 0; i < 8; ++i) {
-        uint64_t eight;
-        std::memcpy(&eight, bytes + 8 * i, sizeof eight);
-        bits |= (eight * 0x0102040810204080u >> 56) << (8 * i);  // gathers the eight in one byte
-    }
-    return bits;
-}
 
 // Keys of the items for which items.wanted(i) holds, in their sequence, made of items.order(i) and
 // items.foreground(i). There must be room for one more.

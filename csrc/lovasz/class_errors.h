@@ -87,6 +87,12 @@ struct ClassTask {
             std::fill_n(buffer + offset, image.n, value);
         });
     }
+    double share_from(float lowest) const {
+        double sum = 0;
+        for_images(
+            [&](const ClassPixels& image, int64_t) { sum += lovasz::share_from(image, lowest); });
+        return sum / static_cast<double>(images);
+    }
     template <class... E>
     void count_in(Histogram<E>&... histograms) const {
         for_images([&](const ClassPixels& image, int64_t) { count(image, histograms...); });
@@ -99,16 +105,39 @@ struct ClassTask {
     }
 };
 
-// With `bins=`.
-inline void weigh_in_bins(const ClassTask& task, int64_t bins, Histogram<WideBins>& wide) {
-    wide.start(class_bins(bins));
-    task.count_in(wide);
+// Candidates for bins instead of a sort.
+struct ClassBinned : ClassCandidates {
+    WideBins edges;
+
+    EVALGRAD_INLINE uint32_t order(int64_t i) const { return edges.bin(pixels.error(i)); }
+};
+
+// With `bins=`. Highest: see `weigh_exactly`. Bins below that of the smallest foreground error
+// weigh nothing; where few pixels are above, as in an untrained network, only those are counted.
+inline void weigh_in_bins(const ClassTask& task, int64_t bins, float highest, ClassScratch& s) {
+    const WideBins edges = class_bins(bins);
+    const float lowest = std::max(0.0f, 1.0f - highest - 1.0f / edges.scale);
+    const bool few = task.foreground > 0 && task.share_from(lowest) <= 1.0 / 8;
+    uint64_t* keys = few ? s.sorter.room(task.images * task.pixels + 1) : nullptr;
+    int64_t found = 0;
+    s.wide.start(edges, few ? 1 : s.wide.kSets);
+    if (few) {
+        task.for_images([&](const ClassPixels& image, int64_t offset) {
+            const ClassBinned items{{image, lowest, offset}, edges};
+            found += collect(items, image.n, keys + found);
+        });
+        count_keys(keys, found, s.wide);
+    } else {
+        task.count_in(s.wide);
+    }
     Ahead ahead;
     if (task.foreground == 0)
-        fill_without_foreground(wide, task.factor);
+        fill_without_foreground(s.wide, task.factor);
     else
-        fill_slopes(wide, task.foreground, task.factor, ahead);
-    task.look_up_in(wide);
+        fill_slopes(s.wide, task.foreground, task.factor, ahead);
+    if (!few) return task.look_up_in(s.wide);
+    task.fill(0.0f);
+    look_up_keys(keys, found, s.wide, task.buffer);
 }
 
 // Without foreground the extension is the largest error: the whole weight goes to one pixel.
@@ -128,10 +157,7 @@ inline void weigh_absent(const ClassTask& task) {
 inline bool weigh_in_fine_bins(const ClassTask& task, float lowest, bool small, ClassScratch& s) {
     const int64_t pixels = task.images * task.pixels;
     if (pixels < kFinePixels || task.foreground < kFineForeground) return false;
-    double share = 0;
-    task.for_images([&](const ClassPixels& image, int64_t) {
-        share += share_from(image, lowest) / static_cast<double>(task.images);
-    });
+    const double share = task.share_from(lowest);
     if (share <= 1.0 / 8) return false;
     // Fewer, rounded up, than for a hinge: bins that are finer for smaller errors are filled more
     // evenly.

@@ -121,18 +121,20 @@ struct Histogram {
     // their increments need not wait either.
     static constexpr int kSets = sizeof(Count) == 1 ? 1 : 2;
     E edges;
-    int64_t bins;     // a multiple of 8
-    int64_t counted;  // pixels
+    int64_t bins;      // a multiple of 8
+    int64_t counted;   // pixels
+    int64_t next_set;  // where it begins; 0 if there is one only
     Count* counts;
     float* slopes;
 
     int64_t places() const { return 2 * bins + kBlock; }
-    void start(const E& chosen) {
+    void start(const E& chosen, int sets = kSets) {
         edges = chosen, counted = 0;
         bins = (edges.bins() + 7) / 8 * 8;
-        counts = count_memory.reserve(kSets * places());
+        next_set = sets == 1 ? 0 : places();
+        counts = count_memory.reserve(sets * places());
         slopes = slope_memory.reserve(places());
-        std::fill_n(counts, kSets * places(), Count{0});
+        std::fill_n(counts, sets * places(), Count{0});
         std::fill_n(slopes + 2 * bins, kBlock, 0.0f);
     }
 
@@ -168,7 +170,7 @@ EVALGRAD_INLINE void count_block(const Block& block, int32_t width, Histogram<E>
     h.counted += held;
     if (held == 0) return;
     typename E::Count* __restrict counts = h.counts;
-    const int64_t set = Histogram<E>::kSets == 1 ? 0 : h.places();
+    const int64_t set = Histogram<E>::kSets == 1 ? 0 : h.next_set;
     int32_t j = 0;
     for (; j + 4 <= width; j += 4)
         for (int32_t k = 0; k < 4; ++k) ++counts[(k & 1) * set + places[j + k]];
@@ -209,9 +211,12 @@ EVALGRAD_INLINE bool read_counts(const uint8_t* counts, int64_t, EightInts& own,
 }
 EVALGRAD_INLINE bool read_counts(const uint32_t* counts, int64_t set, EightInts& own,
                                  EightInts& sums) {
-    EightInts other;
-    std::memcpy(&own, counts, sizeof own), std::memcpy(&other, counts + set, sizeof other);
-    own += other;
+    std::memcpy(&own, counts, sizeof own);
+    if (set != 0) {
+        EightInts other;
+        std::memcpy(&other, counts + set, sizeof other);
+        own += other;
+    }
     int32_t sum = 0, any = 0;
     for (int k = 0; k < 8; ++k) any |= own[k], sums[k] = sum += own[k];
     return any != 0;
@@ -229,7 +234,7 @@ EVALGRAD_SIMD static bool fill_slopes(Histogram<E>& h, int64_t foreground_total,
     auto size = static_cast<int32_t>(foreground_total + ahead.background),
          rest = static_cast<int32_t>(foreground_total - ahead.foreground);
     const int32_t first_size = size, first_rest = rest;
-    for (int64_t bin = 0, end = h.bins, set = h.places(); bin < end; bin += 8) {
+    for (int64_t bin = 0, end = h.bins, set = h.next_set; bin < end; bin += 8) {
         EightInts back, front, back_sums, front_sums;
         const bool any_back = read_counts(back_counts + bin, set, back, back_sums),
                    any_front = read_counts(front_counts + bin, set, front, front_sums);
@@ -249,12 +254,32 @@ EVALGRAD_SIMD static bool fill_slopes(Histogram<E>& h, int64_t foreground_total,
     return int64_t{size} - first_size + first_rest - rest == h.counted;
 }
 
+// ---- the same for some of the pixels, of which there are keys: their order is the number of the
+// bin
+// -------------------------------------------------------------------------------
+
+template <class E>
+EVALGRAD_INLINE int64_t key_place(const Histogram<E>& h, uint64_t key) {
+    return int64_t{key_order(key)} + (key_foreground(key) ? h.bins : 0);
+}
+
+template <class E>
+void count_keys(const uint64_t* keys, int64_t n, Histogram<E>& h) {
+    h.counted += n;
+    for (int64_t i = 0; i < n; ++i) ++h.counts[key_place(h, keys[i])];
+}
+
+template <class E>
+void look_up_keys(const uint64_t* keys, int64_t n, const Histogram<E>& h, float* out) {
+    for (int64_t i = 0; i < n; ++i) out[key_index(keys[i])] = h.slopes[key_place(h, keys[i])];
+}
+
 // Without foreground the extension is the largest error: all the weight on the topmost bin.
 template <class E>
 void fill_without_foreground(Histogram<E>& h, float slope) {
     std::fill_n(h.slopes, h.bins, 0.0f);
     for (int64_t bin = 0; bin < h.bins; ++bin) {
-        const int64_t tied = int64_t{h.counts[bin]} + h.counts[h.places() + bin];
+        const int64_t tied = int64_t{h.counts[bin]} + h.counts[h.next_set + bin];
         if (tied == 0) continue;
         h.slopes[bin] = slope / static_cast<float>(tied);
         return;

@@ -102,7 +102,7 @@ EVALGRAD_SIMD double write_gradient(const Problem& maps, const Tile& tile, const
     for (int64_t c = 0; c < maps.classes; ++c)
         for (int64_t j = 0; j < tile.width; ++j)
             p[c * kTile + j] = exp_shifted(x[c * maps.pixels + j], peak[j]) * inverse[j];
-    return softmax_backward_tile(p, maps.classes, tile.width, maps.label + tile.pixel,
+    return softmax_backward_tile(p, maps.classes, inverse, tile.width, maps.label + tile.pixel,
                                  maps.buffer + tile.map, maps.pixels);
 }
 
@@ -179,7 +179,7 @@ void count_tile(const ClassMaps& maps, const Tile& tile, float* p, Histogram<Wid
 
 void add_counts(const Histogram<WideBins>& histogram, int64_t bins, int64_t* row) {
     for (int set = 0; set < histogram.kSets; ++set) {
-        const uint32_t* counts = histogram.counts + set * histogram.places();
+        const uint32_t* counts = histogram.counts + set * histogram.next_set;
         for (int64_t i = 0; i < bins; ++i) {
             row[i] += counts[i];
             row[bins + i] += counts[histogram.bins + i];
@@ -196,7 +196,7 @@ void softmax(const float* x, const int64_t* label, const float* scale, int64_t g
     three_passes(maps, value, threads,
                  [&](const ClassTask& task, const ClassTotals& totals, ClassScratch& scratch) {
                      if (bins > 0)
-                         weigh_in_bins(task, bins, scratch.wide);
+                         weigh_in_bins(task, bins, totals.highest, scratch);
                      else
                          weigh_exactly(task, totals.highest, scratch);
                  });
