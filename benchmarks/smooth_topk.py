@@ -2,7 +2,7 @@
 benchmarks/smooth_topk.py`.
 
 The last rows hold the growth of the kernel's time with n and with k, as the slope of a line through
-log time over log size: 1 is linear. Tables 3, 4 and 5 of the paper: `evalgrad reproduce
+log time over log size: 1 is linear. Tables 3, 4 and 5 of the paper: `python -m reproductions
 smooth_topk`.
 """
 

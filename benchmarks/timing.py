@@ -22,7 +22,7 @@ from pathlib import Path
 import torch
 
 import evalgrad
-from evalgrad.lab.memory import PeakMemory
+from evalgrad_lab.peak_memory import PeakMemory
 
 RESULTS = Path(__file__).parent / "results"
 KEEPING = {

@@ -45,6 +45,8 @@ class Case:
     # the gradient is torch's own: it has derivatives in turn, and its threads hang in a forked
     # child
     autograd: bool = False
+    checks_labels: bool = True  # False: the labels belong to a criterion, not to the loss
+    has_ignore_index: bool = True  # False: it leaves items out by a mask
 
     def __call__(self, x: Tensor, target: Tensor, **options: Any) -> Tensor:
         return self.loss(x, target, **{**self.fixed, **options})
@@ -186,11 +188,12 @@ def _list_case(
 ) -> Case:
     """A loss over lists of scored items."""
     oracle = ranking_oracles.over_lists(value)
-    return Case(name, _by_mask(loss), module, _draw_lists, oracle, axes_are_items=False, **fields)
+    masks = {"axes_are_items": False, "has_ignore_index": False}
+    return Case(name, _by_mask(loss), module, _draw_lists, oracle, **masks, **fields)
 
 
 def _rank_loss(x: Tensor, target: Tensor) -> Tensor:
-    return 1 - metrics.average_precision(x, target)
+    return 1 - metrics.average_precision(x, target, ties="worst")
 
 
 def _error_rate(x: Tensor, target: Tensor) -> Tensor:
@@ -268,6 +271,8 @@ CASES = (
     ),
     Case(
         name="loss_max_pooling",
+        checks_labels=False,
+        has_ignore_index=False,
         loss=_pooled_perceptron,
         module=lambda **o: eg.LossMaxPooling(Perceptron(), **o),
         draw=_draw_binary,
@@ -407,7 +412,7 @@ CASES = (
         options=({"direction": "negative"}, {"k": 2}, {"k": 1, "direction": "negative"}, *STEPS),
         fixed={"epsilon": 1.0},
         perfect=_ranked_by,
-        metric=lambda x, target: 1 - metrics.ndcg(x, target),
+        metric=lambda x, target: 1 - metrics.ndcg(x, target, ties="worst"),
         **DIRECT,
     ),
     _list_case(

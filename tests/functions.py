@@ -26,7 +26,7 @@ class Function:
     call: Callable[[Tensor, Tensor], Tensor]
     labels: int = 2  # how many different labels; with more than two, x has the classes on axis 1
     differentiable: bool = False
-    keeps_dtype: bool = False  # half in, half out; the others return float64 or integers
+    keeps_dtype: bool = False  # half in, half out; the others return float32, float64 or integers
 
     def draw(self, items: int) -> tuple[Tensor, Tensor]:
         generator = torch.Generator().manual_seed(items)
@@ -40,7 +40,8 @@ class Function:
 
 
 def _smooth(name: str, call: Callable[[Tensor, Tensor], Tensor], **fields: int) -> Function:
-    return Function(name, call, differentiable=True, keeps_dtype=True, **fields)
+    fields = {"keeps_dtype": True, **fields}
+    return Function(name, call, differentiable=True, **fields)
 
 
 def _cost_of_confusion(x: Tensor, y: Tensor) -> Tensor:
@@ -79,7 +80,11 @@ FUNCTIONS = (
     _smooth("RecallAtPrecision", _measure(eg.RecallAtPrecision(0.8))),
     _smooth("ROCAUC", _measure(eg.ROCAUC(3))),
     _smooth("PRAUC", _measure(eg.PRAUC(3))),
-    _smooth("jaccard_lovasz_extension", lambda x, y: eg.jaccard_lovasz_extension(x, y > 0)),
+    _smooth(
+        "jaccard_lovasz_extension",
+        lambda x, y: eg.jaccard_lovasz_extension(x, y > 0),
+        keeps_dtype=False,
+    ),
     _smooth("log_elementary_symmetric", lambda x, y: eg.log_elementary_symmetric(x.T, k=2)),
     _smooth("topk_probabilities", lambda x, y: eg.topk_probabilities(x.T, k=2, temperature=0.5)),
     _smooth("project_onto_ceiling", _ceiling),
@@ -92,15 +97,25 @@ FUNCTIONS = (
     ),
     Function("topk_predict", lambda x, y: eg.topk_predict(x.T, k=2)),
     Function("metrics.average_precision", metrics.average_precision),
-    Function("metrics.ndcg", lambda x, y: metrics.ndcg(x, y, k=2)),
+    Function(
+        "metrics.average_precision(ties=worst)",
+        lambda x, y: metrics.average_precision(x, y, ties="worst", dim=0, zero_division=0.0),
+    ),
+    Function("metrics.ndcg", lambda x, y: metrics.ndcg(x.round(), y, k=2)),
+    Function("metrics.ndcg(ties=worst)", lambda x, y: metrics.ndcg(x, y, k=2, ties="worst")),
     Function("metrics.fbeta_score", metrics.fbeta_score),
+    Function(
+        "metrics.fbeta_score(reduction=weighted)",
+        lambda x, y: metrics.fbeta_score(x, y, ignore_index=1, reduction="weighted"),
+        labels=CLASSES,
+    ),
     Function(
         "metrics.precision_at_recall", lambda x, y: metrics.precision_at_recall(x, y, recall=0.5)
     ),
     Function(
         "metrics.recall_at_precision", lambda x, y: metrics.recall_at_precision(x, y, precision=0.5)
     ),
-    Function("metrics.roc_auc", metrics.roc_auc),
+    Function("metrics.roc_auc", lambda x, y: metrics.roc_auc(x.round(), y)),
     Function("metrics.pr_auc", metrics.pr_auc),
     Function("metrics.topk_error", lambda x, y: metrics.topk_error(x, y, k=2), labels=CLASSES),
     Function("metrics.jaccard_index", _jaccard(metrics.jaccard_index), labels=CLASSES),

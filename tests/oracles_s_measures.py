@@ -1,7 +1,8 @@
 """Independent oracles: linear programs by HiGHS, the projection by a QP solver, metrics by loops
 over thresholds.
 
-Written from MATHS.md section 5 and the definitions of the metrics; imports nothing of the package.
+Written from docs/maths.md ("S-measures") and the definitions of the metrics; imports nothing of
+the package.
 """
 
 import numpy as np

@@ -60,7 +60,7 @@ def marginals_by_products(x: list, degrees: list[int]) -> list:
 def smooth_topk_row(
     scores: list[float], y: int, k: int, temperature: float, margin: float, brute: bool = False
 ) -> tuple:
-    """Value and gradient of one row, L = tau softplus(z) with z as MATHS.md section 4 has it
+    """Value and gradient of one row, L = tau softplus(z) with z as in docs/maths.md, "Smooth top-k"
     (finite scores).
     """
     tau = mpf(temperature)

@@ -11,7 +11,7 @@ from rich.console import Console
 from scipy import stats
 from synthetic_runs import TASKS
 
-from evalgrad.lab import report
+from evalgrad_lab import report
 
 VOID = {"meta", "link", "img", "wbr", "br", "hr", "input"}
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 from test_direct_loss import SIGNS, assert_meets_every_interleaving
 
-from evalgrad._gradient import with_gradient
+from evalgrad._rows import with_gradient
 
 SEEDS = range(150)
 

@@ -9,10 +9,13 @@ import numpy as np
 import pytest
 import torch
 
-from evalgrad import cli
-from evalgrad.lab import configs, full_setting
-from evalgrad.lab.errors import UserError
-from evalgrad.lab.full_setting.data import (
+from evalgrad_lab.data.layouts.cifar import cifar100
+from evalgrad_lab.errors import UserError
+from evalgrad_lab.models.alexnet import alexnet
+from evalgrad_lab.models.resnet import DeepLab, resnet18
+from reproductions import configs, full_setting
+from reproductions.__main__ import main
+from reproductions.full_setting.data import (
     Prepared,
     central,
     loader,
@@ -20,10 +23,7 @@ from evalgrad.lab.full_setting.data import (
     quarter_positive,
     resized,
 )
-from evalgrad.lab.full_setting.module import FullSetting, schedule_of
-from evalgrad.lab.layouts.cifar import cifar100
-from evalgrad.lab.models.alexnet import alexnet
-from evalgrad.lab.models.resnet import DeepLab, resnet18
+from reproductions.full_setting.module import FullSetting, schedule_of
 
 WRITERS = {
     "cityscapes": folders.write_cityscapes,
@@ -65,14 +65,13 @@ def test_every_config_takes_a_step(name, tmp_path):
 def test_the_command_tries_a_config(tmp_path, capsys):
     folders.write_cityscapes(tmp_path)
     arguments = [
-        "reproduce",
         "--config",
         "cityscapes_enet_lovasz",
         "--data",
         str(tmp_path),
         "--dry-run",
     ]
-    assert cli.main(arguments) == 0
+    assert main(arguments) == 0
     assert "0.4 million parameters, one step done" in " ".join(capsys.readouterr().out.split())
 
 
@@ -260,7 +259,7 @@ def test_messages(tmp_path, broken, message):
 
 
 def test_a_config_needs_data(capsys):
-    assert cli.main(["reproduce", "--config", "voc_deeplab_lovasz"]) == 2
+    assert main(["--config", "voc_deeplab_lovasz"]) == 2
     assert (
         "--config voc_deeplab_lovasz needs --data, the folder of voc in its official layout."
         in capsys.readouterr().err

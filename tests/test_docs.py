@@ -11,8 +11,7 @@ import pytest
 import ranks
 import torch
 
-from evalgrad import cli
-from evalgrad.lab import tasks
+from evalgrad_lab import cli, tasks
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted(ROOT.glob("docs/**/*.md"))]

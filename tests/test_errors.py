@@ -30,7 +30,7 @@ BAD = (
         "`logits` must be a floating-point tensor; got a int64 tensor of shape",
     ),
     (lambda: softmax(LOGITS[0, 0]), ValueError, "`logits` must be a tensor with at least 2 axes"),
-    (lambda: softmax(LOGITS[:, :0]), ValueError, r"`logits` must be \(N, C, \*\) with C >= 1"),
+    (lambda: softmax(LOGITS[:, :0]), ValueError, r"`logits` must be \(N, C, \*\) with C >= 2"),
     (
         lambda: softmax(target=TARGET.float()),
         TypeError,
@@ -80,7 +80,11 @@ BAD = (
         "`reduction` must be one of 'mean', 'sum', 'none'; got 'avg'",
     ),
     (lambda: eg.LovaszSoftmaxLoss(reduction="avg"), ValueError, "`reduction` must be one of"),
-    (lambda: hinge(target=BITS + 2), ValueError, r"labels in \[0, 1\]; got the label 2"),
+    (
+        lambda: hinge(target=BITS + torch.tensor([0, 1, 2, 2])),
+        ValueError,
+        "0 or 1, or bool; got the label 2. .* ignore_index=2",
+    ),
     (lambda: hinge(target=BITS[0]), ValueError, "`target` must be of shape"),
     (
         lambda: hinge(ERRORS, FRONT, per_class=True),
@@ -105,9 +109,14 @@ BAD = (
     (lambda: hinge(lam="1"), TypeError, "`lam` must be a number; got '1'"),
     (lambda: eg.LovaszHingeLoss(lam=-1.0), ValueError, "`lam` must be finite and above 0"),
     (
-        lambda: eg.jaccard_lovasz_extension(ERRORS, FRONT.long()),
+        lambda: eg.jaccard_lovasz_extension(ERRORS, FRONT.long() + 2),
+        ValueError,
+        "`foreground` must be 0 or 1, or bool; got the label 2",
+    ),
+    (
+        lambda: eg.jaccard_lovasz_extension(torch.rand(3, 5), None),
         TypeError,
-        "`foreground` must be a bool tensor",
+        "`foreground` must be a tensor; got None",
     ),
     (
         lambda: eg.jaccard_lovasz_extension(ERRORS, FRONT[:3]),
@@ -132,7 +141,13 @@ BAD = (
         TypeError,
         "`prediction` must be an integer or bool tensor",
     ),
-    (lambda: index(absent="zero"), ValueError, "`absent` must be one of 'one', 'skip'"),
+    (
+        lambda: index(zero_division="warn"),
+        TypeError,
+        "`zero_division` must be a number; got 'warn'. Pass 0.0 or 1.0, or NaN",
+    ),
+    (lambda: index(zero_division=-1), ValueError, "`zero_division` must be finite and at least 0"),
+    (lambda: index(classes=[21]), ValueError, r"`classes` must be in \[0, 20\]; got 21"),
     (lambda: index(classes="some"), ValueError, "`classes` must be one of 'present', 'all'"),
     (lambda: index(target=TARGET + 21), ValueError, r"labels in \[0, 20\]"),
     (

@@ -31,7 +31,7 @@ BAD = (
     (
         lambda: bootstrapped(threshold=1.0),
         ValueError,
-        "`threshold` must be below 1; got 1.0. It is a probability",
+        "`threshold` must be finite and above 0 and below 1; got 1.0. It is a probability",
     ),
     (lambda: bootstrapped(threshold=-0.5), ValueError, "`threshold` must be finite and above 0"),
     (lambda: bootstrapped(target=TARGET + 3), ValueError, r"labels in \[0, 2\]; got the label 3"),
@@ -48,7 +48,7 @@ BAD = (
         "soft_jaccard_loss: `classes` must be one of 'present', 'all'; got 'most'",
     ),
     (lambda: jaccard(classes=[3]), ValueError, r"`classes` must be in \[0, 2\]; got 3"),
-    (lambda: jaccard(LOGITS[:, :0]), ValueError, r"`logits` must be \(N, C, \*\) with C >= 1"),
+    (lambda: jaccard(LOGITS[:, :0]), ValueError, r"`logits` must be \(N, C, \*\) with C >= 2"),
     (
         lambda: jaccard(target=TARGET.float()),
         TypeError,

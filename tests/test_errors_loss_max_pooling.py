@@ -21,7 +21,7 @@ BAD = (
         ValueError,
         "loss_max_pooling: `losses` must be at least 0; got a loss of -1. The maximiser",
     ),
-    (lambda: pool(mask=LOSSES), TypeError, "`mask` must be a bool tensor"),
+    (lambda: pool(mask=LOSSES + 0.5), ValueError, "`mask` must be 0 or 1, or bool"),
     (lambda: pool(mask=LOSSES[0] > 0), ValueError, r"`mask` must be of shape \(2, 3, 4\)"),
     (
         lambda: pool(p=0.9),
@@ -30,11 +30,15 @@ BAD = (
     ),
     (lambda: pool(p="2"), TypeError, "`p` must be a number; got '2'"),
     (lambda: pool(p=float("nan")), ValueError, "`p` must be finite and at least 1; got nan"),
-    (lambda: pool(support=0), ValueError, "`support` must be finite and above 0; got 0"),
+    (
+        lambda: pool(support=0),
+        ValueError,
+        "`support` must be finite and above 0 and at most 1; got 0",
+    ),
     (
         lambda: pool(support=1.5),
         ValueError,
-        "`support` must be at most 1; got 1.5. It is the fraction",
+        "`support` must be finite and above 0 and at most 1; got 1.5. It is the fraction",
     ),
     (lambda: pool(per_image=None), TypeError, "`per_image` must be True or False; got None"),
     (
@@ -80,7 +84,7 @@ BAD = (
     (
         lambda: eg.LossMaxPooling(nn.L1Loss(reduction="none"), support=2.0),
         ValueError,
-        "LossMaxPooling: `support` must be at most 1",
+        "`support` must be finite and above 0 and at most 1",
     ),
 )
 

@@ -26,9 +26,9 @@ GOOD = (torch.zeros(N), Y)
     ("call", "kind", "match"),
     [
         (
-            lambda: metrics.roc_auc(torch.zeros(3), torch.zeros(3)),
-            TypeError,
-            "`target` must be an integer or bool tensor",
+            lambda: metrics.roc_auc(torch.zeros(3), torch.full((3,), 0.3)),
+            ValueError,
+            "`target` must be 0 or 1, or bool; got the label 0.3.*`target > 0.5`",
         ),
         (
             lambda: metrics.roc_auc(torch.zeros(3), torch.zeros(2).long()),
@@ -41,19 +41,24 @@ GOOD = (torch.zeros(N), Y)
             "`target` must be 0 or 1",
         ),
         (
-            lambda: metrics.roc_auc(torch.zeros(3), torch.ones(3).bool(), mask=torch.ones(3)),
-            TypeError,
-            "`mask` must be a bool",
+            lambda: metrics.roc_auc(torch.zeros(3), torch.ones(3).bool(), mask=torch.full((3,), 2)),
+            ValueError,
+            "`mask` must be 0 or 1, or bool; got the label 2.*`mask > 0`",
         ),
         (
             lambda: metrics.precision_at_recall(torch.zeros(3), torch.ones(3).bool(), recall=90),
             ValueError,
-            r"`recall` must be in \(0, 1\]",
+            "`recall` must be finite and above 0 and at most 1; got 90. .* not in per cent",
         ),
         (
             lambda: metrics.pr_auc(torch.zeros(3), torch.ones(3).bool(), reduction="sum"),
             ValueError,
-            "`reduction` must be one of",
+            "`reduction` must be one of 'mean', 'none'",
+        ),
+        (
+            lambda: metrics.roc_auc(torch.zeros(3), torch.ones(3).bool(), ties="average"),
+            ValueError,
+            "roc_auc: `ties` must be one of 'standard', 'worst'; got 'average'",
         ),
         (
             lambda: metrics.fbeta_score(torch.zeros(3), torch.ones(3).bool(), beta=0),

@@ -81,9 +81,9 @@ BAD = (
         "`scores` must be a floating-point tensor; got a int64 tensor",
     ),
     (
-        lambda: smooth(SCORES[0, :, 0], TARGET[0, 0]),
+        lambda: smooth(SCORES[0, 0, 0], TARGET[0, 0]),
         ValueError,
-        "`scores` must be a tensor with at least 2 axes",
+        "`scores` must be a tensor with at least 1 axes",
     ),
     (
         lambda: smooth(target=TARGET.float()),

@@ -11,11 +11,11 @@ import pytest
 import torch
 from PIL import Image
 
-from evalgrad.lab import fetched
-from evalgrad.lab.data.split import Sizes
-from evalgrad.lab.errors import UserError
-from evalgrad.lab.fetched import brain, cifar10, earth, imagenet, keel, landsat, mnist, nuclei
-from evalgrad.lab.models.efficientnet_lite import efficientnet_lite0
+from evalgrad_lab.data import fetched
+from evalgrad_lab.data.dataset import Sizes
+from evalgrad_lab.data.fetched import brain, cifar10, earth, imagenet, keel, landsat, mnist, nuclei
+from evalgrad_lab.errors import UserError
+from evalgrad_lab.models.efficientnet_lite import efficientnet_lite0
 
 
 @pytest.fixture

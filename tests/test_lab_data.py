@@ -7,7 +7,8 @@ import math
 import pytest
 import torch
 
-from evalgrad.lab.data import (
+from evalgrad_lab.data.dataset import Sizes
+from evalgrad_lab.data.embedded import (
     circles,
     glyphs,
     mixtures,
@@ -18,7 +19,6 @@ from evalgrad.lab.data import (
     strokes,
     teachers,
 )
-from evalgrad.lab.data.split import Sizes
 
 SMALL = Sizes(60, 20, 30)
 GENERATORS = {

@@ -5,7 +5,7 @@ import torch
 import torch.nn.functional as F
 
 import evalgrad as eg
-from evalgrad.lab import inference
+from evalgrad_lab import views
 
 
 def network(images):
@@ -18,9 +18,9 @@ def network(images):
 def test_tiles_that_overlap_enough_change_nothing(width, tiles):
     images = torch.randn(2, 1, 6, width)
     torch.testing.assert_close(
-        inference.tiled(network, images, tiles=tiles, overlap=2), network(images)
+        views.tiled(network, images, tiles=tiles, overlap=2), network(images)
     )
-    assert not torch.allclose(inference.tiled(network, images, tiles=tiles), network(images))
+    assert not torch.allclose(views.tiled(network, images, tiles=tiles), network(images))
 
 
 def test_each_tile_decides_its_half_of_the_overlap():
@@ -30,7 +30,7 @@ def test_each_tile_decides_its_half_of_the_overlap():
         seen.append(crop[0, 0, 0].tolist())
         return torch.full_like(crop, float(len(seen)))
 
-    decided = inference.tiled(tile, images, tiles=3, overlap=4)
+    decided = views.tiled(tile, images, tiles=3, overlap=4)
     assert seen == [[0, 1, 2, 3, 4, 5], [2, 3, 4, 5, 6, 7, 8, 9], [6, 7, 8, 9, 10, 11]]
     assert decided.flatten().tolist() == [1] * 4 + [2] * 4 + [3] * 4
 
@@ -40,26 +40,26 @@ def test_multi_scale_is_the_mean_of_the_probabilities_at_each_scale():
     half = F.interpolate(images, size=(4, 6), mode="bilinear", antialias=True)
     at_half = F.interpolate(network(half).softmax(1), size=(8, 12), mode="bilinear")
     expected = (network(images).softmax(1) + at_half) / 2
-    torch.testing.assert_close(inference.multi_scale(network, images, scales=(1.0, 0.5)), expected)
+    torch.testing.assert_close(views.multi_scale(network, images, scales=(1.0, 0.5)), expected)
 
 
 def test_flips_make_the_prediction_blind_to_mirroring():
     images = torch.randn(2, 1, 8, 12)
-    found = inference.multi_scale(network, images, flips=True)
+    found = views.multi_scale(network, images, flips=True)
     torch.testing.assert_close(
-        inference.multi_scale(network, images.flip(-1), flips=True), found.flip(-1)
+        views.multi_scale(network, images.flip(-1), flips=True), found.flip(-1)
     )
     torch.testing.assert_close(found.sum(1), torch.ones(2, 8, 12))
 
 
 def test_one_output_is_a_sigmoid():
     scores = torch.randn(2, 1, 3)
-    torch.testing.assert_close(inference.probabilities(scores), 1 / (1 + torch.exp(-scores)))
+    torch.testing.assert_close(views.probabilities(scores), 1 / (1 + torch.exp(-scores)))
 
 
 def test_ten_crops_are_corners_centre_and_mirrors():
     image = torch.arange(25.0).view(1, 1, 5, 5)
-    firsts = inference.ten_crops(image, 3)[0, :, 0, 0, 0].tolist()
+    firsts = views.ten_crops(image, 3)[0, :, 0, 0, 0].tolist()
     assert firsts == [0, 2, 10, 12, 6, 2, 4, 12, 14, 8]
 
 
@@ -69,7 +69,7 @@ def test_marginals_over_crops_predict_what_topk_predict_does():
     def classify(batch):
         return 3 * network(batch).mean((2, 3))
 
-    marginals = inference.crop_marginals(classify, images, size=4, k=2)
-    views = torch.stack([classify(view) for view in inference.ten_crops(images, 4).unbind(1)], 1)
-    torch.testing.assert_close(marginals, eg.topk_probabilities(views, k=2).mean(1))
-    assert torch.equal(marginals.topk(2).indices, eg.topk_predict(views, k=2))
+    marginals = views.crop_marginals(classify, images, size=4, k=2)
+    scores = torch.stack([classify(view) for view in views.ten_crops(images, 4).unbind(1)], 1)
+    torch.testing.assert_close(marginals, eg.topk_probabilities(scores, k=2).mean(1))
+    assert torch.equal(marginals.topk(2).indices, eg.topk_predict(scores, k=2))

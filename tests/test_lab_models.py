@@ -3,13 +3,12 @@
 import pytest
 import torch
 
-from evalgrad.lab.models.brain_net import BLOCKS, BrainNet
-from evalgrad.lab.models.densenet import densenet
-from evalgrad.lab.models.enet import ENet
-from evalgrad.lab.models.mlp import mlp
-from evalgrad.lab.models.ranking_net import ranking_net, teacher
-from evalgrad.lab.models.segnet import SegNet
-from evalgrad.lab.models.unet import UNet
+from evalgrad_lab.models.brain_net import BLOCKS, BrainNet
+from evalgrad_lab.models.densenet import densenet
+from evalgrad_lab.models.enet import ENet
+from evalgrad_lab.models.mlp import mlp
+from evalgrad_lab.models.segnet import SegNet
+from evalgrad_lab.models.unet import UNet
 
 
 def parameters(model):
@@ -104,14 +103,3 @@ def test_segnet_puts_a_value_back_where_it_was():
     image = torch.zeros(1, 1, 4, 4)
     image[0, 0, 1, 2] = 5.0
     torch.testing.assert_close(model(image), image)
-
-
-def test_teacher_is_the_ranking_net_with_standard_normal_parameters():
-    drawn = teacher(torch.Generator().manual_seed(0), width=60)
-    assert sum(isinstance(layer, torch.nn.Linear) for layer in drawn) == 4
-    values = torch.cat([parameter.flatten() for parameter in drawn.parameters()])
-    assert len(values) == parameters(ranking_net(10, 60)) == 11 * 60 + 2 * 61 * 60 + 61
-    assert abs(values.mean()) < 5 / len(values) ** 0.5
-    assert abs(values.var() - 1) < 5 * (2 / len(values)) ** 0.5
-    again = teacher(torch.Generator().manual_seed(0), width=60)
-    assert all(torch.equal(a, b) for a, b in zip(drawn.parameters(), again.parameters()))

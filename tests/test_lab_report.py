@@ -8,10 +8,10 @@ import pytest
 from report_reading import Tree, expected, in_terminal, numbers
 from synthetic_runs import TASKS, comparison
 
-from evalgrad.lab import report
-from evalgrad.lab.report import words
-from evalgrad.lab.report.sections import learning_curve
-from evalgrad.lab.statistics import panels
+from evalgrad_lab import report
+from evalgrad_lab.report import words
+from evalgrad_lab.report.panels import panels
+from evalgrad_lab.report.sections import learning_curve
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,7 @@ import pytest
 from PIL import Image
 from synthetic_runs import comparison
 
-from evalgrad.lab import report
+from evalgrad_lab import report
 
 pytestmark = pytest.mark.skipif(
     browser.EXECUTABLE is None, reason="chromium is not installed (apt-get install chromium)"

@@ -13,8 +13,8 @@ from PIL import Image
 from report_reading import Tree, in_terminal
 from synthetic_runs import SEGMENTATION, TASKS, comparison
 
-from evalgrad.lab import report
-from evalgrad.lab.report import pictures
+from evalgrad_lab import report
+from evalgrad_lab.report import pictures
 
 STYLE = (Path(report.__file__).parent / "style.css").read_text()
 

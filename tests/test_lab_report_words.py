@@ -7,9 +7,9 @@ import pytest
 from report_reading import Tree, by_seed, expected, in_terminal
 from synthetic_runs import TASKS, comparison
 
-from evalgrad.lab import report
-from evalgrad.lab.report import words
-from evalgrad.lab.statistics import panels
+from evalgrad_lab import report
+from evalgrad_lab.report import words
+from evalgrad_lab.report.panels import panels
 
 
 def verdict_of_every_panel(runs):

@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 from synthetic_runs import TASKS, comparison
 
-from evalgrad.lab import statistics
+from evalgrad_lab.report import panels
 
 
 def values(records, task, budget, loss):
@@ -24,7 +24,7 @@ def records():
 
 
 def test_every_row_is_what_scipys_paired_test_says(records):
-    for panel in statistics.panels(records):
+    for panel in panels.panels(records):
         reference = values(records, panel.task, panel.budget, panel.reference.loss)
         for row in panel.rows:
             own = values(records, panel.task, panel.budget, row.loss)
@@ -35,11 +35,11 @@ def test_every_row_is_what_scipys_paired_test_says(records):
             if row is not panel.reference:
                 test = stats.ttest_rel(own, reference)
                 assert row.difference.interval == pytest.approx(
-                    tuple(test.confidence_interval(statistics.CONFIDENCE))
+                    tuple(test.confidence_interval(panels.CONFIDENCE))
                 )
                 expected = (
                     "tie"
-                    if test.pvalue >= 1 - statistics.CONFIDENCE
+                    if test.pvalue >= 1 - panels.CONFIDENCE
                     else "win"
                     if test.statistic > 0
                     else "loss"
@@ -49,10 +49,7 @@ def test_every_row_is_what_scipys_paired_test_says(records):
 
 def test_the_data_hold_all_three_verdicts(records):
     assert {
-        row.difference.verdict
-        for p in statistics.panels(records)
-        for row in p.rows
-        if row.difference
+        row.difference.verdict for p in panels.panels(records) for row in p.rows if row.difference
     } == {
         "win",
         "tie",
@@ -61,11 +58,11 @@ def test_the_data_hold_all_three_verdicts(records):
 
 
 def test_panels_keep_the_order_of_the_records_with_baselines_first(records):
-    panels = statistics.panels(records)
-    assert [(p.task, p.budget) for p in panels] == [
+    found = panels.panels(records)
+    assert [(p.task, p.budget) for p in found] == [
         (task[0], budget) for task in TASKS for budget in task[4]
     ]
-    shuffled = statistics.panels(reversed([r for r in records if r["task"] == "strokes"]))[0]
+    shuffled = panels.panels(reversed([r for r in records if r["task"] == "strokes"]))[0]
     assert [row.role for row in shuffled.rows] == ["baseline"] * 3 + ["ours"]
 
 
@@ -95,13 +92,13 @@ def test_reference_and_champion_are_chosen_on_validation_not_on_test():
         run("lucky ours", "ours", 0, test=0.9, validation=0.2),
         run("tuned ours", "ours", 0, test=0.7, validation=0.3),
     ]
-    [panel] = statistics.panels(runs)
+    [panel] = panels.panels(runs)
     assert (panel.reference.loss, panel.champion.loss) == ("tuned", "tuned ours")
     assert panel.champion.difference.mean == pytest.approx(0.7 - 0.5)
 
 
 def test_without_validation_the_reference_is_the_best_on_test():
-    [panel] = statistics.panels(
+    [panel] = panels.panels(
         [run("a", "baseline", 0, 0.2, None), run("b", "baseline", 0, 0.4, None)]
     )
     assert panel.reference.loss == "b"
@@ -109,29 +106,29 @@ def test_without_validation_the_reference_is_the_best_on_test():
 
 
 def test_one_seed_has_no_interval_and_no_verdict():
-    [panel] = statistics.panels([run("a", "baseline", 0, 0.2, 0.2), run("b", "ours", 0, 0.4, 0.4)])
+    [panel] = panels.panels([run("a", "baseline", 0, 0.2, 0.2), run("b", "ours", 0, 0.4, 0.4)])
     assert panel.champion.spread is None
     assert panel.champion.difference.interval is None
     assert panel.verdict == "unknown"
 
 
 def test_only_common_seeds_are_paired():
-    difference = statistics.paired_difference({0: 0.5, 1: 0.7, 5: 0.0}, {1: 0.6, 0: 0.3, 7: 1.0})
+    difference = panels.paired_difference({0: 0.5, 1: 0.7, 5: 0.0}, {1: 0.6, 0: 0.3, 7: 1.0})
     assert difference.pairs == 2
     assert difference.mean == pytest.approx((0.2 + 0.1) / 2)
     # Student's quantile of one degree of freedom is that of Cauchy: tan(pi (p - 1/2)).
     half = math.tan(math.pi * 0.475) * (0.1 / math.sqrt(2)) / math.sqrt(2)
     assert difference.interval == pytest.approx((0.15 - half, 0.15 + half))
-    assert statistics.paired_difference({0: 0.5}, {1: 0.5}) is None
+    assert panels.paired_difference({0: 0.5}, {1: 0.5}) is None
 
 
 def test_equal_runs_tie_and_a_constant_gain_wins():
-    assert statistics.paired_difference({0: 0.5, 1: 0.6}, {0: 0.5, 1: 0.6}).verdict == "tie"
-    assert statistics.paired_difference({0: 0.75, 1: 0.5}, {0: 0.5, 1: 0.25}).verdict == "win"
+    assert panels.paired_difference({0: 0.5, 1: 0.6}, {0: 0.5, 1: 0.6}).verdict == "tie"
+    assert panels.paired_difference({0: 0.75, 1: 0.5}, {0: 0.5, 1: 0.25}).verdict == "win"
 
 
 def test_without_a_baseline_there_is_no_difference():
-    [panel] = statistics.panels([run("b", "ours", 0, 0.4, 0.4), run("b", "ours", 1, 0.4, 0.4)])
+    [panel] = panels.panels([run("b", "ours", 0, 0.4, 0.4), run("b", "ours", 1, 0.4, 0.4)])
     assert panel.reference is None
     assert panel.champion.difference is None
     assert panel.verdict == "unknown"
@@ -139,8 +136,8 @@ def test_without_a_baseline_there_is_no_difference():
 
 def test_rank_correlation_is_that_of_the_ranks():
     x, y = [0.1, 5.0, 2.0, 2.5], [0.9, 0.1, 0.8, 0.3]
-    assert statistics.rank_correlation(x, y) == pytest.approx(
+    assert panels.rank_correlation(x, y) == pytest.approx(
         np.corrcoef(np.argsort(np.argsort(x)), np.argsort(np.argsort(y)))[0, 1]
     )
-    assert statistics.rank_correlation([1.0, 1.0], [0.1, 0.2]) is None
-    assert statistics.rank_correlation([1.0, math.inf], [0.1, 0.2]) is None
+    assert panels.rank_correlation([1.0, 1.0], [0.1, 0.2]) is None
+    assert panels.rank_correlation([1.0, math.inf], [0.1, 0.2]) is None

@@ -1,11 +1,12 @@
 """The store of finished runs and the front door of the command line."""
 
+import importlib
 import os
+import sys
 
 import pytest
 
-from evalgrad import cli
-from evalgrad.lab import errors, store
+from evalgrad_lab import cli, errors, store
 
 
 def test_a_run_is_found_by_its_description_and_by_no_other(tmp_path):
@@ -35,19 +36,26 @@ def test_a_file_is_as_readable_as_any_other(tmp_path):
     assert (tmp_path / "report.html").stat().st_mode == (tmp_path / "plain").stat().st_mode
 
 
-def test_changed_sources_change_the_digest():
-    assert store.digest_of_sources([store]) == store.digest_of_sources([store])
-    assert store.digest_of_sources([store]) != store.digest_of_sources([store, cli])
-
-
 def command_that(tmp_path, monkeypatch, body):
+    """A command `trial` with one option, whose work is `body`."""
     (tmp_path / "trial_command.py").write_text(
-        "def add_arguments(parser): parser.add_argument('--data')\ndef run(arguments):\n   "
-        f" {body}\n"
+        "from dataclasses import dataclass\n"
+        "from evalgrad_lab.options import Options, option\n"
+        "@dataclass(frozen=True, kw_only=True)\n"
+        "class TrialOptions(Options):\n"
+        "    data: str | None = option(None, help='data')\n"
+        f"def main(options):\n    {body}\n"
     )
     monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.setitem(cli.COMMANDS, "trial", ("trial_command", "a command for this test"))
-    monkeypatch.delitem(__import__("sys").modules, "trial_command", raising=False)
+    monkeypatch.setitem(cli.COMMANDS, "trial", "a command for this test")
+    monkeypatch.setitem(sys.modules, "evalgrad_lab.commands.trial", None)
+    real = importlib.import_module
+    monkeypatch.setattr(
+        importlib,
+        "import_module",
+        lambda name: real(name.replace("evalgrad_lab.commands.trial", "trial_command")),
+    )
+    monkeypatch.delitem(sys.modules, "trial_command", raising=False)
 
 
 def test_a_user_error_is_one_sentence_and_exit_code_2(tmp_path, monkeypatch, capsys):

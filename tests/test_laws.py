@@ -29,6 +29,11 @@ def gradient(case, x, target, **options):
     return value.detach(), x.grad
 
 
+def working(dtype):
+    """The dtype that a loss is computed and returned in."""
+    return torch.float64 if dtype == torch.float64 else torch.float32
+
+
 def assert_close(actual, expected, tolerance):
     torch.testing.assert_close(actual.double(), expected.double(), rtol=tolerance, atol=tolerance)
 
@@ -141,7 +146,7 @@ def test_nothing_left(case, dtype, kind):
     else:
         x, target = (x[:0], target[:0]) if kind == "empty batch" else (x[..., :0], target[..., :0])
     value, grad = gradient(case, x.to(dtype), target, ignore_index=IGNORED)
-    assert value.dtype == dtype
+    assert (value.dtype, grad.dtype) == (working(dtype), dtype)
     assert value.shape == ()
     assert value == 0
     assert (grad == 0).all()
@@ -153,17 +158,86 @@ def test_half_precision_is_float32_inside(case, dtype):
     x, target = drawn(case, 5)
     value, grad = gradient(case, x.to(dtype), target)
     expected, expected_grad = gradient(case, x.to(dtype).float(), target)
-    assert (value.dtype, grad.dtype) == (dtype, dtype)
-    assert torch.equal(value, expected.to(dtype))
+    assert (value.dtype, grad.dtype) == (torch.float32, dtype)
+    assert torch.equal(value, expected)
     assert torch.equal(grad, expected_grad.to(dtype))
 
 
 @every_case
-def test_loss_scale_saves_half_gradients(case):
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_half_precision_under_a_scaler(case, dtype):
+    """As GradScaler starts, with 2^16: finite wherever the scaled gradient fits the dtype, and the
+    small gradients that the scale is for arrive.
+    """
     x, target = drawn(case, 5)
-    half = x.half().requires_grad_()
+    exact = gradient(case, x.to(dtype).float(), target)[1]
+    for scale in (2.0**16, 2.0**-20):
+        half = x.to(dtype).requires_grad_()
+        (case(half, target) * scale * 2.0**-3).backward()
+        expected = (exact * scale * 2.0**-3).to(dtype)
+        fits = expected.isfinite()
+        assert torch.equal(half.grad[fits], expected[fits])
+    half = x.to(dtype).requires_grad_()
     (case(half, target) * 2.0**-22 * 2.0**22).backward()
-    assert (half.grad != 0).any()
+    assert torch.equal(half.grad, exact.to(dtype))
+
+
+class Tagged(torch.Tensor):
+    """What MONAI's MetaTensor and fastai's TensorImage are: a tensor with something to carry, which
+    every operation hands on.
+    """
+
+    @classmethod
+    def __torch_function__(cls, func, types, args=(), kwargs=None):
+        result = super().__torch_function__(func, types, args, kwargs or {})
+        if isinstance(result, Tagged):
+            result.tag = next((x.tag for x in args if hasattr(x, "tag")), None)
+        return result
+
+    def new_empty(self, size, **options):  # MetaTensor's takes a tuple only
+        return super().new_empty(tuple(size), **options)
+
+
+@every_case
+def test_tensor_subclasses_are_tensors(case):
+    x, target = drawn(case, 6)
+    value, grad = gradient(case, x.float(), target)
+    for kind in (Tagged, torch.nn.Parameter):
+        scores = x.float().clone()
+        scores = kind(scores) if kind is torch.nn.Parameter else scores.as_subclass(Tagged)
+        scores.requires_grad_()
+        labels = target.as_subclass(Tagged)
+        got = case(scores, labels)
+        got.backward()
+        assert type(got) is torch.Tensor
+        assert torch.equal(got, value)
+        assert torch.equal(scores.grad.as_subclass(torch.Tensor), grad)
+    if case.checks_labels:
+        with pytest.raises(ValueError, match="the label"):
+            case(x, (target + 77).as_subclass(Tagged))
+
+
+@every_case
+def test_uint8_labels_do_not_wrap(case):
+    """In uint8 the label 156 is -100, and 255 is -1: neither is what ignore_index means."""
+    x, target = drawn(case, 2)
+    for ignore_index in (-100, -1):
+        assert torch.equal(
+            case(x, target.to(torch.uint8), ignore_index=ignore_index), case(x, target)
+        )
+        if case.has_ignore_index:
+            wrapped = target.clone()
+            wrapped.view(-1)[0] = ignore_index % 256
+            with pytest.raises(ValueError, match=f"the label {ignore_index % 256}"):
+                case(x, wrapped.to(torch.uint8), ignore_index=ignore_index)
+
+
+@every_case
+def test_a_channel_axis_of_one_changes_nothing(case):
+    """Masks as loaders give them, (N, 1, *), beside scores (N, C, *) or (N, *)."""
+    x, target = drawn(case, 2)
+    if case.checks_labels:
+        assert torch.equal(case(x, target.unsqueeze(1)), case(x, target))
 
 
 @every_case

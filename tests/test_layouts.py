@@ -8,14 +8,14 @@ import pytest
 import torch
 from scipy.io import savemat
 
-from evalgrad.lab.errors import UserError
-from evalgrad.lab.layouts.cifar import cifar10, cifar100
-from evalgrad.lab.layouts.cityscapes import CATEGORIES, IDS, NAMES, cityscapes
-from evalgrad.lab.layouts.coco_stuff import coco_sky, coco_stuff
-from evalgrad.lab.layouts.files import IGNORE, read_image
-from evalgrad.lab.layouts.imagenet import imagenet
-from evalgrad.lab.layouts.voc import voc
-from evalgrad.lab.layouts.voc_regions import overlaps, voc_regions
+from evalgrad_lab.data.layouts.cifar import cifar10, cifar100
+from evalgrad_lab.data.layouts.cityscapes import CATEGORIES, IDS, NAMES, cityscapes
+from evalgrad_lab.data.layouts.coco_stuff import coco_sky, coco_stuff
+from evalgrad_lab.data.layouts.imagenet import imagenet
+from evalgrad_lab.data.layouts.images import IGNORE, read_image
+from evalgrad_lab.data.layouts.voc import voc
+from evalgrad_lab.data.layouts.voc_regions import overlaps, voc_regions
+from evalgrad_lab.errors import UserError
 
 
 def stripes(target):

@@ -12,9 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import evalgrad as eg
-from evalgrad import _native
-from evalgrad.lovasz import binary_labels, class_maps
-from evalgrad.lovasz.binary_labels import foreground_and_mask
+from evalgrad import _labels, _native
+from evalgrad.lovasz import class_maps
 
 
 def test_extension_equals_jaccard_loss_on_every_set():
@@ -163,21 +162,40 @@ def test_labels_are_looked_at_and_narrowed(ignore_index, pixels):
     target = torch.randint(2, (2, pixels))
     if ignore_index is not None:
         target[0, ::3] = ignore_index
-    foreground, mask = foreground_and_mask("loss", target, ignore_index)
-    # in that one pass
-    assert binary_labels._narrow(target, ignore_index)[2].tolist() == [True, mask is not None]
-    counts = torch.ones_like(foreground) if ignore_index is None else target != ignore_index
-    assert (mask is None) == bool(counts.all())
-    assert mask is None or mask.equal(counts)
-    assert foreground[counts].equal((target == 1)[counts])
-    # none is ignored: nothing to mask
-    assert foreground_and_mask("loss", torch.zeros_like(target), 255)[1] is None
+    labels = _labels.binary_labels("loss", target, ignore_index=ignore_index)
+    if _native.library is not None:  # in one pass
+        assert _labels._narrowed(target, ignore_index).positive.equal(labels.positive)
+    counts = torch.ones_like(labels.positive) if ignore_index is None else target != ignore_index
+    mask = counts if labels.mask is None else labels.mask
+    assert mask.equal(counts)
+    assert labels.positive[counts].equal((target == 1)[counts])
     for wrong in (2, -1, 2**40):
         target[1, -1] = wrong
         with pytest.raises(ValueError, match=f"the label {wrong}"):
-            foreground_and_mask("loss", target, ignore_index)
+            _labels.binary_labels("loss", target, ignore_index=ignore_index)
     target[0] = 0
-    assert foreground_and_mask("loss", target, wrong)[1] is not None  # ignored, it may be anything
+    ignoring = _labels.binary_labels("loss", target, ignore_index=wrong)  # it may be anything
+    assert not ignoring.mask[1, -1]
+
+
+@pytest.mark.parametrize("ignore_index", [None, 255, -100, 0, 2])
+@pytest.mark.parametrize("pixels", [0, 1, 300, 70_001])
+def test_classes_are_counted(engine, ignore_index, pixels):
+    target = torch.randint(5, (3, pixels))
+    if ignore_index is not None and pixels:
+        target[0, ::3] = ignore_index
+    label, counts, invalid, complete = _labels.class_labels("loss", target, 5, ignore_index)
+    ignored = torch.zeros_like(target, dtype=torch.bool)
+    if ignore_index is not None:
+        ignored = target == ignore_index
+    assert label.equal(target.masked_fill(ignored, -1))
+    assert counts.equal(torch.stack([((label == c).sum(1)) for c in range(5)], 1))
+    assert invalid is None
+    assert not complete or not ignored.any()
+    for wrong in (5, -1, -2, 2**40) if pixels else ():
+        target[1, -1] = wrong
+        with pytest.raises(ValueError, match=f"the label {wrong}"):
+            _labels.class_labels("loss", target, 5, ignore_index)
 
 
 @given(seed=st.integers(0, 2**32 - 1), bins=st.sampled_from([1, 2, 7, 64, 4096]), few=st.booleans())
@@ -383,12 +401,8 @@ def test_infinite_logits_act_as_their_limit(dtype):
     )
 
 
-def test_one_pixel_one_class():
+def test_one_pixel():
     for dtype in (torch.float32, torch.float64):
-        assert (
-            eg.lovasz_softmax_loss(torch.zeros(1, 1, dtype=dtype), torch.zeros(1, dtype=torch.long))
-            == 0
-        )
         assert (
             eg.lovasz_softmax_loss(torch.zeros(1, 2, dtype=dtype), torch.zeros(1, dtype=torch.long))
             == 0.5

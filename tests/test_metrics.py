@@ -1,7 +1,13 @@
-"""The metrics against counting by hand and against torchmetrics where the definitions coincide."""
+"""The Jaccard index against counting by hand, against torchmetrics and against scikit-learn."""
 
+import math
+
+import numpy as np
 import pytest
+import sklearn.metrics
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 from torchmetrics.functional.classification import multiclass_jaccard_index
 
 from evalgrad import metrics
@@ -27,11 +33,16 @@ def test_dataset_index_by_hand(maps):
     everything = [iou(prediction, target, c) for c in range(5)]
     assert everything[3] == 0
     assert everything[4] is None
-    assert metrics.jaccard_index(*maps, num_classes=5, classes="all").item() == pytest.approx(
-        sum(v if v is not None else 1 for v in everything) / 5
-    )
-    skipped = metrics.jaccard_index(*maps, num_classes=5, classes="all", absent="skip")
+    for zero_division in (0.0, 1.0):
+        found = metrics.jaccard_index(
+            *maps, num_classes=5, classes="all", zero_division=zero_division
+        )
+        filled = [zero_division if v is None else v for v in everything]
+        assert found.item() == pytest.approx(sum(filled) / 5)
+    skipped = metrics.jaccard_index(*maps, num_classes=5, classes="all", zero_division=math.nan)
     assert skipped.item() == pytest.approx(sum(v for v in everything if v is not None) / 4)
+    assert metrics.jaccard_index(*maps, num_classes=5, classes=[4]) == 1
+    assert metrics.jaccard_index(*maps, num_classes=5, classes=[4], zero_division=math.nan).isnan()
 
 
 def test_image_and_batch_index_by_hand(maps):
@@ -47,6 +58,23 @@ def test_image_and_batch_index_by_hand(maps):
     assert metrics.jaccard_index(
         *maps, num_classes=4, over="batch", batch_size=2
     ).item() == pytest.approx(sum(batches).item() / 3)
+
+
+@given(seed=st.integers(0, 2**32 - 1), zero_division=st.sampled_from([0.0, 1.0]))
+def test_all_classes_are_scikit_learns(seed, zero_division):
+    draw = np.random.default_rng(seed)
+    prediction, target = draw.integers(0, 4, (2, 1, 6))
+    found = metrics.jaccard_index(
+        torch.tensor(prediction),
+        torch.tensor(target),
+        num_classes=5,
+        classes="all",
+        zero_division=zero_division,
+    )
+    expected = sklearn.metrics.jaccard_score(
+        target[0], prediction[0], labels=range(5), average="macro", zero_division=zero_division
+    )
+    assert found.item() == pytest.approx(expected, abs=1e-12)
 
 
 def test_equals_torchmetrics(maps):
@@ -77,6 +105,29 @@ def test_counts_add_up(maps):
 
 def test_nothing_to_average_is_nan():
     labels = torch.full((1, 3), 255)
+    for zero_division in (0.0, 1.0, math.nan):
+        assert metrics.jaccard_index(
+            torch.zeros_like(labels),
+            labels,
+            num_classes=2,
+            ignore_index=255,
+            zero_division=zero_division,
+        ).isnan()
+
+
+def test_an_image_without_valid_pixels_is_left_out(maps):
+    prediction, target = maps
+    target[1] = 255
+    kept = [0, 2, 3, 4]
+    options = {"num_classes": 4, "over": "image", "classes": "all"}
     assert metrics.jaccard_index(
-        torch.zeros_like(labels), labels, num_classes=2, ignore_index=255
-    ).isnan()
+        prediction, target, ignore_index=255, **options
+    ) == metrics.jaccard_index(prediction[kept], target[kept], **options)
+
+
+def test_predictions_where_nothing_counts_may_be_anything(maps):
+    prediction, target = maps
+    target[:, 0] = 255
+    clean = metrics.jaccard_index(prediction, target, num_classes=4, ignore_index=255)
+    prediction[:, 0] = 77
+    assert metrics.jaccard_index(prediction, target, num_classes=4, ignore_index=255) == clean

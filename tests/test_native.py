@@ -1,7 +1,10 @@
 """The bridge to the kernels: what may cross it, and what happens without them."""
 
+import ctypes
+import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 import torch
@@ -10,13 +13,138 @@ import evalgrad as eg
 from evalgrad import _native
 from evalgrad.lovasz.extension import extend_rows
 
+CSRC = Path(__file__).parents[1] / "csrc"
+native_only = pytest.mark.skipif(_native.library is None, reason="built without kernels")
 
-@pytest.mark.skipif(_native.library is None, reason="built without kernels")
-def test_raw_pointers_only_from_contiguous_cpu_tensors():
-    with pytest.raises(RuntimeError, match="contiguous CPU tensors"):
-        _native.call("lovasz_rows", torch.zeros(4, 4).T)
-    with pytest.raises(RuntimeError, match="contiguous CPU tensors"):
-        _native.call("lovasz_rows", torch.zeros(4, device="meta"))
+
+def rows_arguments(rows=1, n=4):
+    """What `lovasz_rows` takes: errors, foreground, mask, factor, sizes, hinge, results."""
+    x = torch.rand(rows, n)
+    return [x, x > 0.5, None, torch.ones(rows), rows, n, 0, x.new_empty(rows), torch.empty_like(x)]
+
+
+def declared(kernel, text):
+    """The letters of csrc/common/kernel.h for the declaration of a C++ function."""
+    own = {"F": "float", "D": "double"}.get(kernel.types[0], "")
+    letters = []
+    for argument in text.split(","):
+        optional, kind, star = re.fullmatch(
+            r"\s*(Optional<)?(?:const )?(\w+)>?(\*)? ?\w*\s*", argument
+        ).groups()
+        kind = own if kind == "T" else kind
+        tensor = {"float": "F", "double": "D", "int64_t": "L", "uint8_t": "B"}
+        number = {"double": "r", "int64_t": "i"}
+        letter = tensor[kind] if star or optional else number[kind]
+        letters.append(letter.lower() if optional else letter)
+    return "".join(letters)
+
+
+@native_only
+def test_the_table_is_what_the_headers_declare():
+    table = (CSRC / "kernels.cpp").read_text()
+    pairs = re.findall(r'kernel<(\w+)::(\w+)>\("(\w+)"\)', table)
+    pairs += [(n, f, k) for k, n, f in re.findall(r'BOTH\("(\w+)", (\w+)::(\w+)\)', table)]
+    functions = {name: (folder, function) for folder, function, name in pairs}
+    assert functions.keys() == {name for name, _ in _native.kernels}
+    for (name, _), kernel in _native.kernels.items():
+        folder, function = functions[name]
+        header = (CSRC / folder / "kernels.h").read_text()
+        (arguments,) = re.findall(rf"void {function}\(([^)]*)\);", header)
+        assert kernel.types + "i" == declared(kernel, arguments), name
+
+
+@native_only
+def test_kernels_of_both_widths_differ_in_the_width_alone():
+    names = [name for name, _ in _native.kernels]
+    for name in {name for name in names if names.count(name) == 2}:
+        single, double = (_native.kernels[name, dtype] for dtype in _native.FLOATS)
+        assert single.types.replace("F", "D").replace("f", "d") == double.types
+
+
+@native_only
+@pytest.mark.parametrize(
+    ("place", "given", "message"),
+    [
+        (
+            1,
+            torch.zeros(1, 4, dtype=torch.uint8),
+            "argument 1 must be .* torch.bool, got torch.uint8",
+        ),
+        (1, None, "argument 1 must be .* got None"),
+        (1, 3, "argument 1 must be .* got 3"),
+        (3, torch.ones(1).double(), "argument 3 must be .* torch.float32"),
+        (8, torch.zeros(4, 8)[:, ::2], "contiguous CPU tensor"),
+        (8, torch.zeros(1, 4, device="meta"), "contiguous CPU tensor"),
+    ],
+)
+def test_raw_pointers_only_from_the_tensors_a_kernel_takes(place, given, message):
+    arguments = rows_arguments()
+    arguments[place] = given
+    with pytest.raises(TypeError, match=message):
+        _native.call("lovasz_rows", *arguments)
+
+
+@native_only
+@pytest.mark.parametrize("change", [lambda a: a[:-1], lambda a: [*a, 1]])
+def test_number_of_arguments(change):
+    with pytest.raises(TypeError, match="takes 9 arguments"):
+        _native.call("lovasz_rows", *change(rows_arguments()))
+
+
+@native_only
+def test_numbers_are_of_the_kind_a_kernel_takes():
+    arguments = rows_arguments()
+    arguments[5] = 4.0
+    with pytest.raises(ctypes.ArgumentError):
+        _native.call("lovasz_rows", *arguments)
+
+
+LIMITED_MEMORY = """
+import os, resource, torch
+from evalgrad import _native
+torch.set_num_threads({threads})
+
+def call(n):
+    x = torch.rand(2, n)
+    arguments = x, x > 0.5, None, None, 2, n, 0, torch.zeros(2), torch.zeros(2, n)
+    return lambda: _native.call("lovasz_rows", *arguments)
+
+call(2**16)()  # threads take memory, too
+large = call(2**23)
+if {fork} and os.fork():
+    os._exit(os.waitstatus_to_exitcode(os.wait()[1]))
+pages = int(open("/proc/self/statm").read().split()[0])
+limit = pages * resource.getpagesize() + 2**24
+resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+try:
+    large()
+except MemoryError as error:
+    print(error, flush=True)
+"""
+
+
+@native_only
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+@pytest.mark.parametrize(("threads", "fork"), [(1, False), (2, False), (2, True)])
+def test_out_of_memory_is_an_exception(threads, fork):
+    """With little more memory than the process has, a kernel finds none for itself.
+
+    Two threads are torch's or, after a fork, the kernel's own.
+    """
+    code = LIMITED_MEMORY.format(threads=threads, fork=fork)
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert result.stdout.strip() == "kernel lovasz_rows: out of memory", result.stderr
+    assert result.returncode == 0
+
+
+@native_only
+def test_other_exceptions_keep_their_text():
+    """A vector longer than any memory is no matter of memory: std::length_error."""
+    x = torch.zeros(1, 1)
+    target = torch.zeros(1, dtype=torch.int64)
+    sizes = (1, 2**62, 2**61)
+    with pytest.raises(RuntimeError, match=r"kernel topk_hinge: .*vector"):
+        _native.call("topk_hinge", x, target, torch.ones(1), *sizes, 1.0, torch.zeros(1), x.clone())
 
 
 def test_operator_takes_strided_tensors():

@@ -1,6 +1,4 @@
-"""The exact experiments of the Lovász paper: surfaces of two pixels, the bias of circles; and how
-rates are chosen.
-"""
+"""The exact experiments of the Lovász paper: surfaces of two pixels, the bias of circles."""
 
 import itertools
 import math
@@ -8,10 +6,10 @@ import math
 import pytest
 import torch
 
-from evalgrad.lab.data.circles import circles
-from evalgrad.lab.papers.lovasz import surfaces, tuning
-from evalgrad.lab.papers.lovasz.circles import CIRCLES, LOSSES, excess
-from evalgrad.lab.papers.lovasz.circles_pieces import BIASES, losses_of_bias
+from evalgrad_lab.data.embedded.circles import circles
+from reproductions.lovasz import surfaces
+from reproductions.lovasz.circles import CIRCLES, LOSSES, excess
+from reproductions.lovasz.circles_pieces import BIASES, losses_of_bias
 
 ERRORS = torch.tensor([[0.3, 0.9], [0.8, 0.1], [1.7, 0.4]], dtype=torch.float64)
 
@@ -93,22 +91,3 @@ def test_circles_verdict_follows_the_numbers():
     assert "balanced cross-entropy comes within 2 points too" in verdict.sentence
     assert CIRCLES.verdict(found | {"Lovász hinge": [9, 9]}).direction == "partly"
     assert CIRCLES.verdict(found | {"Lovász hinge": [9, 9], "hinge": [0, 0]}).direction == "other"
-
-
-class FakePieces:
-    """Runs the pieces at once."""
-
-    def run(self, function, settings):
-        return [function(**setting) for setting in settings]
-
-
-def test_learning_rate_is_the_best_on_validation_whatever_the_test_says():
-    def piece(loss, learning_rate, seed):
-        best = {"a": 0.1, "b": 0.3}[loss]
-        return {"validation": -abs(learning_rate - best) + 0.01 * seed, "test": learning_rate}
-
-    found = tuning.tuned(
-        FakePieces(), piece, {"a": {"loss": "a"}, "b": {"loss": "b"}}, [0.1, 0.3, 0.9], [0, 1]
-    )
-    assert {name: rate for name, (rate, _) in found.items()} == {"a": 0.1, "b": 0.3}
-    assert [run["test"] for run in found["b"][1]] == [0.3, 0.3]

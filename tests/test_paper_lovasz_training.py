@@ -7,13 +7,14 @@ import struct
 
 import pytest
 import torch
-from rich.progress import Progress
 from scipy.optimize import minimize
 
-from evalgrad.lab.data.split import Part
-from evalgrad.lab.fetched import NotFetchedError
-from evalgrad.lab.papers.experiment import SkippedError
-from evalgrad.lab.papers.lovasz import (
+from evalgrad_lab.data.dataset import Part
+from evalgrad_lab.data.fetched import NotFetchedError
+from evalgrad_lab.runs import Runs
+from evalgrad_lab.store import Store
+from reproductions.experiment import SkippedError
+from reproductions.lovasz import (
     binary,
     binary_pieces,
     brain,
@@ -27,8 +28,6 @@ from evalgrad.lab.papers.lovasz import (
     scenes,
     training,
 )
-from evalgrad.lab.papers.pieces import Pieces
-from evalgrad.lab.store import Store
 
 
 def test_uniform_batches_are_permutations():
@@ -470,21 +469,18 @@ def test_brain_runs_on_a_small_volume_in_the_fetched_layout(tmp_path, monkeypatc
         "\n".join(f"{n} {name} 0" for n, name in enumerate(brain_pieces.STRUCTURES, 1))
     )
     monkeypatch.setenv("EVALGRAD_DATA", str(tmp_path))
-    with Progress(disable=True) as progress:
-        outcome = brain.BRAIN.run("tiny", Pieces(Store(tmp_path / "store"), 1, progress, "brain"))
+    outcome = brain.BRAIN.run("tiny", Runs(Store(tmp_path / "store")))
     assert len(outcome.tables[0].rows) == 4
     assert brain.BRAIN.verdict(outcome.numbers).sentence.endswith(".")
 
 
 def test_fetched_data_that_is_missing_skips_with_the_repair(tmp_path, monkeypatch):
     monkeypatch.setenv("EVALGRAD_DATA", str(tmp_path))
-    with Progress(disable=True) as progress:
-        pieces = Pieces(Store(tmp_path), 1, progress, "none")
-        for experiment, size in (
-            (brain.BRAIN, "full"),
-            (brain.BRAIN, "default"),
-            (binary.MATRIX, "full"),
-            (binary.PRIOR_WORK, "full"),
-        ):
-            with pytest.raises((SkippedError, NotFetchedError), match="make data"):
-                experiment.run(size, pieces)
+    for experiment, size in (
+        (brain.BRAIN, "full"),
+        (brain.BRAIN, "default"),
+        (binary.MATRIX, "full"),
+        (binary.PRIOR_WORK, "full"),
+    ):
+        with pytest.raises((SkippedError, NotFetchedError), match="make data"):
+            experiment.run(size, Runs(Store(tmp_path)))

@@ -3,24 +3,22 @@
 import json
 
 import pytest
-from rich.progress import Progress
 
-from evalgrad.lab import papers
-from evalgrad.lab.fetched import NotFetchedError
-from evalgrad.lab.papers.experiment import SkippedError
-from evalgrad.lab.papers.pieces import Pieces
-from evalgrad.lab.store import Store
+import reproductions
+from evalgrad_lab.data.fetched import NotFetchedError
+from evalgrad_lab.runs import Runs
+from evalgrad_lab.store import Store
+from reproductions.experiment import SkippedError
 
-EXPERIMENTS = [experiment for paper in papers.papers() for experiment in paper.experiments]
+EXPERIMENTS = [experiment for paper in reproductions.papers() for experiment in paper.experiments]
 
 
 @pytest.mark.parametrize("experiment", EXPERIMENTS, ids=lambda experiment: experiment.name)
 def test_experiment_runs_at_tiny_size(experiment, tmp_path):
-    with Progress(disable=True) as progress:
-        try:
-            outcome = experiment.run("tiny", Pieces(Store(tmp_path), 1, progress, experiment.name))
-        except (SkippedError, NotFetchedError) as reason:
-            pytest.skip(str(reason))
+    try:
+        outcome = experiment.run("tiny", Runs(Store(tmp_path)))
+    except (SkippedError, NotFetchedError) as reason:
+        pytest.skip(str(reason))
     assert json.loads(json.dumps(outcome.numbers))
     assert outcome.tables or outcome.figures
     for table in outcome.tables:
@@ -31,5 +29,5 @@ def test_experiment_runs_at_tiny_size(experiment, tmp_path):
 def test_names_are_unique_and_belong_to_their_paper():
     names = [experiment.name for experiment in EXPERIMENTS]
     assert len(names) == len(set(names))
-    for paper in papers.papers():
+    for paper in reproductions.papers():
         assert {experiment.paper for experiment in paper.experiments} == {paper.name}

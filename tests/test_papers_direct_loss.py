@@ -3,12 +3,12 @@
 import pytest
 import torch
 
-from evalgrad.lab.models.mlp import mlp
-from evalgrad.lab.papers.direct_loss.batches import BATCH_SIZE
-from evalgrad.lab.papers.direct_loss.class_training import LOSSES, Bank, train_classes
-from evalgrad.lab.papers.direct_loss.classes import CLASSES_TABLE
-from evalgrad.lab.papers.direct_loss.synthetic import ALGORITHMS, LINEAR, TEACHER, candidates
-from evalgrad.lab.papers.direct_loss.training import best_threshold, train
+from evalgrad_lab.models.mlp import mlp
+from reproductions.direct_loss.batches import BATCH_SIZE
+from reproductions.direct_loss.class_training import LOSSES, Bank, train_classes
+from reproductions.direct_loss.classes import CLASSES_TABLE
+from reproductions.direct_loss.synthetic import ALGORITHMS, LINEAR, TEACHER, candidates
+from reproductions.direct_loss.training import best_threshold, train
 
 SMALL = {"sizes": [300, 50, 100], "iterations": 3}
 

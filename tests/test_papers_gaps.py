@@ -1,28 +1,8 @@
-"""Differences between methods, their words, and what a command's time counts."""
+"""Differences between methods, and their words."""
 
 import pytest
-from rich.progress import Progress
 
-from evalgrad.lab.papers.gaps import gap, in_words
-from evalgrad.lab.papers.pieces import Pieces
-from evalgrad.lab.store import Store
-
-
-def square(*, x):
-    return x * x
-
-
-@pytest.fixture
-def pieces(tmp_path):
-    with Progress(disable=True) as progress:
-        yield Pieces(Store(tmp_path), 1, progress, "trial")
-
-
-def test_a_piece_asked_for_twice_counts_once(pieces):
-    pieces.run(square, [{"x": 3}])
-    once = pieces.seconds
-    pieces.run(square, [{"x": 3}])
-    assert pieces.seconds == once > 0
+from reproductions.gaps import gap, in_words
 
 
 def test_gaps_are_paired_by_seed():

@@ -7,12 +7,12 @@ import torch
 import torch.nn.functional as F
 
 import evalgrad as eg
-from evalgrad.lab.data.split import Part, Sizes
-from evalgrad.lab.papers.loss_max_pooling import training
-from evalgrad.lab.papers.loss_max_pooling.methods import FIGURE_3, FIGURE_4, TABLE_2
-from evalgrad.lab.papers.loss_max_pooling.sizes import METHODS, PLAIN, WEIGHTED, pooled
-from evalgrad.lab.papers.loss_max_pooling.sweeps import TABLE_1, methods
-from evalgrad.lab.papers.loss_max_pooling.training import (
+from evalgrad_lab.data.dataset import Part, Sizes
+from reproductions.loss_max_pooling import training
+from reproductions.loss_max_pooling.methods import FIGURE_3, FIGURE_4, TABLE_2
+from reproductions.loss_max_pooling.sizes import METHODS, PLAIN, WEIGHTED, pooled
+from reproductions.loss_max_pooling.sweeps import TABLE_1, methods
+from reproductions.loss_max_pooling.training import (
     BATCH,
     IGNORE,
     UPDATE,
@@ -21,7 +21,7 @@ from evalgrad.lab.papers.loss_max_pooling.training import (
     loss_of,
     mean_iou,
 )
-from evalgrad.lab.papers.loss_max_pooling.weightings import FIGURES, concentration
+from reproductions.loss_max_pooling.weightings import FIGURES, concentration
 
 
 @pytest.fixture

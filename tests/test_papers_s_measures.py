@@ -4,24 +4,24 @@ import pytest
 import torch
 
 import evalgrad as eg
-from evalgrad.lab.data.split import Part, Sizes
-from evalgrad.lab.models.unet import UNet
-from evalgrad.lab.papers.s_measures import digit_training, mask_training
-from evalgrad.lab.papers.s_measures.digit_training import (
+from evalgrad_lab.data.dataset import Part, Sizes
+from evalgrad_lab.models.unet import UNet
+from reproductions.s_measures import digit_training, mask_training
+from reproductions.s_measures.digit_training import (
     SizedClassifier,
     train_digits,
     train_measure,
 )
-from evalgrad.lab.papers.s_measures.digits import DIGITS, PROJECTIONS
-from evalgrad.lab.papers.s_measures.mask_training import (
+from reproductions.s_measures.digits import DIGITS, PROJECTIONS
+from reproductions.s_measures.mask_training import (
     THRESHOLDS,
     WIDTH,
     SizedUNet,
     quality,
     size_labels,
 )
-from evalgrad.lab.papers.s_measures.masks import MASKS, SCENES_TABLE
-from evalgrad.lab.papers.s_measures.regulariser import LAMBDA_STEP, MU_STEP, Regulariser
+from reproductions.s_measures.masks import MASKS, SCENES_TABLE
+from reproductions.s_measures.regulariser import LAMBDA_STEP, MU_STEP, Regulariser
 
 DIGIT_SETTINGS = {
     "data": "s-digits",

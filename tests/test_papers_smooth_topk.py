@@ -8,8 +8,7 @@ import pytest
 import torch
 
 import evalgrad as eg
-from evalgrad.lab.papers import tuning
-from evalgrad.lab.papers.smooth_topk import (
+from reproductions.smooth_topk import (
     algorithms,
     crops,
     margin,
@@ -222,31 +221,3 @@ def test_training_learns_and_repeats_exactly():
     assert short == again
     assert long["train"]["top5"] > short["train"]["top5"] + 20
     assert long["best"]["validation"] >= short["best"]["validation"]
-
-
-class Recorded:
-    """Runs pieces in place and remembers them."""
-
-    def __init__(self):
-        self.asked = []
-
-    def run(self, function, settings):
-        self.asked.append(list(settings))
-        return [function(**setting) for setting in settings]
-
-
-def test_tuning_chooses_on_the_first_seed_and_trains_the_others_with_the_winner():
-    pieces = Recorded()
-    grid = tuning.product({"rate": [1, 2, 3]})
-    found = tuning.tuned(
-        pieces,
-        lambda **s: s | {"score": -abs(s["rate"] - s["want"])},
-        [{"want": 2}, {"want": 9}],
-        grid,
-        [4, 5, 6],
-        lambda r: r["score"],
-    )
-    assert [case.point for case in found] == [{"rate": 2}, {"rate": 3}]
-    assert [[result["seed"] for result in case.results] for case in found] == [[4, 5, 6]] * 2
-    assert all(result["rate"] == case.point["rate"] for case in found for result in case.results)
-    assert [len(stage) for stage in pieces.asked] == [6, 4]

@@ -1,28 +1,24 @@
-"""The frame of `evalgrad reproduce`, on a paper that the tests write: pieces, resuming, pages,
+"""The frame of `python -m reproductions`, on a paper that the tests write: pieces, resuming, pages,
 messages.
 """
 
 import importlib
-import json
-import os
 import re
 import sys
 
 import pytest
 import torch
-from rich.progress import Progress
 
-from evalgrad import cli
-from evalgrad.lab import papers
-from evalgrad.lab.papers import drawing, experiment, pages, pieces
-from evalgrad.lab.store import Store
+import reproductions
+from reproductions import drawing, pages
+from reproductions.__main__ import main
 
 TRIAL = """
 import os
 from pathlib import Path
 import torch
-from evalgrad.lab.papers.drawing import new_figure
-from evalgrad.lab.papers.experiment import Experiment, Outcome, Paper, SkippedError, Table, Verdict
+from reproductions.drawing import new_figure
+from reproductions.experiment import Experiment, Outcome, Paper, SkippedError, Table, Verdict
 
 FACTOR = 2
 
@@ -33,9 +29,9 @@ def double(seed, log):
         raise KeyboardInterrupt
     return FACTOR * seed
 
-def run(size, pieces):
+def run(size, runs):
     seeds = [1, 2] if size == "tiny" else [1, 2, 3]
-    found = pieces.run(double, [{"seed": seed, "log": os.environ["TRIAL_LOG"]} for seed in seeds])
+    found = runs.run(double, [{"seed": seed, "log": os.environ["TRIAL_LOG"]} for seed in seeds])
     figure = new_figure()
     figure.subplots().plot(seeds, found)
     rows = [[seed, value, 2.0] for seed, value in zip(seeds, found)]
@@ -43,7 +39,7 @@ def run(size, pieces):
     figures = {"Doubling": figure}
     return Outcome({"mean": sum(found) / len(found)}, "doubled [seeds].", seeds, [table], figures)
 
-def needs_data(size, pieces):
+def needs_data(size, runs):
     raise SkippedError("the data is not there. `make data` fetches it.")
 
 def verdict(numbers):
@@ -63,15 +59,15 @@ def trial(tmp_path, monkeypatch):
     (tmp_path / "trial_paper.py").write_text(TRIAL)
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setenv("TRIAL_LOG", str(tmp_path / "log"))
-    monkeypatch.setattr(papers, "papers", lambda: [importlib.import_module("trial_paper").PAPER])
+    monkeypatch.setattr(
+        reproductions, "papers", lambda *_: [importlib.import_module("trial_paper").PAPER]
+    )
     yield tmp_path
     sys.modules.pop("trial_paper", None)
 
 
 def reproduce(folder, *arguments):
-    return cli.main(
-        ["reproduce", *arguments, "--out", str(folder / "out"), "--docs", str(folder / "docs")]
-    )
+    return main([*arguments, "--out", str(folder / "out"), "--docs", str(folder / "docs")])
 
 
 def calls(folder):
@@ -86,13 +82,13 @@ def test_result_stands_next_to_the_papers_numbers_with_the_verdict(trial, capsys
         assert "Same direction: the mean is 4.0." in text
         assert "Doubles" in text
     assert "| 3 | 6 | 2 |" in page
-    assert "`evalgrad reproduce trial/table-1` · seeds 1, 2, 3 · evalgrad" in page
+    assert "`python -m reproductions trial/table-1` · seeds 1, 2, 3 · evalgrad" in page
     assert f"torch {torch.__version__}" in page
     assert (trial / "docs" / "figures" / "trial_table-1.svg").read_text().startswith("<?xml")
 
 
 def test_reversed_numbers_reverse_the_verdict(trial):
-    judged = papers.find(["trial/table-1"])[0].verdict
+    judged = reproductions.find(["trial/table-1"])[0].verdict
     assert (judged({"mean": 4}).direction, judged({"mean": -4}).direction) == ("same", "other")
 
 
@@ -106,7 +102,7 @@ def test_an_interrupted_command_resumes_with_what_is_missing(trial, capsys):
     assert len(calls(trial)) == 4
 
 
-def test_pieces_run_in_fresh_processes_on_one_thread(trial):
+def test_runs_are_in_fresh_processes_on_one_thread(trial):
     assert reproduce(trial, "trial/table-1", "--jobs", "2") == 0
     rows = calls(trial)
     assert sorted(seed for seed, *_ in rows) == ["1", "2", "3"]
@@ -117,7 +113,7 @@ def test_pieces_run_in_fresh_processes_on_one_thread(trial):
     )
 
 
-def test_changed_code_is_never_answered_by_an_old_piece(trial):
+def test_changed_code_is_never_answered_by_an_old_run(trial):
     reproduce(trial, "trial/table-1", "--jobs", "1")
     (trial / "trial_paper.py").write_text(TRIAL.replace("FACTOR = 2", "FACTOR = 10"))
     sys.modules.pop("trial_paper")
@@ -126,26 +122,13 @@ def test_changed_code_is_never_answered_by_an_old_piece(trial):
     assert "| 3 | 30 | 2 |" in (trial / "docs" / "trial.md").read_text()
 
 
-def test_sources_behind_a_module_reach_through_imports():
-    names = {module.__name__ for module in pieces.modules_behind(pieces)}
-    assert names == {"evalgrad.lab.papers.pieces", "evalgrad.lab.store", "evalgrad.lab.workers"}
-    assert "evalgrad.smooth_topk.loss" in {
-        module.__name__ for module in pieces.modules_behind(cli_of_the_library())
-    }
-
-
-def cli_of_the_library():
-    # imports evalgrad, which imports every loss
-    return importlib.import_module("evalgrad.lab.papers.pages")
-
-
 def test_a_skipped_experiment_says_why_and_never_replaces_a_result(trial, capsys):
     assert reproduce(trial, "trial", "--tiny", "--jobs", "1") == 0
     assert "skipped: the data is not there" in capsys.readouterr().out
     path = trial / "docs" / "trial.md"
     assert "Not run: the data is not there. `make data` fetches it." in path.read_text()
-    table_1 = papers.find(["trial/table-1"])[0]
-    paper = papers.papers()[0]
+    table_1 = reproductions.find(["trial/table-1"])[0]
+    paper = reproductions.papers()[0]
     before = pages.read_sections(path)
     pages.write_page(paper, {}, {table_1.name: "gone."}, trial / "docs")
     assert pages.read_sections(path) == before
@@ -153,7 +136,7 @@ def test_a_skipped_experiment_says_why_and_never_replaces_a_result(trial, capsys
 
 
 def test_a_skipped_experiment_stays_on_the_page_until_it_has_a_result(trial):
-    paper, folder = papers.papers()[0], trial / "docs"
+    paper, folder = reproductions.papers()[0], trial / "docs"
     pages.write_page(paper, {}, {"trial/table-2": "no data."}, folder)
     reproduce(trial, "trial/table-1", "--tiny", "--jobs", "1")
     assert "Not run: no data." in (folder / "trial.md").read_text()
@@ -186,39 +169,8 @@ def test_pictures_are_the_same_bytes_on_every_run(tmp_path):
     assert "<dc:date>" not in text
 
 
-def test_a_piece_is_stored_with_its_description(tmp_path):
-    with Progress(disable=True) as progress:
-        bench = pieces.Pieces(Store(tmp_path), 1, progress, "here")
-        assert bench.run(experiment.spread, [{"values": [1.0, 3.0]}]) == ["2.0 ± 1.4"]
-    (stored,) = [json.loads(path.read_text()) for path in tmp_path.glob("*.json")]
-    assert stored["description"]["function"] == "evalgrad.lab.papers.experiment.spread"
-    assert stored["description"]["settings"] == {"values": [1.0, 3.0]}
-    assert bench.seconds == stored["result"]["seconds"] >= 0
-
-
-def test_workers_are_kept_from_run_to_run_and_given_up_after_a_failure(tmp_path):
-    with Progress(disable=True) as progress:
-        bench = pieces.Pieces(Store(tmp_path), 2, progress, "here")
-        workers = {
-            process
-            for calls in ((0, 1), (2, 3))
-            for process in bench.run(process_of, [{"call": call} for call in calls])
-        }
-        assert len(workers) <= 2
-        assert bench.run(process_of, [{"call": 4}], alone=True) == [os.getpid()]
-        assert os.getpid() not in workers
-        with pytest.raises(ZeroDivisionError):
-            bench.run(process_of, [{"call": 5}, {"call": 6, "divisor": 0}])
-        assert workers.isdisjoint(bench.run(process_of, [{"call": 7}, {"call": 8}]))
-
-
-def process_of(*, call, divisor=1):
-    assert call / divisor is not None
-    return os.getpid()
-
-
 def test_list_names_every_experiment(trial, capsys):
-    assert cli.main(["reproduce", "--list"]) == 0
+    assert main(["--list"]) == 0
     shown = capsys.readouterr().out
     assert "trial/table-1" in shown
     assert "trial/table-2" in shown
@@ -234,10 +186,13 @@ def test_list_names_every_experiment(trial, capsys):
                 " trial/table-2."
             ),
         ),
-        ([], "name an experiment, a paper, or `all`. `evalgrad reproduce --list` names them."),
-        (["all", "--jobs", "0"], "--jobs must be at least 1; got 0."),
+        ([], "name an experiment, a paper, or `all`. `python -m reproductions --list` names them."),
+        (
+            ["all", "--jobs", "0"],
+            "--jobs must be at least 1; got 0. Leave it out for one per core.",
+        ),
     ],
 )
 def test_messages(trial, capsys, arguments, message):
     assert reproduce(trial, *arguments) == 2
-    assert capsys.readouterr().err == f"evalgrad reproduce: {message}\n"
+    assert capsys.readouterr().err == f"python -m reproductions: {message}\n"

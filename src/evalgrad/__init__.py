@@ -1,120 +1,17 @@
-"""evalgrad: train PyTorch networks on the metric they are judged by."""
+"""evalgrad: train PyTorch networks on the metric they are judged by.
 
-from evalgrad import distributed, metrics
-from evalgrad.baselines import (
-    BootstrappedCrossEntropy,
-    SoftJaccardLoss,
-    bootstrapped_cross_entropy,
-    inverse_frequency_weights,
-    median_frequency_weights,
-    soft_jaccard_loss,
-)
-from evalgrad.direct_loss import (
-    AveragePrecisionHingeLoss,
-    AveragePrecisionPerceptronLoss,
-    DirectAveragePrecisionLoss,
-    DirectJaccardLoss,
-    DirectNDCGLoss,
-    DirectZeroOneLoss,
-    ZeroOneHingeLoss,
-    ZeroOnePerceptronLoss,
-    average_precision_hinge_loss,
-    average_precision_perceptron_loss,
-    direct_average_precision_loss,
-    direct_jaccard_loss,
-    direct_loss,
-    direct_ndcg_loss,
-    direct_zero_one_loss,
-    suggest_epsilon,
-    zero_one_hinge_loss,
-    zero_one_perceptron_loss,
-)
-from evalgrad.loss_max_pooling import LossMaxPooling, loss_max_pooling, loss_max_pooling_weights
-from evalgrad.lovasz import (
-    LovaszHingeLoss,
-    LovaszSoftmaxLoss,
-    jaccard_lovasz_extension,
-    lovasz_hinge_loss,
-    lovasz_prox,
-    lovasz_softmax_loss,
-)
-from evalgrad.s_measures import (
-    PRAUC,
-    ROCAUC,
-    FBeta,
-    PrecisionAtRecall,
-    RecallAtPrecision,
-    SizeHead,
-    SizeLabels,
-    majority_size_labels,
-    project_onto_ceiling,
-)
-from evalgrad.sampling import EquibatchSampler, PerformanceSampler, class_presence
-from evalgrad.smooth_topk import (
-    SmoothTopKLoss,
-    TopKHingeLoss,
-    log_elementary_symmetric,
-    smooth_topk_loss,
-    topk_hinge_loss,
-    topk_predict,
-    topk_probabilities,
-)
+Public is what the `__all__` of a system names; metrics and what spans processes have rooms of their
+own, `evalgrad.metrics` and `evalgrad.distributed`.
+"""
+
+from evalgrad import distributed as distributed
+from evalgrad import metrics as metrics
+from evalgrad.baselines import *
+from evalgrad.direct_loss import *
+from evalgrad.loss_max_pooling import *
+from evalgrad.lovasz import *
+from evalgrad.s_measures import *
+from evalgrad.sampling import *
+from evalgrad.smooth_topk import *
 
 __version__ = "0.1.0"
-
-__all__ = [
-    "PRAUC",
-    "ROCAUC",
-    "AveragePrecisionHingeLoss",
-    "AveragePrecisionPerceptronLoss",
-    "BootstrappedCrossEntropy",
-    "DirectAveragePrecisionLoss",
-    "DirectJaccardLoss",
-    "DirectNDCGLoss",
-    "DirectZeroOneLoss",
-    "EquibatchSampler",
-    "FBeta",
-    "LossMaxPooling",
-    "LovaszHingeLoss",
-    "LovaszSoftmaxLoss",
-    "PerformanceSampler",
-    "PrecisionAtRecall",
-    "RecallAtPrecision",
-    "SizeHead",
-    "SizeLabels",
-    "SmoothTopKLoss",
-    "SoftJaccardLoss",
-    "TopKHingeLoss",
-    "ZeroOneHingeLoss",
-    "ZeroOnePerceptronLoss",
-    "average_precision_hinge_loss",
-    "average_precision_perceptron_loss",
-    "bootstrapped_cross_entropy",
-    "class_presence",
-    "direct_average_precision_loss",
-    "direct_jaccard_loss",
-    "direct_loss",
-    "direct_ndcg_loss",
-    "direct_zero_one_loss",
-    "distributed",
-    "inverse_frequency_weights",
-    "jaccard_lovasz_extension",
-    "log_elementary_symmetric",
-    "loss_max_pooling",
-    "loss_max_pooling_weights",
-    "lovasz_hinge_loss",
-    "lovasz_prox",
-    "lovasz_softmax_loss",
-    "majority_size_labels",
-    "median_frequency_weights",
-    "metrics",
-    "project_onto_ceiling",
-    "smooth_topk_loss",
-    "soft_jaccard_loss",
-    "suggest_epsilon",
-    "topk_hinge_loss",
-    "topk_predict",
-    "topk_probabilities",
-    "zero_one_hinge_loss",
-    "zero_one_perceptron_loss",
-]

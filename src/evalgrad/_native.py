@@ -1,6 +1,10 @@
 """The C++ kernels: loading them, calling them, and defining an operator that PyTorch can compile,
 vmap and export.
 
+The library carries a table of its kernels (csrc/kernels.cpp) with the type of every argument,
+written down by the compiler. `call` checks what it is given against that table, because a raw
+pointer checks nothing later.
+
 An operator of this house is a function of canonical tensors. Every tensor it takes or returns has
 *rows* as its first axis and treats each row by itself; that is why one vmap rule, folding the new
 axis into the rows, serves all of them. The few that are not so, `by_rows=False`, have none.
@@ -9,58 +13,122 @@ axis into the rows, serves all of them. The few that are not so, `by_rows=False`
 import ctypes
 from collections.abc import Callable
 from importlib.resources import files
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 from torch import Tensor
 
 Result = tuple[Tensor, ...] | Tensor
 
+FLOATS = (torch.float32, torch.float64)
+
+# The letters of csrc/common/kernel.h. A small one stands for a tensor that may be left out.
+_DTYPES = {"F": torch.float32, "D": torch.float64, "L": torch.int64, "B": torch.bool}
+_NUMBERS: dict[str, Any] = {"i": ctypes.c_int64, "r": ctypes.c_double}
+_NO_MEMORY = 1  # kNoMemory there
+
+
+class _Entry(ctypes.Structure):
+    """A line of the library's table."""
+
+    _fields_ = (
+        ("name", ctypes.c_char_p),
+        ("types", ctypes.c_char_p),
+        ("function", ctypes.c_void_p),
+    )
+
+
+class Kernel:
+    """A C function and what it takes: `types`, a letter per argument, the threads left out."""
+
+    def __init__(self, name: str, types: str, address: int) -> None:
+        self.name, self.types, self.arity = name, types[:-1], len(types) - 1
+        kinds = [_NUMBERS.get(letter, ctypes.c_void_p) for letter in types]
+        self.function = ctypes.CFUNCTYPE(ctypes.c_int, *kinds)(address)
+        self.tensors = [
+            (place, _DTYPES[letter.upper()], letter.islower())
+            for place, letter in enumerate(self.types)
+            if letter not in _NUMBERS
+        ]
+
+    def refuse(self, place: int, given: object) -> NoReturn:
+        """Say what is wrong with an argument; a mistake of this house, not of its user."""
+        expected = _DTYPES[self.types[place].upper()]
+        found = repr(given)
+        if isinstance(given, Tensor):
+            found = f"{given.dtype} with strides {given.stride()} on {given.device}"
+        raise TypeError(
+            f"kernel {self.name}: argument {place} must be a contiguous CPU tensor of {expected},"
+            f" got {found}"
+        )
+
 
 def _load() -> ctypes.CDLL | None:
     # not __file__: an editable install keeps the library elsewhere
     for entry in files("evalgrad").iterdir():
-        if entry.name.startswith("_kernels."):
-            return ctypes.CDLL(str(entry))
+        if entry.name in ("_kernels.so", "_kernels.dylib", "_kernels.dll"):
+            try:
+                return ctypes.CDLL(str(entry))
+            except OSError as error:
+                raise ImportError(f"evalgrad: {entry} is broken; reinstall evalgrad") from error
     return None
+
+
+def _read_table(library: ctypes.CDLL) -> dict[tuple[str, torch.dtype], Kernel]:
+    """The kernels by name and dtype of their first tensor."""
+    library.evalgrad_kernels.restype = ctypes.POINTER(_Entry)
+    library.evalgrad_error.restype = ctypes.c_char_p
+    found = {}
+    for entry in library.evalgrad_kernels():
+        if not entry.name:
+            break
+        types = entry.types.decode()
+        kernel = Kernel(entry.name.decode(), types, entry.function)
+        found[kernel.name, _DTYPES[types[0]]] = kernel
+    return found
 
 
 # None: built without a compiler; the pure-torch cores then do all the work
 library: ctypes.CDLL | None = _load()
+kernels = {} if library is None else _read_table(library)
 
 _operators = torch.library.Library("evalgrad", "DEF")
 
 
-def call(name: str, *args: Tensor | int | float | None) -> None:
-    """Call the C function `evalgrad_<name>` with pointers to the tensors; the number of threads
-    goes last.
+def call(name: str, first: Tensor, *rest: Tensor | int | float | None) -> None:
+    """Call the kernel of that name for the dtype of its first tensor.
+
+    Args:
+        name: as in csrc/kernels.cpp.
+        first: the tensor that chooses between float and double.
+        rest: what the C++ function takes, but for the number of threads, which goes last: tensors,
+            None for one that may be left out, and numbers.
     """
+    kernel = kernels[name, first.dtype]
+    values: list[Any] = [first, *rest]
+    if len(values) != kernel.arity:
+        raise TypeError(f"kernel {name}: takes {kernel.arity} arguments, got {len(values)}")
+    for place, dtype, optional in kernel.tensors:
+        given = values[place]
+        if given is None and optional:
+            continue
+        if not (
+            isinstance(given, Tensor)
+            and given.dtype is dtype
+            and given.is_cpu
+            and given.is_contiguous()
+        ):
+            kernel.refuse(place, given)
+        values[place] = given.data_ptr()
+    status = kernel.function(*values, torch.get_num_threads())
+    if status:
+        _raise(name, status)
+
+
+def _raise(name: str, status: int) -> NoReturn:
     assert library is not None
-    function = getattr(library, f"evalgrad_{name}")
-    values = [_pointer(name, arg) if isinstance(arg, Tensor) else arg for arg in args]
-    # its first call: known types spare the wrapping of every argument, half of a small call
-    if function.argtypes is None:
-        function.restype, function.argtypes = None, [*map(_kind, args), ctypes.c_int64]
-    function(*values, torch.get_num_threads())
-
-
-def _kind(arg: Tensor | int | float | None) -> Any:
-    return (
-        ctypes.c_double
-        if isinstance(arg, float)
-        else ctypes.c_int64
-        if isinstance(arg, int)
-        else ctypes.c_void_p
-    )
-
-
-def _pointer(name: str, arg: Tensor) -> int:
-    if not (arg.is_cpu and arg.is_contiguous()):  # a raw pointer checks nothing later
-        raise RuntimeError(
-            f"{name}: a kernel takes contiguous CPU tensors; got strides {arg.stride()} on"
-            f" {arg.device}"
-        )
-    return arg.data_ptr()
+    text = f"kernel {name}: {library.evalgrad_error().decode()}"
+    raise MemoryError(text) if status == _NO_MEMORY else RuntimeError(text)
 
 
 def empty_results(x: Tensor, *_: object) -> tuple[Tensor, Tensor]:
@@ -96,7 +164,12 @@ def operator(
     def cpu(*args: Any) -> Result:
         if library is None or args[0].dtype not in dtypes:
             return pure(*args)
-        return native(*(arg.contiguous() if isinstance(arg, Tensor) else arg for arg in args))
+        given = list(args)
+        for place, arg in enumerate(args):
+            # asked first: `contiguous` goes through the dispatcher even where it has nothing to do
+            if isinstance(arg, Tensor) and not arg.is_contiguous():
+                given[place] = arg.contiguous()
+        return native(*given)
 
     _operators.define(schema, tags=(torch.Tag.pt2_compliant_tag,))
     _operators.impl(name, cpu, "CPU")

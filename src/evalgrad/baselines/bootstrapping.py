@@ -3,15 +3,38 @@ autograd.
 """
 
 import math
-from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from evalgrad import _checks
-from evalgrad._masking import finite_where_ignored, group_pixels, reduce, working_dtype
+from evalgrad._errors import fail
+from evalgrad._inputs import ClassMaps, Weight, class_maps
+from evalgrad._module import LossModule
+from evalgrad._options import Reduction, checked, number
+from evalgrad._rows import reduce, row_factor
+from evalgrad._softmax import finite_logits
 
 
+def _kept(function: str, argument: str, value: object) -> None:
+    repair = (
+        "Pass a number of pixels as an integer, or a fraction of the valid pixels as a float in"
+        " (0, 1]."
+    )
+    number(above=0, repair=repair)(function, argument, value)
+    if isinstance(value, float) and value > 1:
+        fail(ValueError, function, argument, "an integer or at most 1.0", repr(value), repair)
+
+
+PROBABILITY = number(
+    above=0,
+    below=1,
+    none=True,
+    repair="It is a probability: pixels whose class has less are kept; 0.7 is usual, None keeps"
+    " exactly k.",
+)
+
+
+@checked(k=_kept, threshold=PROBABILITY)
 def bootstrapped_cross_entropy(
     logits: Tensor,
     target: Tensor,
@@ -20,8 +43,8 @@ def bootstrapped_cross_entropy(
     threshold: float | None = None,
     per_image: bool = True,
     ignore_index: int | None = None,
-    weight: Tensor | None = None,
-    reduction: str = "mean",
+    weight: Weight = None,
+    reduction: Reduction = "mean",
 ) -> Tensor:
     """Cross-entropy of the hardest valid pixels (online bootstrapping, OHEM).
 
@@ -30,7 +53,7 @@ def bootstrapped_cross_entropy(
 
     Args:
         logits: ``(N, C, *)`` raw scores.
-        target: ``(N, *)`` class indices.
+        target: ``(N, *)`` or ``(N, 1, *)`` class indices.
         k: how many pixels of a group are kept: an integer, or a float in (0, 1] for a fraction of
             the valid pixels, rounded down but not to 0. The hardest are those with the highest
             cross-entropy, before class weights.
@@ -38,8 +61,8 @@ def bootstrapped_cross_entropy(
             least.
         per_image: True: every image is a group. False: the batch is one group.
         ignore_index: label of pixels that are as if absent.
-        weight: ``(C,)`` class weights; the loss of a group is the weighted mean over the pixels
-            kept.
+        weight: C class weights, a tensor or a sequence; the loss of a group is the weighted mean
+            over the pixels kept.
         reduction: over groups ``"mean"`` | ``"sum"`` | ``"none"``: ``(groups,)``.
 
     Example:
@@ -48,22 +71,33 @@ def bootstrapped_cross_entropy(
         >>> bootstrapped_cross_entropy(logits, target, k=2, ignore_index=255)
         tensor(50.3466)
     """
-    _check_options(k, threshold, per_image, ignore_index, reduction)
-    _checks.check_class_maps("bootstrapped_cross_entropy", logits, target, ignore_index, weight)
-    x, label = group_pixels(logits, target, per_image, ignore_index)
-    losses = _pixel_losses(x.to(working_dtype(logits)), label)
-    label = label.flatten(1)
-    factor = torch.ones_like(losses) if weight is None else weight.to(losses)[label.clamp(min=0)]
+    maps = class_maps(
+        "bootstrapped_cross_entropy",
+        logits,
+        target,
+        per_image=per_image,
+        ignore_index=ignore_index,
+        weight=weight,
+    )
+    losses = _pixel_losses(maps)
+    label = maps.label.flatten(1)
+    factor = (
+        torch.ones_like(losses)
+        if maps.weight is None
+        else maps.weight.to(losses)[label.clamp(min=0)]
+    )
     kept = torch.where(_hardest(losses.detach(), label >= 0, k, threshold), factor, 0.0)
     total = kept.sum(-1)
     pooled = torch.where(kept > 0, losses * kept, 0.0).sum(-1) / torch.where(total > 0, total, 1.0)
-    return reduce(pooled, total > 0, reduction).to(logits.dtype)
+    return reduce(pooled, row_factor(pooled, total > 0, reduction, maps.invalid), reduction)
 
 
-class BootstrappedCrossEntropy(nn.Module):
-    """`bootstrapped_cross_entropy` as a module, with the same options."""
+class BootstrappedCrossEntropy(LossModule):
+    """`bootstrapped_cross_entropy` as a module: ``loss(logits, target)``, with the options as
+    attributes.
+    """
 
-    weight: Tensor | None
+    function = staticmethod(bootstrapped_cross_entropy)
 
     def __init__(
         self,
@@ -72,59 +106,16 @@ class BootstrappedCrossEntropy(nn.Module):
         threshold: float | None = None,
         per_image: bool = True,
         ignore_index: int | None = None,
-        weight: Tensor | None = None,
-        reduction: str = "mean",
+        weight: Weight = None,
+        reduction: Reduction = "mean",
     ) -> None:
-        super().__init__()
-        _check_options(k, threshold, per_image, ignore_index, reduction)
-        self.options: dict[str, Any] = {
-            "k": k,
-            "threshold": threshold,
-            "per_image": per_image,
-            "ignore_index": ignore_index,
-            "reduction": reduction,
-        }
-        self.register_buffer("weight", weight)
-
-    def forward(self, logits: Tensor, target: Tensor) -> Tensor:
-        return bootstrapped_cross_entropy(logits, target, weight=self.weight, **self.options)
-
-    def extra_repr(self) -> str:
-        return ", ".join(f"{name}={value!r}" for name, value in self.options.items())
+        super().__init__(locals())
 
 
-def _check_options(
-    k: int | float,
-    threshold: float | None,
-    per_image: bool,
-    ignore_index: int | None,
-    reduction: str,
-) -> None:
-    function = "bootstrapped_cross_entropy"
-    repair = (
-        "Pass a number of pixels as an integer, or a fraction of the valid pixels as a float in"
-        " (0, 1]."
-    )
-    _checks.check_number(function, "k", k, above=0, repair=repair)
-    if isinstance(k, float) and k > 1:
-        _checks.fail(ValueError, function, "k", "an integer or at most 1.0", repr(k), repair)
-    if threshold is not None:
-        repair = (
-            "It is a probability: pixels whose class has less are kept; 0.7 is usual, None keeps"
-            " exactly k."
-        )
-        _checks.check_number(function, "threshold", threshold, above=0, repair=repair)
-        if threshold >= 1:
-            _checks.fail(ValueError, function, "threshold", "below 1", repr(threshold), repair)
-    _checks.check_flag(function, "per_image", per_image)
-    _checks.check_ignore_index(function, ignore_index)
-    _checks.check_option(function, "reduction", reduction, _checks.REDUCTIONS)
-
-
-def _pixel_losses(x: Tensor, label: Tensor) -> Tensor:
+def _pixel_losses(maps: ClassMaps) -> Tensor:
     """Cross-entropy of each pixel, ``(G, M*S)``."""
-    log_p = finite_where_ignored(x, label).log_softmax(2)
-    return -log_p.gather(2, label.clamp(min=0).unsqueeze(2)).squeeze(2).flatten(1)
+    log_p = finite_logits(maps).log_softmax(2)
+    return -log_p.gather(2, maps.label.clamp(min=0).unsqueeze(2)).squeeze(2).flatten(1)
 
 
 def _hardest(losses: Tensor, valid: Tensor, k: int | float, threshold: float | None) -> Tensor:

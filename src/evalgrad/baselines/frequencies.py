@@ -5,8 +5,10 @@ from collections.abc import Iterable
 import torch
 from torch import Tensor
 
-from evalgrad import _checks
-from evalgrad._masking import class_counts, valid_mask
+from evalgrad._errors import fail
+from evalgrad._inputs import plain
+from evalgrad._labels import class_labels
+from evalgrad._options import CHECKS, integer
 
 
 def median_frequency_weights(
@@ -60,24 +62,19 @@ def _count_stream(
     function: str, targets: Tensor | Iterable[Tensor], num_classes: int, ignore_index: int | None
 ) -> tuple[Tensor, Tensor]:
     """Pixels of each class, and the valid pixels of the images that have it; float64 ``(C,)``."""
-    _checks.check_integer(
-        function, "num_classes", num_classes, low=1, repair="Pass the number of classes."
-    )
-    _checks.check_ignore_index(function, ignore_index)
+    integer(1, repair="Pass the number of classes.")(function, "num_classes", num_classes)
+    CHECKS["ignore_index"](function, "ignore_index", ignore_index)
     pixels = among = torch.zeros(num_classes, dtype=torch.float64)
     for target in [targets] if isinstance(targets, Tensor) else targets:
-        _checks.check_target(function, target, target, target.shape, argument="targets")
-        mask = valid_mask(target, ignore_index)
-        _checks.check_labels(function, target, num_classes, mask, argument="targets")
-        label = target.long() if mask is None else target.long().masked_fill(~mask, -1)
-        counts = class_counts(
-            label.reshape(label.shape[0], label.shape[1:].numel()).cpu(), num_classes
-        ).double()
+        target = plain(function, "targets", target)
+        rows = target.reshape(target.shape[0], target.shape[1:].numel()).cpu()
+        labels = class_labels(function, rows, num_classes, ignore_index, argument="targets")
+        counts = labels.counts.double()
         pixels = pixels + counts.sum(0)
         among = among + torch.where(counts > 0, counts.sum(1, keepdim=True), 0.0).sum(0)
     if not bool(pixels.sum()):
         repair = "Check `ignore_index`, and pass a stream that has not been used up."
-        _checks.fail(
+        fail(
             ValueError,
             function,
             "targets",

@@ -2,22 +2,17 @@
 autograd.
 """
 
-from typing import Any
-
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from evalgrad import _checks
-from evalgrad._masking import (
-    Classes,
-    class_counts,
-    class_factor,
-    finite_where_ignored,
-    group_pixels,
-    working_dtype,
-)
+from evalgrad._inputs import ClassMaps, Weight, class_maps
+from evalgrad._module import LossModule
+from evalgrad._options import Classes, Reduction, checked
+from evalgrad._rows import class_factor
+from evalgrad._softmax import finite_logits
 
 
+@checked()
 def soft_jaccard_loss(
     logits: Tensor,
     target: Tensor,
@@ -25,8 +20,8 @@ def soft_jaccard_loss(
     classes: Classes = "present",
     per_image: bool = False,
     ignore_index: int | None = None,
-    weight: Tensor | None = None,
-    reduction: str = "mean",
+    weight: Weight = None,
+    reduction: Reduction = "mean",
 ) -> Tensor:
     """1 - the Jaccard index with probabilities in place of a hard prediction: sum p y / sum (p + y
     - p y) for each class.
@@ -37,33 +32,35 @@ def soft_jaccard_loss(
 
     Args:
         logits: ``(N, C, *)`` raw scores.
-        target: ``(N, *)`` class indices.
+        target: ``(N, *)`` or ``(N, 1, *)`` class indices.
         classes: ``"present"`` averages over the classes that occur in the group's target, ``"all"``
             over all C, a list over those it names.
         per_image: False: the batch is one group. True: every image is a group.
         ignore_index: label of pixels that are as if absent.
-        weight: ``(C,)`` class weights, normalised over the classes averaged.
+        weight: C class weights, a tensor or a sequence, normalised over the classes averaged.
         reduction: ``"mean"`` over classes, then groups; ``"sum"``; ``"none"``: ``(groups, C)``.
 
     Example:
         >>> soft_jaccard_loss(torch.zeros(1, 2, 4), torch.tensor([[0, 0, 1, 1]]))
         tensor(0.6667)
     """
-    _check_options(classes, per_image, ignore_index, reduction)
-    _checks.check_class_maps("soft_jaccard_loss", logits, target, ignore_index, weight)
-    _checks.check_classes("soft_jaccard_loss", classes, logits.shape[1])
-    x, label = group_pixels(logits, target, per_image, ignore_index)
-    losses = _class_losses(x.to(working_dtype(logits)), label)
-    losses = losses * class_factor(class_counts(label, x.shape[2]), classes, weight, reduction).to(
-        losses
+    maps = class_maps(
+        "soft_jaccard_loss",
+        logits,
+        target,
+        per_image=per_image,
+        ignore_index=ignore_index,
+        weight=weight,
+        classes=classes,
     )
-    return (losses if reduction == "none" else losses.sum()).to(logits.dtype)
+    losses = _class_losses(maps) * class_factor(maps, classes, reduction)
+    return losses if reduction == "none" else losses.sum()
 
 
-class SoftJaccardLoss(nn.Module):
-    """`soft_jaccard_loss` as a module, with the same options."""
+class SoftJaccardLoss(LossModule):
+    """`soft_jaccard_loss` as a module: ``loss(logits, target)``, with the options as attributes."""
 
-    weight: Tensor | None
+    function = staticmethod(soft_jaccard_loss)
 
     def __init__(
         self,
@@ -71,44 +68,28 @@ class SoftJaccardLoss(nn.Module):
         classes: Classes = "present",
         per_image: bool = False,
         ignore_index: int | None = None,
-        weight: Tensor | None = None,
-        reduction: str = "mean",
+        weight: Weight = None,
+        reduction: Reduction = "mean",
     ) -> None:
-        super().__init__()
-        _check_options(classes, per_image, ignore_index, reduction)
-        self.options: dict[str, Any] = {
-            "classes": classes,
-            "per_image": per_image,
-            "ignore_index": ignore_index,
-            "reduction": reduction,
-        }
-        self.register_buffer("weight", weight)
-
-    def forward(self, logits: Tensor, target: Tensor) -> Tensor:
-        return soft_jaccard_loss(logits, target, weight=self.weight, **self.options)
-
-    def extra_repr(self) -> str:
-        return ", ".join(f"{name}={value!r}" for name, value in self.options.items())
+        super().__init__(locals())
 
 
-def _check_options(
-    classes: Classes, per_image: bool, ignore_index: int | None, reduction: str
-) -> None:
-    function = "soft_jaccard_loss"
-    _checks.check_classes(function, classes)
-    _checks.check_flag(function, "per_image", per_image)
-    _checks.check_ignore_index(function, ignore_index)
-    _checks.check_option(function, "reduction", reduction, _checks.REDUCTIONS)
+def _class_losses(maps: ClassMaps) -> Tensor:
+    """Soft Jaccard loss of every class, ``(G, C)``: its errors over its soft union.
 
-
-def _class_losses(x: Tensor, label: Tensor) -> Tensor:
-    """Soft Jaccard loss of every class, ``(G, C)``: the errors over the soft union, which loses no
-    digits near 0.
+    The errors are 1 - p on the pixels of the class (missed) and p on all others; the soft union is
+    the number of its pixels + p of the others. Sums of small terms only: a small loss keeps its
+    digits.
     """
-    p = finite_where_ignored(x, label).softmax(2)
-    item = label.unsqueeze(2)
-    front = item == torch.arange(x.shape[2], device=x.device).unsqueeze(-1)
-    back = torch.where(front | (item < 0), 0.0, p).sum((1, 3))
-    errors = torch.where(front, 1 - p, 0.0).sum((1, 3)) + back
-    union = front.sum((1, 3)) + back
-    return torch.where(union > 0, errors / torch.where(union > 0, union, 1.0), 0.0 * errors)
+    p = finite_logits(maps).softmax(2)
+    label = maps.label.clamp(min=0).unsqueeze(2)
+    missed = 1 - p.gather(2, label)
+    others = p.scatter(2, label, 0.0)
+    if not maps.complete:
+        counts = maps.label.unsqueeze(2) >= 0
+        missed, others = (torch.where(counts, x, 0.0) for x in (missed, others))
+    back = others.sum((1, 3))
+    front = torch.zeros_like(back).scatter_add(1, label.flatten(1), missed.flatten(1))
+    union = maps.counts + back
+    loss = (front + back) / torch.where(union > 0, union, 1.0)
+    return torch.where(union > 0, loss, 0.0 * front)

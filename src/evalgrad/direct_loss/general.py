@@ -12,11 +12,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from evalgrad import _checks
-from evalgrad._gradient import with_gradient
-from evalgrad.direct_loss.arguments import SIGNS, check_step
+from evalgrad._errors import describe, fail
+from evalgrad._inputs import WORKING
+from evalgrad._options import Direction, checked
+from evalgrad._rows import with_gradient
+from evalgrad.direct_loss.operators import SIGNS
 
 
+@checked()
 def direct_loss(
     score: Callable[[Any], Tensor],
     task_loss: Callable[[Any], Tensor],
@@ -24,7 +27,7 @@ def direct_loss(
     augment: Callable[[float], Any],
     *,
     epsilon: float,
-    direction: str = "positive",
+    direction: Direction = "positive",
 ) -> Tensor:
     """The task loss of the model's prediction, with the direct loss gradient.
 
@@ -62,22 +65,11 @@ def direct_loss(
         (1.0, tensor([[  0., -10.,  10.]]))
     """
     function = "direct_loss"
-    for name, argument in (
-        ("score", score),
-        ("task_loss", task_loss),
-        ("predict", predict),
-        ("augment", augment),
-    ):
+    functions = {"score": score, "task_loss": task_loss, "predict": predict, "augment": augment}
+    for name, argument in functions.items():
         if not callable(argument):
-            _checks.fail(
-                TypeError,
-                function,
-                name,
-                "a function",
-                _checks.describe(argument),
-                "Wrap it: `lambda y: ...`.",
-            )
-    check_step(function, epsilon, direction)
+            repair = "Wrap it: `lambda y: ...`."
+            fail(TypeError, function, name, "a function", describe(argument), repair)
     sign = SIGNS[direction]
     with torch.no_grad():
         model, direct = predict(), augment(sign * epsilon)
@@ -85,12 +77,13 @@ def direct_loss(
     slope = (score(direct) - score(model)) * (sign / epsilon)
     if not isinstance(value, Tensor) or value.shape != slope.shape:
         repair = "Return one task loss per score, and do not reduce either."
-        _checks.fail(
+        fail(
             ValueError,
             function,
             "task_loss",
             f"of shape {tuple(slope.shape)}",
-            _checks.describe(value),
+            describe(value),
             repair,
         )
+    slope = slope.to(WORKING[slope.dtype])
     return with_gradient(slope, value.to(slope.dtype), torch.ones_like(slope))

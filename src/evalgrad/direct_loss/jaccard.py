@@ -8,35 +8,29 @@ exactly if s_i > s eps n/(P + b): loss-augmented inference is two sorts and one 
 """
 
 import math
-from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from evalgrad import _native
-from evalgrad._gradient import with_gradient
-from evalgrad._masking import working_dtype
-from evalgrad.direct_loss.arguments import (
-    SIGNS,
-    as_rows,
-    check_lists,
-    check_options,
-    describe_options,
-    reduce_lists,
-)
+from evalgrad._inputs import lists
+from evalgrad._options import Direction, Reduction, checked
+from evalgrad._rows import any_item, attach, exact_dtype, row_factor, working
 from evalgrad.direct_loss.inference import TIE
-from evalgrad.direct_loss.operators import KERNEL_DTYPES, KEY_INDICES
-from evalgrad.direct_loss.sorted_lists import exact_dtype
+from evalgrad.direct_loss.operators import KEY_INDICES, SIGNS
+from evalgrad.direct_loss.ranking import DirectLossModule
 
 
+@checked()
 def direct_jaccard_loss(
     scores: Tensor,
     target: Tensor,
     *,
     epsilon: float = 0.1,
-    direction: str = "positive",
+    direction: Direction = "positive",
     mask: Tensor | None = None,
-    reduction: str = "mean",
+    dim: int | None = None,
+    reduction: Reduction = "mean",
 ) -> Tensor:
     """1 - Jaccard index of the prediction `scores > 0` in each list, with the direct loss gradient.
 
@@ -51,6 +45,7 @@ def direct_jaccard_loss(
             one.
         mask: bool, the same shape, True = counts. A list of which nothing counts is left out of the
             mean.
+        dim: the axis of the items; None is the last one.
         reduction: over lists ``"mean"`` | ``"sum"`` | ``"none"``: the leading axes.
 
     Example:
@@ -61,38 +56,19 @@ def direct_jaccard_loss(
         >>> round(loss.item(), 4), scores.grad
         (0.6667, tensor([ 0.0000,  0.5000, -0.5000,  0.0000]))
     """
-    function = "direct_jaccard_loss"
-    check_options(function, epsilon, direction, reduction)
-    check_lists(function, scores, target, mask)
-    x, labels = as_rows(scores), as_rows(target == 1)
-    counts = torch.ones_like(labels) if mask is None else as_rows(mask)
+    batch = lists("direct_jaccard_loss", scores, target, mask, dim=dim)
+    counts = torch.ones_like(batch.positive) if batch.mask is None else batch.mask
     value, gradient = direct_jaccard(
-        x.detach().to(working_dtype(x)), labels, counts, float(epsilon), SIGNS[direction]
+        working(batch.rows), batch.positive, counts, float(epsilon), SIGNS[direction]
     )
-    return reduce_lists(with_gradient(x, value, gradient), counts.any(-1), scores, reduction)
+    factor = row_factor(batch.rows, any_item(counts), reduction, batch.invalid)
+    return attach(batch.rows, value, gradient, reduction, factor=factor, shape=batch.shape)
 
 
-class DirectJaccardLoss(nn.Module):
-    """`direct_jaccard_loss` as a module, with the same options; `mask` is an argument of
-    the call.
-    """
+class DirectJaccardLoss(DirectLossModule):
+    """`direct_jaccard_loss` as a module: ``loss(scores, target, mask)``."""
 
-    def __init__(
-        self, *, epsilon: float = 0.1, direction: str = "positive", reduction: str = "mean"
-    ) -> None:
-        super().__init__()
-        check_options("direct_jaccard_loss", epsilon, direction, reduction)
-        self.options: dict[str, Any] = {
-            "epsilon": epsilon,
-            "direction": direction,
-            "reduction": reduction,
-        }
-
-    def forward(self, scores: Tensor, target: Tensor, mask: Tensor | None = None) -> Tensor:
-        return direct_jaccard_loss(scores, target, mask=mask, **self.options)
-
-    def extra_repr(self) -> str:
-        return describe_options(self.options)
+    function = staticmethod(direct_jaccard_loss)
 
 
 def _pure(
@@ -138,8 +114,8 @@ def _augment(scores: Tensor, target: Tensor, mask: Tensor, epsilon: float, sign:
     gained = torch.where(b <= n - P, gained, -math.inf)
     # the first True
     best = (gained >= gained.amax(1, keepdim=True) - TIE * reach).int().argmax(1, keepdim=True)
-    chosen_false = torch.zeros_like(mask).scatter_(1, false_order, b[:-1] < best)
-    return torch.where(target, scores > theta.gather(1, best), chosen_false) & mask
+    false_positive = torch.zeros_like(mask).scatter_(1, false_order, b[:-1] < best)
+    return torch.where(target, scores > theta.gather(1, best), false_positive) & mask
 
 
 def _surplus(scores: Tensor, foreground: Tensor, P: Tensor, theta: Tensor) -> Tensor:
@@ -158,8 +134,8 @@ def _native_rows(
     if scores.shape[1] >= KEY_INDICES:
         return _pure(scores, target, mask, epsilon, sign)
     value, gradient = _native.empty_results(scores)
-    name = f"direct_jaccard_{KERNEL_DTYPES[scores.dtype]}"
-    _native.call(name, scores, target, mask, *scores.shape, float(epsilon), sign, value, gradient)
+    options = (epsilon, sign)
+    _native.call("direct_jaccard", scores, target, mask, *scores.shape, *options, value, gradient)
     return value, gradient
 
 
@@ -168,5 +144,5 @@ direct_jaccard = _native.operator(
     " Tensor)",
     pure=_pure,
     native=_native_rows,
-    dtypes=tuple(KERNEL_DTYPES),
+    dtypes=_native.FLOATS,
 )

@@ -15,7 +15,7 @@ from evalgrad.direct_loss.sorted_lists import (
     sort_lists,
 )
 
-KERNEL_DTYPES = {torch.float32: "f32", torch.float64: "f64"}
+SIGNS = {"positive": 1, "negative": -1}  # s of y_direct = argmax F + s eps Delta
 KEY_INDICES = 2**31  # a kernel key has 31 bits for the index
 
 
@@ -56,16 +56,8 @@ def _direct_native(
     if scores.shape[1] >= KEY_INDICES:
         return _direct_pure(scores, target, mask, epsilon, sign, ndcg, k)
     value, reached, gradient = _direct_fake(scores, target, mask, epsilon, sign, ndcg, k)
-    name, options = (
-        f"direct_ranking_{KERNEL_DTYPES[scores.dtype]}",
-        (
-            float(epsilon),
-            sign,
-            int(ndcg),
-            k,
-        ),
-    )
-    _native.call(name, scores, target, mask, *scores.shape, *options, value, reached, gradient)
+    lists, options = (scores, target, mask, *scores.shape), (epsilon, sign, ndcg, k)
+    _native.call("direct_ranking", *lists, *options, value, reached, gradient)
     return value, reached, gradient
 
 
@@ -94,7 +86,7 @@ direct_ranking = _native.operator(
     pure=_direct_pure,
     native=_direct_native,
     fake=_direct_fake,
-    dtypes=tuple(KERNEL_DTYPES),
+    dtypes=_native.FLOATS,
 )
 
 
@@ -121,8 +113,8 @@ def _structured_native(
     if scores.shape[1] >= KEY_INDICES:
         return _structured_pure(scores, target, mask, augmented)
     value, gradient = _native.empty_results(scores)
-    name = f"ap_structured_{KERNEL_DTYPES[scores.dtype]}"
-    _native.call(name, scores, target, mask, *scores.shape, int(augmented), value, gradient)
+    lists = (scores, target, mask, *scores.shape)
+    _native.call("ap_structured", *lists, augmented, value, gradient)
     return value, gradient
 
 
@@ -130,5 +122,5 @@ ap_structured = _native.operator(
     "ap_structured(Tensor scores, Tensor target, Tensor? mask, bool augmented) -> (Tensor, Tensor)",
     pure=_structured_pure,
     native=_structured_native,
-    dtypes=tuple(KERNEL_DTYPES),
+    dtypes=_native.FLOATS,
 )

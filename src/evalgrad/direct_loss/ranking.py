@@ -5,55 +5,52 @@ A ranking y of positives (scores phi) and negatives (scores psi) has the score F
 sum_ij y_ij (phi_i - psi_j), which the model's own ranking y_w maximises. The gradient of the
 expected task loss is the limit of (s/eps) (dF(y_direct) - dF(y_w)) with y_direct the maximiser of F
 + s eps Delta (General Loss Gradient Theorem). Both are computed exactly: y_direct by divide and
-conquer for s = +1, by a chain of running maxima for s = -1 and for a cutoff. Song, Schwing, Zemel,
-Urtasun: Training deep neural networks via direct loss minimization, ICML 2016.
+conquer for s = +1, by a chain of running maxima for s = -1 and for a cutoff (docs/maths.md,
+"Rankings"). Song, Schwing, Zemel, Urtasun: Training deep neural networks via direct loss
+minimization, ICML 2016.
 """
 
-from typing import Any
+from torch import Tensor
 
-from torch import Tensor, nn
+from evalgrad._inputs import Binary, lists
+from evalgrad._module import LossModule
+from evalgrad._options import Direction, Reduction, checked, integer
+from evalgrad._rows import any_item, attach, row_factor, working
+from evalgrad.direct_loss.operators import SIGNS, direct_ranking
 
-from evalgrad import _checks
-from evalgrad._gradient import with_gradient
-from evalgrad._masking import working_dtype
-from evalgrad.direct_loss.arguments import (
-    SIGNS,
-    as_rows,
-    check_lists,
-    check_options,
-    counts_of,
-    describe_options,
-    reduce_lists,
-)
-from evalgrad.direct_loss.operators import direct_ranking
+CUTOFF = integer(1, none=True, repair="Pass the number of places that count; None counts all.")
 
 
+@checked()
 def direct_average_precision_loss(
     scores: Tensor,
     target: Tensor,
     *,
     epsilon: float = 0.1,
-    direction: str = "positive",
+    direction: Direction = "positive",
     mask: Tensor | None = None,
-    reduction: str = "mean",
+    dim: int | None = None,
+    reduction: Reduction = "mean",
 ) -> Tensor:
     """1 - average precision of the scores as they are, with the direct loss gradient.
 
     Args:
         scores: ``(*, n)``, what ranks the n items of each list; the leading axes are queries or
-            classes.
+            classes. ``(N, 1)``, N lists of one item, raises unless `dim` says so.
         target: the same shape, 1 or True for positives and 0 for negatives. Every list has its own
             number of positives; a list without a positive or without a negative is void: value 0,
             gradient 0, left out of the mean.
         epsilon: how far y_direct may go from the model's ranking. It acts on F, which scales with
-            the scores and with 1/(|P||N|): small values are unbiased but silent in most lists and
-            noisy in the others, large ones regularise. Choose it on validation data;
-            `suggest_epsilon` gives a first value.
+            the scores and with 1/(|P||N|). With small values the gradient is nearly unbiased, but
+            zero in most lists and noisy in the others; large ones regularise. Choose it on
+            validation data; `suggest_epsilon` gives a first value.
         direction: ``"positive"`` moves away from a worse ranking, ``"negative"`` towards a better
             one. "positive" is cheaper, and better in the paper's experiments with noisy data.
         mask: bool, the same shape, True = counts. Items left out are as if absent: use it for
             padding.
-        reduction: over lists ``"mean"`` | ``"sum"`` | ``"none"``: the leading axes.
+        dim: the axis of the items; None is the last one. Scores ``(batch, classes)`` of a
+            multilabel task are ranked per class, as scikit-learn and torchmetrics do, by ``dim=0``.
+        reduction: over lists ``"mean"`` | ``"sum"`` | ``"none"``: the other axes.
 
     A negative tied with a positive ranks above it, in value and gradient.
 
@@ -66,44 +63,41 @@ def direct_average_precision_loss(
         >>> round(loss.item(), 4), scores.grad
         (0.1667, tensor([-2.,  0.,  2.]))
     """
-    function = "direct_average_precision_loss"
-    check_options(function, epsilon, direction, reduction)
-    check_lists(function, scores, target, mask)
-    return _direct(scores, target == 1, mask, epsilon, direction, False, 0, reduction)
+    batch = lists("direct_average_precision_loss", scores, target, mask, dim=dim)
+    return _direct(batch, epsilon, direction, ndcg=False, k=0, reduction=reduction)
 
 
-class DirectAveragePrecisionLoss(nn.Module):
-    """`direct_average_precision_loss` as a module, with the same options; `mask` is an argument of
-    the call.
-    """
+class DirectLossModule(LossModule):
+    """The options of a direct loss over lists; the modules differ in their function alone."""
 
     def __init__(
-        self, *, epsilon: float = 0.1, direction: str = "positive", reduction: str = "mean"
+        self,
+        *,
+        epsilon: float = 0.1,
+        direction: Direction = "positive",
+        dim: int | None = None,
+        reduction: Reduction = "mean",
     ) -> None:
-        super().__init__()
-        check_options("direct_average_precision_loss", epsilon, direction, reduction)
-        self.options: dict[str, Any] = {
-            "epsilon": epsilon,
-            "direction": direction,
-            "reduction": reduction,
-        }
-
-    def forward(self, scores: Tensor, target: Tensor, mask: Tensor | None = None) -> Tensor:
-        return direct_average_precision_loss(scores, target, mask=mask, **self.options)
-
-    def extra_repr(self) -> str:
-        return describe_options(self.options)
+        super().__init__(locals())
 
 
+class DirectAveragePrecisionLoss(DirectLossModule):
+    """`direct_average_precision_loss` as a module: ``loss(scores, target, mask)``."""
+
+    function = staticmethod(direct_average_precision_loss)
+
+
+@checked(k=CUTOFF)
 def direct_ndcg_loss(
     scores: Tensor,
     target: Tensor,
     *,
     k: int | None = None,
     epsilon: float = 0.1,
-    direction: str = "positive",
+    direction: Direction = "positive",
     mask: Tensor | None = None,
-    reduction: str = "mean",
+    dim: int | None = None,
+    reduction: Reduction = "mean",
 ) -> Tensor:
     """1 - NDCG of the scores as they are, for binary relevance, with the direct loss gradient.
 
@@ -115,6 +109,7 @@ def direct_ndcg_loss(
         epsilon: as `direct_average_precision_loss`.
         direction: as `direct_average_precision_loss`.
         mask: as `direct_average_precision_loss`.
+        dim: as `direct_average_precision_loss`.
         reduction: as `direct_average_precision_loss`.
 
     Example:
@@ -122,68 +117,41 @@ def direct_ndcg_loss(
         >>> scores = torch.randn(4, 50, requires_grad=True)
         >>> direct_ndcg_loss(scores, torch.rand(4, 50) > 0.8, k=10).backward()
     """
-    function = "direct_ndcg_loss"
-    _check_ndcg_options(k, epsilon, direction, reduction)
-    check_lists(function, scores, target, mask)
-    return _direct(
-        scores, target == 1, mask, epsilon, direction, True, 0 if k is None else k, reduction
-    )
+    batch = lists("direct_ndcg_loss", scores, target, mask, dim=dim)
+    places = 0 if k is None else k
+    return _direct(batch, epsilon, direction, ndcg=True, k=places, reduction=reduction)
 
 
-class DirectNDCGLoss(nn.Module):
-    """`direct_ndcg_loss` as a module, with the same options; `mask` is an argument of the call."""
+class DirectNDCGLoss(LossModule):
+    """`direct_ndcg_loss` as a module: ``loss(scores, target, mask)``, with the options as
+    attributes.
+    """
+
+    function = staticmethod(direct_ndcg_loss)
 
     def __init__(
         self,
         *,
         k: int | None = None,
         epsilon: float = 0.1,
-        direction: str = "positive",
-        reduction: str = "mean",
+        direction: Direction = "positive",
+        dim: int | None = None,
+        reduction: Reduction = "mean",
     ) -> None:
-        super().__init__()
-        _check_ndcg_options(k, epsilon, direction, reduction)
-        self.options: dict[str, Any] = {
-            "k": k,
-            "epsilon": epsilon,
-            "direction": direction,
-            "reduction": reduction,
-        }
-
-    def forward(self, scores: Tensor, target: Tensor, mask: Tensor | None = None) -> Tensor:
-        return direct_ndcg_loss(scores, target, mask=mask, **self.options)
-
-    def extra_repr(self) -> str:
-        return describe_options(self.options)
-
-
-def _check_ndcg_options(k: int | None, epsilon: float, direction: str, reduction: str) -> None:
-    check_options("direct_ndcg_loss", epsilon, direction, reduction)
-    if k is not None:
-        _checks.check_integer(
-            "direct_ndcg_loss",
-            "k",
-            k,
-            low=1,
-            repair="Pass the number of places that count; None counts all.",
-        )
+        super().__init__(locals())
 
 
 def _direct(
-    scores: Tensor,
-    target: Tensor,
-    mask: Tensor | None,
-    epsilon: float,
-    direction: str,
-    ndcg: bool,
-    k: int,
-    reduction: str,
+    batch: Binary, epsilon: float, direction: Direction, *, ndcg: bool, k: int, reduction: Reduction
 ) -> Tensor:
-    x, labels, counts = as_rows(scores), as_rows(target), None if mask is None else as_rows(mask)
-    work = x.detach().to(working_dtype(x))
     value, _, gradient = direct_ranking(
-        work, labels, counts, float(epsilon), SIGNS[direction], ndcg, k
+        working(batch.rows), batch.positive, batch.mask, float(epsilon), SIGNS[direction], ndcg, k
     )
-    positive, negative = counts_of(labels, counts)
-    live = positive.any(-1) & negative.any(-1)
-    return reduce_lists(with_gradient(x, value, gradient), live, scores, reduction)
+    factor = row_factor(batch.rows, live_lists(batch), reduction, batch.invalid)
+    return attach(batch.rows, value, gradient, reduction, factor=factor, shape=batch.shape)
+
+
+def live_lists(batch: Binary) -> Tensor:
+    """Which lists have a positive and a negative that count; the others are void."""
+    positive, negative = batch.counted()
+    return any_item(positive) & any_item(negative)

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from evalgrad._ranking import against_the_model, ahead
+from evalgrad._rows import exact_dtype
 
 
 class SortedLists(NamedTuple):
@@ -67,11 +68,6 @@ def sort_lists(scores: Tensor, target: Tensor, mask: Tensor | None, epsilon: flo
     )
 
 
-def exact_dtype(x: Tensor) -> torch.dtype:
-    """Rankings are compared in float64, where the device has it."""
-    return torch.float32 if x.device.type == "mps" else torch.float64
-
-
 def _close_gaps(ranked: Tensor, widest: Tensor) -> Tensor:
     """Descending scores from 0 with gaps of at most `widest`; equal infinities have none.
 
@@ -85,11 +81,11 @@ def _close_gaps(ranked: Tensor, widest: Tensor) -> Tensor:
     ]
 
 
-def _align(x: Tensor, chosen: Tensor, place: Tensor, fill: Tensor) -> Tensor:
-    """The chosen entries of every row moved left, in order; the rest of the row is `fill`."""
+def _align(x: Tensor, of_this_kind: Tensor, place: Tensor, fill: Tensor) -> Tensor:
+    """The entries of one kind moved left, in order; the rest of the row is `fill`."""
     rows, n = x.shape
-    aligned = fill.expand(rows, n + 1).clone()  # column n takes what is not chosen
-    return aligned.scatter_(1, torch.where(chosen, place, n), x)[:, :n]
+    aligned = fill.expand(rows, n + 1).clone()  # column n takes the other kind
+    return aligned.scatter_(1, torch.where(of_this_kind, place, n), x)[:, :n]
 
 
 def score_gradient(

@@ -3,31 +3,37 @@ and for 0-1 error.
 
 With F as in `ranking` and `zero_one` and y the correct output, the hinge is max_yhat (F(yhat) +
 Delta(yhat)) - F(y), a convex upper bound of Delta(y_w); the perceptron is F(y_w) - F(y), which
-knows nothing of Delta. Together with the direct losses in both directions and cross-entropy they
+does not depend on Delta. Together with the direct losses in both directions and cross-entropy they
 are the nine algorithms of Song et al. (ICML 2016), section 4.1.
 """
 
-from typing import Any
-
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from evalgrad import _checks
-from evalgrad._gradient import with_gradient
-from evalgrad._masking import working_dtype
-from evalgrad.direct_loss.arguments import (
-    as_rows,
-    check_lists,
-    counts_of,
-    describe_options,
-    reduce_lists,
-)
+from evalgrad._inputs import lists
+from evalgrad._module import LossModule
+from evalgrad._options import Reduction, checked
+from evalgrad._rows import attach, row_factor, working
 from evalgrad.direct_loss.operators import ap_structured
+from evalgrad.direct_loss.ranking import live_lists
 from evalgrad.direct_loss.zero_one import margins, mean_over_items
 
 
+class _Structured(LossModule):
+    """The modules of this file differ in their function alone."""
+
+    def __init__(self, *, dim: int | None = None, reduction: Reduction = "mean") -> None:
+        super().__init__(locals())
+
+
+@checked()
 def average_precision_hinge_loss(
-    scores: Tensor, target: Tensor, *, mask: Tensor | None = None, reduction: str = "mean"
+    scores: Tensor,
+    target: Tensor,
+    *,
+    mask: Tensor | None = None,
+    dim: int | None = None,
+    reduction: Reduction = "mean",
 ) -> Tensor:
     """Structured hinge loss of average precision: max (F + 1 - AP) - F(all positives first), at
     least 1 - AP.
@@ -37,34 +43,32 @@ def average_precision_hinge_loss(
         target: the same shape, 1 or True for positives. A list without a positive or without a
             negative is void.
         mask: bool, the same shape, True = counts.
+        dim: the axis of the items; None is the last one.
         reduction: over lists ``"mean"`` | ``"sum"`` | ``"none"``: the leading axes.
 
     Example:
         >>> average_precision_hinge_loss(torch.tensor([1.0, 0.0, 2.0]), torch.tensor([1, 0, 0]))
         tensor(1.5000)
     """
-    return _average_precision("average_precision_hinge_loss", scores, target, mask, True, reduction)
+    return _average_precision(
+        "average_precision_hinge_loss", scores, target, mask, dim, reduction, augmented=True
+    )
 
 
-class AveragePrecisionHingeLoss(nn.Module):
-    """`average_precision_hinge_loss` as a module; `mask` is an argument of the call."""
+class AveragePrecisionHingeLoss(_Structured):
+    """`average_precision_hinge_loss` as a module: ``loss(scores, target, mask)``."""
 
-    def __init__(self, *, reduction: str = "mean") -> None:
-        super().__init__()
-        _checks.check_option(
-            "average_precision_hinge_loss", "reduction", reduction, _checks.REDUCTIONS
-        )
-        self.options: dict[str, Any] = {"reduction": reduction}
-
-    def forward(self, scores: Tensor, target: Tensor, mask: Tensor | None = None) -> Tensor:
-        return average_precision_hinge_loss(scores, target, mask=mask, **self.options)
-
-    def extra_repr(self) -> str:
-        return describe_options(self.options)
+    function = staticmethod(average_precision_hinge_loss)
 
 
+@checked()
 def average_precision_perceptron_loss(
-    scores: Tensor, target: Tensor, *, mask: Tensor | None = None, reduction: str = "mean"
+    scores: Tensor,
+    target: Tensor,
+    *,
+    mask: Tensor | None = None,
+    dim: int | None = None,
+    reduction: Reduction = "mean",
 ) -> Tensor:
     """Ranking perceptron: (2/|P||N|) times the sum of max(0, psi_j - phi_i) over all pairs, in the
     time of a sort.
@@ -77,29 +81,24 @@ def average_precision_perceptron_loss(
         tensor(1.)
     """
     return _average_precision(
-        "average_precision_perceptron_loss", scores, target, mask, False, reduction
+        "average_precision_perceptron_loss", scores, target, mask, dim, reduction, augmented=False
     )
 
 
-class AveragePrecisionPerceptronLoss(nn.Module):
-    """`average_precision_perceptron_loss` as a module; `mask` is an argument of the call."""
+class AveragePrecisionPerceptronLoss(_Structured):
+    """`average_precision_perceptron_loss` as a module: ``loss(scores, target, mask)``."""
 
-    def __init__(self, *, reduction: str = "mean") -> None:
-        super().__init__()
-        _checks.check_option(
-            "average_precision_perceptron_loss", "reduction", reduction, _checks.REDUCTIONS
-        )
-        self.options: dict[str, Any] = {"reduction": reduction}
-
-    def forward(self, scores: Tensor, target: Tensor, mask: Tensor | None = None) -> Tensor:
-        return average_precision_perceptron_loss(scores, target, mask=mask, **self.options)
-
-    def extra_repr(self) -> str:
-        return describe_options(self.options)
+    function = staticmethod(average_precision_perceptron_loss)
 
 
+@checked()
 def zero_one_hinge_loss(
-    scores: Tensor, target: Tensor, *, mask: Tensor | None = None, reduction: str = "mean"
+    scores: Tensor,
+    target: Tensor,
+    *,
+    mask: Tensor | None = None,
+    dim: int | None = None,
+    reduction: Reduction = "mean",
 ) -> Tensor:
     """Structured hinge loss of 0-1 error: the mean of max(0, 1 - 2 y s) over the items of each
     list, y = -1 or +1.
@@ -110,26 +109,23 @@ def zero_one_hinge_loss(
         >>> zero_one_hinge_loss(torch.tensor([1.0, 0.25, 0.5]), torch.tensor([1, 1, 0]))
         tensor(0.8333)
     """
-    return _zero_one("zero_one_hinge_loss", scores, target, mask, 1.0, reduction)
+    return _zero_one("zero_one_hinge_loss", scores, target, mask, dim, reduction, margin=1.0)
 
 
-class ZeroOneHingeLoss(nn.Module):
-    """`zero_one_hinge_loss` as a module; `mask` is an argument of the call."""
+class ZeroOneHingeLoss(_Structured):
+    """`zero_one_hinge_loss` as a module: ``loss(scores, target, mask)``."""
 
-    def __init__(self, *, reduction: str = "mean") -> None:
-        super().__init__()
-        _checks.check_option("zero_one_hinge_loss", "reduction", reduction, _checks.REDUCTIONS)
-        self.options: dict[str, Any] = {"reduction": reduction}
-
-    def forward(self, scores: Tensor, target: Tensor, mask: Tensor | None = None) -> Tensor:
-        return zero_one_hinge_loss(scores, target, mask=mask, **self.options)
-
-    def extra_repr(self) -> str:
-        return describe_options(self.options)
+    function = staticmethod(zero_one_hinge_loss)
 
 
+@checked()
 def zero_one_perceptron_loss(
-    scores: Tensor, target: Tensor, *, mask: Tensor | None = None, reduction: str = "mean"
+    scores: Tensor,
+    target: Tensor,
+    *,
+    mask: Tensor | None = None,
+    dim: int | None = None,
+    reduction: Reduction = "mean",
 ) -> Tensor:
     """Perceptron loss: the mean of max(0, -2 y s) over the items of each list, y = -1 or +1.
 
@@ -139,22 +135,13 @@ def zero_one_perceptron_loss(
         >>> zero_one_perceptron_loss(torch.tensor([1.0, -0.25, 0.5]), torch.tensor([1, 1, 0]))
         tensor(0.5000)
     """
-    return _zero_one("zero_one_perceptron_loss", scores, target, mask, 0.0, reduction)
+    return _zero_one("zero_one_perceptron_loss", scores, target, mask, dim, reduction, margin=0.0)
 
 
-class ZeroOnePerceptronLoss(nn.Module):
-    """`zero_one_perceptron_loss` as a module; `mask` is an argument of the call."""
+class ZeroOnePerceptronLoss(_Structured):
+    """`zero_one_perceptron_loss` as a module: ``loss(scores, target, mask)``."""
 
-    def __init__(self, *, reduction: str = "mean") -> None:
-        super().__init__()
-        _checks.check_option("zero_one_perceptron_loss", "reduction", reduction, _checks.REDUCTIONS)
-        self.options: dict[str, Any] = {"reduction": reduction}
-
-    def forward(self, scores: Tensor, target: Tensor, mask: Tensor | None = None) -> Tensor:
-        return zero_one_perceptron_loss(scores, target, mask=mask, **self.options)
-
-    def extra_repr(self) -> str:
-        return describe_options(self.options)
+    function = staticmethod(zero_one_perceptron_loss)
 
 
 def _average_precision(
@@ -162,21 +149,15 @@ def _average_precision(
     scores: Tensor,
     target: Tensor,
     mask: Tensor | None,
+    dim: int | None,
+    reduction: Reduction,
+    *,
     augmented: bool,
-    reduction: str,
 ) -> Tensor:
-    _checks.check_option(function, "reduction", reduction, _checks.REDUCTIONS)
-    check_lists(function, scores, target, mask)
-    x, labels, counts = (
-        as_rows(scores),
-        as_rows(target == 1),
-        None if mask is None else as_rows(mask),
-    )
-    value, gradient = ap_structured(x.detach().to(working_dtype(x)), labels, counts, augmented)
-    positive, negative = counts_of(labels, counts)
-    return reduce_lists(
-        with_gradient(x, value, gradient), positive.any(-1) & negative.any(-1), scores, reduction
-    )
+    batch = lists(function, scores, target, mask, dim=dim)
+    value, gradient = ap_structured(working(batch.rows), batch.positive, batch.mask, augmented)
+    factor = row_factor(batch.rows, live_lists(batch), reduction, batch.invalid)
+    return attach(batch.rows, value, gradient, reduction, factor=factor, shape=batch.shape)
 
 
 def _zero_one(
@@ -184,13 +165,13 @@ def _zero_one(
     scores: Tensor,
     target: Tensor,
     mask: Tensor | None,
+    dim: int | None,
+    reduction: Reduction,
+    *,
     margin: float,
-    reduction: str,
 ) -> Tensor:
-    _checks.check_option(function, "reduction", reduction, _checks.REDUCTIONS)
-    check_lists(function, scores, target, mask)
-    reached, sign = margins(scores, target)
+    batch = lists(function, scores, target, mask, dim=dim)
+    reached, sign = margins(batch)
     losses = (margin - 2 * reached).clamp(min=0)
-    return mean_over_items(
-        scores, mask, losses, torch.where(losses > 0, -2 * sign, 0.0), reached, reduction
-    )
+    slopes = torch.where(losses > 0, -2 * sign, 0.0)
+    return mean_over_items(batch, losses, slopes, reached, reduction)

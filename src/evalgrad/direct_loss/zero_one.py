@@ -6,30 +6,25 @@ eps/2 ("positive") or wrong by less than that ("negative"). McAllester, Hazan, K
 minimization for structured prediction, NIPS 2010, and the 0-1 experiments of Song et al.
 """
 
-from typing import Any
-
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from evalgrad._gradient import with_gradient
-from evalgrad._masking import working_dtype
-from evalgrad.direct_loss.arguments import (
-    as_rows,
-    check_lists,
-    check_options,
-    describe_options,
-    reduce_lists,
-)
+from evalgrad._inputs import Binary, lists
+from evalgrad._options import Direction, Reduction, checked
+from evalgrad._rows import attach, row_factor, working
+from evalgrad.direct_loss.ranking import DirectLossModule
 
 
+@checked()
 def direct_zero_one_loss(
     scores: Tensor,
     target: Tensor,
     *,
     epsilon: float = 0.1,
-    direction: str = "positive",
+    direction: Direction = "positive",
     mask: Tensor | None = None,
-    reduction: str = "mean",
+    dim: int | None = None,
+    reduction: Reduction = "mean",
 ) -> Tensor:
     """Share of wrong decisions `scores > 0` in each list, with the direct loss gradient.
 
@@ -43,6 +38,7 @@ def direct_zero_one_loss(
             ``"negative"`` pulls what is wrong by little over it.
         mask: bool, the same shape, True = counts. A list of which nothing counts is left out of the
             mean.
+        dim: the axis of the items; None is the last one.
         reduction: over lists ``"mean"`` | ``"sum"`` | ``"none"``: the leading axes.
 
     Example:
@@ -52,65 +48,42 @@ def direct_zero_one_loss(
         >>> loss.item(), scores.grad
         (0.25, tensor([ 0.,  0., -5.,  5.]))
     """
-    function = "direct_zero_one_loss"
-    check_options(function, epsilon, direction, reduction)
-    check_lists(function, scores, target, mask)
-    margin, sign = margins(scores, target)
+    batch = lists("direct_zero_one_loss", scores, target, mask, dim=dim)
+    margin, sign = margins(batch)
     near = (
         (margin > 0) & (margin < epsilon / 2)
         if direction == "positive"
         else (margin <= 0) & (margin > -epsilon / 2)
     )
     slope = torch.where(near, -2 / epsilon * sign, 0.0)
-    return mean_over_items(scores, mask, (margin <= 0).to(margin.dtype), slope, margin, reduction)
+    return mean_over_items(batch, (margin <= 0).to(margin.dtype), slope, margin, reduction)
 
 
-class DirectZeroOneLoss(nn.Module):
-    """`direct_zero_one_loss` as a module, with the same options; `mask` is an argument of
-    the call.
-    """
+class DirectZeroOneLoss(DirectLossModule):
+    """`direct_zero_one_loss` as a module: ``loss(scores, target, mask)``."""
 
-    def __init__(
-        self, *, epsilon: float = 0.1, direction: str = "positive", reduction: str = "mean"
-    ) -> None:
-        super().__init__()
-        check_options("direct_zero_one_loss", epsilon, direction, reduction)
-        self.options: dict[str, Any] = {
-            "epsilon": epsilon,
-            "direction": direction,
-            "reduction": reduction,
-        }
-
-    def forward(self, scores: Tensor, target: Tensor, mask: Tensor | None = None) -> Tensor:
-        return direct_zero_one_loss(scores, target, mask=mask, **self.options)
-
-    def extra_repr(self) -> str:
-        return describe_options(self.options)
+    function = staticmethod(direct_zero_one_loss)
 
 
-def margins(scores: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
+def margins(batch: Binary) -> tuple[Tensor, Tensor]:
     """y s and y = -1 or +1 of every item, (R, n)."""
-    x, labels = as_rows(scores).detach(), as_rows(target)
-    sign = torch.where(labels == 1, 1.0, -1.0).to(working_dtype(x))
+    x = working(batch.rows)
+    sign = torch.where(batch.positive, 1.0, -1.0).to(x.dtype)
     return sign * x, sign
 
 
 def mean_over_items(
-    scores: Tensor,
-    mask: Tensor | None,
-    losses: Tensor,
-    slopes: Tensor,
-    margin: Tensor,
-    reduction: str,
+    batch: Binary, losses: Tensor, slopes: Tensor, margin: Tensor, reduction: Reduction
 ) -> Tensor:
     """Mean of item losses (R, n) over each list; their slopes are the gradient, and NaN where the
     margin is.
     """
-    counts = torch.ones_like(losses, dtype=torch.bool) if mask is None else as_rows(mask)
+    counts = torch.ones_like(batch.positive) if batch.mask is None else batch.mask
     number = counts.sum(1, keepdim=True)
     losses, slopes = (
         torch.where(counts, torch.where(margin.isnan(), margin, item), 0.0) / number.clamp(min=1)
         for item in (losses, slopes)
     )
-    attached = with_gradient(as_rows(scores), losses.sum(1), slopes)
-    return reduce_lists(attached, number[:, 0] > 0, scores, reduction)
+    factor = row_factor(batch.rows, number[:, 0] > 0, reduction, batch.invalid)
+    value = losses.sum(1)
+    return attach(batch.rows, value, slopes, reduction, factor=factor, shape=batch.shape)

@@ -10,19 +10,16 @@ from __future__ import annotations  # a torch built without `distributed` has no
 import torch.distributed as dist
 from torch import Tensor
 
-from evalgrad._gradient import with_gradient
-from evalgrad._masking import class_counts, class_factor, group_pixels, working_dtype
+from evalgrad._inputs import class_maps
+from evalgrad._rows import attach, class_factor, working
 from evalgrad.distributed.gather import add_over_ranks, number_of_ranks
-from evalgrad.lovasz import LovaszSoftmaxLoss, class_maps
-from evalgrad.lovasz.softmax import check_tensors
+from evalgrad.lovasz import LovaszSoftmaxLoss
+from evalgrad.lovasz.class_maps import bin_counts, bin_gradient, bin_slopes
 
 
 def applies(loss: LovaszSoftmaxLoss) -> bool:
     """Whether counts say it all: one group of pixels and one number as a result."""
-    options = loss.options
-    return (
-        options["bins"] is not None and not options["per_image"] and options["reduction"] != "none"
-    )
+    return loss.bins is not None and not loss.per_image and loss.reduction != "none"
 
 
 def lovasz_softmax_loss(
@@ -31,16 +28,19 @@ def lovasz_softmax_loss(
     """The loss of the pixels of all ranks; its gradient at this rank's pixels, times the number of
     ranks.
     """
-    classes, ignore_index = loss.options["classes"], loss.options["ignore_index"]
-    check_tensors(logits, target, classes, ignore_index, loss.weight)
-    x, label = group_pixels(logits, target, False, ignore_index)
-    pixels = add_over_ranks(class_counts(label, x.shape[2]), group)
-    factor = class_factor(pixels, classes, loss.weight, loss.options["reduction"]).to(
-        working_dtype(logits)
+    maps = class_maps(
+        "lovasz_softmax_loss",
+        logits,
+        target,
+        per_image=False,
+        ignore_index=loss.ignore_index,
+        weight=loss.weight,
+        classes=loss.classes,
     )
-    wide = x.detach().to(factor.dtype)
-    errors = add_over_ranks(class_maps.bin_counts(wide, label, loss.options["bins"]), group)
-    value, gradient = class_maps.bin_gradient(wide, label, class_maps.bin_slopes(errors, factor))
-    return with_gradient(
-        x, add_over_ranks(value.sum(), group), gradient * number_of_ranks(group)
-    ).to(logits.dtype)
+    x, label = working(maps.x), maps.label
+    maps = maps._replace(counts=add_over_ranks(maps.counts, group))
+    factor = class_factor(maps, loss.classes, loss.reduction)
+    errors = add_over_ranks(bin_counts(x, label, loss.bins), group)
+    value, gradient = bin_gradient(x, label, bin_slopes(errors, factor))
+    total = add_over_ranks(value.sum(), group)
+    return attach(maps.x, total, gradient * number_of_ranks(group), loss.reduction)

@@ -9,18 +9,36 @@ be added beside such a loss, unscaled.
 
 from __future__ import annotations  # a torch built without `distributed` has no ProcessGroup
 
+import functools
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from evalgrad import _checks
+from evalgrad._errors import describe, fail
 
 # numbered alike on all ranks
 DTYPES = sorted({x for x in vars(torch).values() if isinstance(x, torch.dtype)}, key=str)
 MAX_AXES = 8
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def _outside_of_compile(function: Callable[P, R]) -> Callable[P, R]:
+    """`torch.compiler.disable`, put off until something is compiled: it imports the compiler, which
+    takes as long as torch itself.
+    """
+
+    @functools.wraps(function)
+    def call(*args: P.args, **options: P.kwargs) -> R:
+        if torch.compiler.is_compiling():
+            return torch.compiler.disable(function)(*args, **options)
+        return function(*args, **options)
+
+    return call
 
 
 def gather_batch(x: Tensor, group: dist.ProcessGroup | None = None, *, dim: int = 0) -> Tensor:
@@ -42,12 +60,12 @@ def gather_batch(x: Tensor, group: dist.ProcessGroup | None = None, *, dim: int 
     """
     if not isinstance(x, Tensor) or not 1 <= x.ndim <= MAX_AXES:
         repair = "Add an axis for the items, e.g. `x.unsqueeze(0)`."
-        _checks.fail(
+        fail(
             TypeError,
             "gather_batch",
             "x",
             f"a tensor with 1 to {MAX_AXES} axes",
-            _checks.describe(x),
+            describe(x),
             repair,
         )
     if number_of_ranks(group) == 1:
@@ -60,7 +78,7 @@ def number_of_ranks(group: dist.ProcessGroup | None) -> int:
     return dist.get_world_size(group) if dist.is_available() and dist.is_initialized() else 1
 
 
-@torch.compiler.disable  # type: ignore[untyped-decorator]
+@_outside_of_compile
 @torch.no_grad()
 def add_over_ranks(x: Tensor, group: dist.ProcessGroup | None) -> Tensor:
     """The sum of `x` over the ranks, without a graph."""
@@ -70,7 +88,7 @@ def add_over_ranks(x: Tensor, group: dist.ProcessGroup | None) -> Tensor:
 
 
 def _together(function: str, collective: Callable[[], Any]) -> None:
-    """Run a collective; that another rank is gone is said in words."""
+    """Run a collective; if another rank is gone, the error says so."""
     try:
         collective()
     except RuntimeError as error:
@@ -82,7 +100,7 @@ def _together(function: str, collective: Callable[[], Any]) -> None:
         ) from error
 
 
-@torch.compiler.disable  # type: ignore[untyped-decorator]  # the sizes of the other ranks are known at run time only
+@_outside_of_compile  # the sizes of the other ranks are known at run time only
 def _gather(x: Tensor, group: dist.ProcessGroup | None, dim: int) -> Tensor:
     union: Tensor = _Gather.apply(x.movedim(dim, 0), group)  # type: ignore[no-untyped-call]
     return union.movedim(0, dim)

@@ -14,7 +14,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from evalgrad import _checks
+from evalgrad._errors import fail
 from evalgrad.distributed import bin_counts
 from evalgrad.distributed.gather import gather_batch, number_of_ranks
 from evalgrad.lovasz import LovaszSoftmaxLoss
@@ -116,29 +116,11 @@ def _first_of_each(index: Tensor) -> Tensor:
 def _check_options(loss: object, gather: Collection[str], once: str | None) -> None:
     function = "global_batch"
     if not callable(loss):
-        _checks.fail(
-            TypeError,
-            function,
-            "loss",
-            "a function or a module",
-            repr(loss),
-            "Pass the loss itself, not its value.",
-        )
+        must, repair = "a function or a module", "Pass the loss itself, not its value."
+        fail(TypeError, function, "loss", must, repr(loss), repair)
     if isinstance(gather, str):
-        _checks.fail(
-            TypeError,
-            function,
-            "gather",
-            "several names",
-            repr(gather),
-            f"Write gather=({gather!r},).",
-        )
+        repair = f"Write gather=({gather!r},)."
+        fail(TypeError, function, "gather", "several names", repr(gather), repair)
     if once is not None and once not in gather:
-        _checks.fail(
-            ValueError,
-            function,
-            "once",
-            "one of the names in `gather`",
-            repr(once),
-            "Add it to `gather`.",
-        )
+        must, repair = "one of the names in `gather`", "Add it to `gather`."
+        fail(ValueError, function, "once", must, repr(once), repair)

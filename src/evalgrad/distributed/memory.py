@@ -13,7 +13,9 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from evalgrad import _checks
+from evalgrad._errors import describe, fail
+from evalgrad._inputs import floating, like
+from evalgrad._options import integer
 from evalgrad.distributed.gather import gather_batch
 
 
@@ -51,7 +53,7 @@ class CrossBatchMemory(nn.Module):
     ) -> None:
         super().__init__()
         repair = "Try the number of items of a few dozen batches."
-        _checks.check_integer("CrossBatchMemory", "capacity", capacity, low=1, repair=repair)
+        integer(1, repair=repair)("CrossBatchMemory", "capacity", capacity)
         self.capacity, self.lists, self.group = capacity, tuple(lists), group
         self.register_buffer("scores", torch.zeros(*self.lists, capacity))
         self.register_buffer("target", torch.zeros(*self.lists, capacity, dtype=torch.int64))
@@ -69,8 +71,7 @@ class CrossBatchMemory(nn.Module):
             target: the same shape, bool or integers.
             mask: bool, the same shape, True = counts.
         """
-        self._check(scores, target, mask)
-        mask = torch.ones_like(target, dtype=torch.bool) if mask is None else mask
+        scores, target, mask = self._plain(scores, target, mask)
         now = [gather_batch(x, self.group, dim=-1) for x in (scores, target, mask)]
         pairs = zip(now, (self.scores, self.target, self.mask), strict=True)
         scores, target, mask = (
@@ -91,17 +92,21 @@ class CrossBatchMemory(nn.Module):
             past.index_copy_(-1, places, present[..., latest.start :].to(past.dtype))
         self.place.add_(count).remainder_(self.capacity)
 
-    def _check(self, scores: Tensor, target: Tensor, mask: Tensor | None) -> None:
+    def _plain(
+        self, scores: Tensor, target: Tensor, mask: Tensor | None
+    ) -> tuple[Tensor, Tensor, Tensor]:
         name = "CrossBatchMemory"
-        _checks.check_floating(name, "scores", scores)
-        _checks.check_target(name, target, scores, scores.shape)
-        _checks.check_bool(name, "mask", mask, scores)
+        scores = floating(name, "scores", scores)
+        target = like(name, "target", target, scores)
+        mask = torch.ones_like(target, dtype=torch.bool) if mask is None else mask
+        mask = like(name, "mask", mask, scores)
         if tuple(scores.shape[:-1]) != self.lists:
             must, repair = (
                 f"of shape {(*self.lists, 'n')}",
                 "Name the leading axes when you construct it: `lists=(classes,)`.",
             )
-            _checks.fail(ValueError, name, "scores", must, _checks.describe(scores), repair)
+            fail(ValueError, name, "scores", must, describe(scores), repair)
+        return scores, target, mask
 
     def extra_repr(self) -> str:
         return f"{self.capacity}, lists={self.lists}"

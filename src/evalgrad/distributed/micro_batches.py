@@ -14,7 +14,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from evalgrad import _checks
+from evalgrad._errors import describe, fail
+from evalgrad._options import integer
 
 
 def micro_batch_backward(
@@ -99,17 +100,17 @@ def _check(model: nn.Module, inputs: Tensor | tuple[Tensor, ...], size: int) -> 
     given = inputs if isinstance(inputs, tuple) else (inputs,)
     if not given or not all(isinstance(x, Tensor) and x.ndim for x in given):
         repair = "Close over what has no samples: `lambda x: model(x, option)` as a module."
-        _checks.fail(
+        fail(
             TypeError,
             function,
             "inputs",
             "a tensor or a tuple of tensors with samples",
-            _checks.describe(inputs),
+            describe(inputs),
             repair,
         )
     lengths = [len(x) for x in given]
     if len(set(lengths)) > 1:
-        _checks.fail(
+        fail(
             ValueError,
             function,
             "inputs",
@@ -117,10 +118,6 @@ def _check(model: nn.Module, inputs: Tensor | tuple[Tensor, ...], size: int) -> 
             repr(lengths),
             "Give every sample all of its inputs.",
         )
-    _checks.check_integer(
-        function,
-        "size",
-        size,
-        low=1,
-        repair="Take the largest number of samples that fits into memory.",
+    integer(1, repair="Take the largest number of samples that fits into memory.")(
+        function, "size", size
     )

@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import DistributedSampler
 
-from evalgrad import _checks
+from evalgrad._errors import fail
 
 
 def sampler_padding(sampler: "DistributedSampler[object]", start: int, count: int) -> Tensor:
@@ -23,8 +23,6 @@ def sampler_padding(sampler: "DistributedSampler[object]", start: int, count: in
     """
     if not isinstance(sampler, DistributedSampler):
         repair = "The samplers of evalgrad need no padding."
-        _checks.fail(
-            TypeError, "sampler_padding", "sampler", "a DistributedSampler", repr(sampler), repair
-        )
+        fail(TypeError, "sampler_padding", "sampler", "a DistributedSampler", repr(sampler), repair)
     place = torch.arange(start, start + count) * sampler.num_replicas + sampler.rank
     return place >= len(sampler.dataset)  # type: ignore[arg-type]

@@ -10,19 +10,39 @@ class. Rota Bulò, Neuhold, Kontschieder: Loss Max-Pooling for Semantic Image Se
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from evalgrad import _checks
-from evalgrad._gradient import with_gradient
-from evalgrad._masking import any_item, reduce, working_dtype
+from evalgrad._errors import describe, fail
+from evalgrad._inputs import floating, like
+from evalgrad._labels import binary_labels, readable
+from evalgrad._module import LossModule
+from evalgrad._options import Axes, Reduction, axes, checked, number
+from evalgrad._rows import any_item, attach, row_factor, working
 from evalgrad.loss_max_pooling.rows import pool_rows
 
-Axes = int | Sequence[int] | None
+
+def _norm(function: str, argument: str, value: object) -> None:
+    if value != math.inf:
+        repair = "1.3 is the paper's choice; math.inf is the plain mean."
+        number(at_least=1, repair=repair)(function, argument, value)
 
 
+OPTIONS = {
+    "p": _norm,
+    "support": number(
+        above=0,
+        at_most=1,
+        repair="It is the fraction of the valid pixels that share the weight; 0.25 is the paper's"
+        " choice.",
+    ),
+    "dim": axes,
+}
+
+
+@checked(**OPTIONS)
 def loss_max_pooling(
     losses: Tensor,
     *,
@@ -31,7 +51,7 @@ def loss_max_pooling(
     mask: Tensor | None = None,
     per_image: bool = True,
     dim: Axes = None,
-    reduction: str = "mean",
+    reduction: Reduction = "mean",
 ) -> Tensor:
     """Pool element-wise losses >= 0 by their worst admissible weighting.
 
@@ -52,29 +72,14 @@ def loss_max_pooling(
         >>> loss_max_pooling(torch.tensor([[0.0, 0.0, 0.0, 4.0]]), p=1, support=0.5)
         tensor(2.)
     """
-    function = "loss_max_pooling"
-    _check_options(function, p, support, per_image, dim, reduction)
-    _check_tensors(function, losses, mask, dim)
-    rows, counts = (
-        _group(losses, per_image, dim),
-        (None if mask is None else _group(mask, per_image, dim)),
-    )
-    value, weights = pool_rows(
-        rows.detach().to(working_dtype(losses)), counts, float(p), float(support)
-    )
-    pooled = with_gradient(rows, value, weights)
-    counted = (
-        torch.full_like(value, rows.shape[1] > 0, dtype=torch.bool)
-        if counts is None
-        else any_item(counts)
-    )
-    return (
-        reduce(pooled, counted, reduction)
-        .reshape(_group_shape(losses, dim, reduction))
-        .to(losses.dtype)
-    )
+    groups = _group("loss_max_pooling", losses, mask, per_image, dim)
+    value, weights = pool_rows(working(groups.rows), groups.mask, float(p), float(support))
+    counted = None if groups.mask is None else any_item(groups.mask)
+    factor = row_factor(groups.rows, counted, reduction, groups.invalid)
+    return attach(groups.rows, value, weights, reduction, factor=factor, shape=groups.shape)
 
 
+@checked(**OPTIONS)
 def loss_max_pooling_weights(
     losses: Tensor,
     *,
@@ -91,20 +96,17 @@ def loss_max_pooling_weights(
         >>> loss_max_pooling_weights(torch.tensor([[1.0, 3.0, 2.0, 0.0]]), p=1, support=0.5)
         tensor([[0.0000, 0.5000, 0.5000, 0.0000]])
     """
-    function = "loss_max_pooling_weights"
-    _check_options(function, p, support, per_image, dim, "none")
-    _check_tensors(function, losses, mask, dim)
-    rows, counts = (
-        _group(losses, per_image, dim),
-        (None if mask is None else _group(mask, per_image, dim)),
-    )
-    _, weights = pool_rows(
-        rows.detach().to(working_dtype(losses)), counts, float(p), float(support)
-    )
-    return _ungroup(weights.to(losses.dtype), losses, per_image, dim)
+    groups = _group("loss_max_pooling_weights", losses, mask, per_image, dim)
+    _, weights = pool_rows(working(groups.rows), groups.mask, float(p), float(support))
+    if groups.invalid is not None:
+        weights = weights.masked_fill(groups.invalid.unsqueeze(1), torch.nan)
+    # back to the order and the shape of the losses
+    shape = [losses.shape[axis] for axis in groups.order]
+    weights = weights.to(groups.rows.dtype).reshape(shape)
+    return weights.movedim(list(range(len(shape))), groups.order)
 
 
-class LossMaxPooling(nn.Module):
+class LossMaxPooling(LossModule):
     """`loss_max_pooling` of the losses of an element-wise criterion.
 
     Where the criterion has an `ignore_index`, pixels with that label are left out. `mask` says what
@@ -116,10 +118,13 @@ class LossMaxPooling(nn.Module):
         p: as for `loss_max_pooling`, like all that follow.
 
     Example:
+        >>> from torch import nn
         >>> criterion = LossMaxPooling(nn.CrossEntropyLoss(reduction="none", ignore_index=255))
         >>> logits = torch.randn(2, 21, 8, 8, requires_grad=True)
         >>> criterion(logits, torch.randint(21, (2, 8, 8))).backward()
     """
+
+    function = staticmethod(loss_max_pooling)
 
     def __init__(
         self,
@@ -129,160 +134,94 @@ class LossMaxPooling(nn.Module):
         support: float = 0.25,
         per_image: bool = True,
         dim: Axes = None,
-        reduction: str = "mean",
+        reduction: Reduction = "mean",
     ) -> None:
-        super().__init__()
-        _check_options("LossMaxPooling", p, support, per_image, dim, reduction)
+        options = locals()
+        super().__init__({name: options[name] for name in options if name != "criterion"})
         _check_criterion(criterion)
         self.criterion = criterion
-        self.options: dict[str, Any] = {
-            "p": p,
-            "support": support,
-            "per_image": per_image,
-            "dim": dim,
-            "reduction": reduction,
-        }
 
-    def forward(self, *inputs: Any, mask: Tensor | None = None) -> Tensor:
+    def forward(self, *inputs: Any, mask: Tensor | None = None) -> Tensor:  # type: ignore[override]
         losses = self.criterion(*inputs)
         if not isinstance(losses, Tensor) or losses.ndim == 0:
-            _fail_criterion(_checks.describe(losses))
-        return loss_max_pooling(losses, mask=self._mask(losses, inputs, mask), **self.options)
+            _fail_criterion(describe(losses))
+        return super().forward(losses, mask=self._mask(losses, inputs, mask))
 
     def _mask(self, losses: Tensor, inputs: Sequence[Any], mask: Tensor | None) -> Tensor | None:
         """What counts: the caller's mask, without the labels that the criterion ignores."""
-        ignore_index, target = (
-            getattr(self.criterion, "ignore_index", None),
-            (inputs[1] if len(inputs) > 1 else None),
-        )
+        ignore_index = getattr(self.criterion, "ignore_index", None)
+        target = inputs[1] if len(inputs) > 1 else None
         if ignore_index is None or not isinstance(target, Tensor) or target.shape != losses.shape:
             return mask
         valid = target != ignore_index
-        return valid if mask is None else valid & mask
-
-    def extra_repr(self) -> str:
-        return ", ".join(f"{name}={value!r}" for name, value in self.options.items())
+        return valid if mask is None else valid & (mask != 0)
 
 
 def _fail_criterion(got: str) -> None:
-    _checks.fail(
-        ValueError,
-        "LossMaxPooling",
-        "criterion",
-        "element-wise, with one loss per pixel",
-        got,
-        'Construct it with reduction="none".',
-    )
+    must, repair = "element-wise, with one loss per pixel", 'Construct it with reduction="none".'
+    fail(ValueError, "LossMaxPooling", "criterion", must, got, repair)
 
 
 def _check_criterion(criterion: object) -> None:
     if not callable(criterion):
-        _checks.fail(
-            TypeError,
-            "LossMaxPooling",
-            "criterion",
-            "a module or a function",
-            repr(criterion),
-            "Pass the criterion itself.",
-        )
+        must, repair = "a module or a function", "Pass the criterion itself."
+        fail(TypeError, "LossMaxPooling", "criterion", must, describe(criterion), repair)
     reduction = getattr(criterion, "reduction", "none")
     if reduction != "none":
         _fail_criterion(f"one with reduction={reduction!r}")
 
 
-def _check_options(
-    function: str, p: float, support: float, per_image: bool, dim: Axes, reduction: str
-) -> None:
-    if p != math.inf:
-        _checks.check_number(
-            function,
-            "p",
-            p,
-            at_least=1,
-            repair="1.3 is the paper's choice; math.inf is the plain mean.",
-        )
-    repair = (
-        "It is the fraction of the valid pixels that share the weight; 0.25 is the paper's choice."
-    )
-    _checks.check_number(function, "support", support, above=0, repair=repair)
-    if support > 1:
-        _checks.fail(ValueError, function, "support", "at most 1", repr(support), repair)
-    _checks.check_flag(function, "per_image", per_image)
-    _checks.check_option(function, "reduction", reduction, _checks.REDUCTIONS)
-    if dim is not None and not isinstance(dim, int | Sequence):
-        _checks.fail(
-            TypeError,
-            function,
-            "dim",
-            "an axis, several axes or None",
-            repr(dim),
-            "Pass e.g. dim=-1 or dim=(1, 2).",
-        )
-    for axis in _axes(dim):
-        _checks.check_integer(
-            function, "dim", axis, low=-64, high=63, repair="Pass an axis, several axes, or None."
-        )
+class _Groups(NamedTuple):
+    """Losses in rows ``(R, n)``: a row per group, a column per pixel that it pools."""
+
+    rows: Tensor
+    mask: Tensor | None
+    invalid: Tensor | None
+    order: list[int]  # the axes of the losses: those kept, then those pooled
+    shape: tuple[int, ...]  # of the groups
 
 
-def _check_tensors(function: str, losses: Tensor, mask: Tensor | None, dim: Axes) -> None:
-    _checks.check_floating(function, "losses", losses)
-    _checks.check_bool(function, "mask", mask, losses)
-    axes = [axis % losses.ndim for axis in _axes(dim) if -losses.ndim <= axis < losses.ndim]
-    if dim is not None and (len(axes) == 0 or len(set(axes)) < len(_axes(dim))):
+def _group(
+    function: str, losses: Tensor, mask: Tensor | None, per_image: bool, dim: Axes
+) -> _Groups:
+    losses = floating(function, "losses", losses)
+    pooled = _pooled_axes(function, losses, per_image, dim)
+    order = [axis for axis in range(losses.ndim) if axis not in pooled] + pooled
+    kept = losses.ndim - len(pooled)
+
+    def rows_of(x: Tensor) -> Tensor:
+        x = x.permute(order)
+        return x.reshape(x.shape[:kept].numel(), x.shape[kept:].numel())
+
+    counts, invalid = None, None
+    if mask is not None:
+        labels = binary_labels(function, rows_of(like(function, "mask", mask, losses)), "mask")
+        counts, invalid = labels.positive, labels.invalid
+    rows = rows_of(losses)
+    _check_sign(function, rows, counts)
+    shape = rows.shape[:1] if dim is None else [losses.shape[axis] for axis in order[:kept]]
+    return _Groups(rows, counts, invalid, order, tuple(shape))
+
+
+def _pooled_axes(function: str, losses: Tensor, per_image: bool, dim: Axes) -> list[int]:
+    if dim is None:
+        return list(range(1 if per_image else 0, losses.ndim))
+    given = (dim,) if isinstance(dim, int) else tuple(dim)
+    found = {axis % losses.ndim for axis in given if -losses.ndim <= axis < losses.ndim}
+    if len(found) < len(given) or not given:
         must = f"one or more different axes in [{-losses.ndim}, {losses.ndim - 1}]"
-        _checks.fail(
-            ValueError, function, "dim", must, repr(dim), "Name each axis to pool over once."
+        fail(ValueError, function, "dim", must, repr(dim), "Name each axis to pool over once.")
+    return sorted(found)
+
+
+def _check_sign(function: str, rows: Tensor, mask: Tensor | None) -> None:
+    if not readable(rows) or not rows.numel():
+        return
+    losses = rows.detach()
+    least = (losses if mask is None else torch.where(mask, losses, 0.0)).amin()
+    if bool(least < 0):
+        repair = (
+            "The maximiser is defined for losses >= 0: shift them, or leave those pixels out by"
+            " `mask`."
         )
-    if _checks.readable(losses) and losses.numel():
-        least = (
-            losses.detach() if mask is None else torch.where(mask, losses.detach(), 0.0)
-        ).amin()
-        if bool(least < 0):
-            repair = (
-                "The maximiser is defined for losses >= 0: shift them, or leave those pixels out by"
-                " `mask`."
-            )
-            _checks.fail(
-                ValueError, function, "losses", "at least 0", f"a loss of {least.item():g}", repair
-            )
-
-
-def _axes(dim: Axes) -> tuple[int, ...]:
-    return () if dim is None else (dim,) if isinstance(dim, int) else tuple(dim)
-
-
-def _pooled(x: Tensor, per_image: bool, dim: Axes) -> list[int]:
-    """The axes that are pooled."""
-    return (
-        sorted(axis % x.ndim for axis in _axes(dim))
-        if dim is not None
-        else list(range(1 if per_image else 0, x.ndim))
-    )
-
-
-def _group(x: Tensor, per_image: bool, dim: Axes) -> Tensor:
-    """Canonical form ``(groups, items)``."""
-    axes = _pooled(x, per_image, dim)
-    x = x.movedim(axes, list(range(-len(axes), 0))) if axes else x.unsqueeze(-1)
-    lead = x.ndim - max(len(axes), 1)
-    return x.reshape(x.shape[:lead].numel(), x.shape[lead:].numel())
-
-
-def _ungroup(rows: Tensor, like: Tensor, per_image: bool, dim: Axes) -> Tensor:
-    """The inverse of `_group`."""
-    axes = _pooled(like, per_image, dim)
-    kept = [axis for axis in range(like.ndim) if axis not in axes]
-    return rows.reshape([like.shape[axis] for axis in kept + axes]).movedim(
-        list(range(-len(axes), 0)), axes
-    )
-
-
-def _group_shape(losses: Tensor, dim: Axes, reduction: str) -> tuple[int, ...]:
-    if reduction != "none":
-        return ()
-    axes = _pooled(losses, True, dim)
-    return (
-        (-1,)
-        if dim is None
-        else tuple(size for axis, size in enumerate(losses.shape) if axis not in axes)
-    )
+        fail(ValueError, function, "losses", "at least 0", f"a loss of {least.item():g}", repair)

@@ -1,9 +1,9 @@
 """The operator of loss max-pooling: rows ``(R, n)`` of losses -> values ``(R,)`` and weights w*
 ``(R, n)``.
 
-w* = tau min(1, l/alpha)^(q-1), where alpha is the largest root of sum min(l, alpha)^q = m alpha^q.
-All powers are of l/rho, rho = the ceil(m)-th largest loss: the paper's division by the maximum
-underflows from q = 100 on in float32.
+w* = tau min(1, l/alpha)^(q-1), where alpha is the largest root of sum min(l, alpha)^q = m alpha^q
+(docs/maths.md, "Loss max-pooling"). All powers are of l/rho, rho = the ceil(m)-th largest loss:
+the paper's division by the maximum underflows from q = 100 on in float32.
 """
 
 import math
@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from evalgrad import _native
+from evalgrad._rows import exact_dtype
 
 
 def _pure(losses: Tensor, mask: Tensor | None, p: float, support: float) -> tuple[Tensor, Tensor]:
@@ -21,7 +22,7 @@ def _pure(losses: Tensor, mask: Tensor | None, p: float, support: float) -> tupl
     Infinite losses act as one loss growing without bound: they saturate (w = tau) if fewer than m,
     else they share, w = tau (m / #inf)^(1/p), and the finite ones get 0.
     """
-    wide = torch.float32 if losses.device.type == "mps" else torch.float64
+    wide = exact_dtype(losses)
     valid = torch.ones_like(losses, dtype=torch.bool) if mask is None else mask
     counted = torch.where(valid, losses, 0).to(wide)
     n = valid.sum(-1, keepdim=True).to(wide).clamp(min=1)  # a void row: any n, its weights are 0

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from evalgrad import _native
+from evalgrad._softmax import through_softmax
 from evalgrad.lovasz import bins as _bins
 from evalgrad.lovasz.extension import weights
 
@@ -24,27 +25,19 @@ def by_class(x: Tensor, label: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     return p, torch.where(foreground, 1 - p, p), foreground, mask
 
 
-def _through_softmax(p: Tensor, slope: Tensor, x: Tensor) -> Tensor:
-    """d/dx_c = p_c (g_c - sum_k g_k p_k), back in the shape of x.
-
-    Slopes are taken relative to that of the likeliest class, which then has no part in the sum:
-    where the network is sure, g_c and the mean agree in most digits, and their plain difference
-    would be noise.
-    """
-    slope = slope - slope.gather(1, p.argmax(1, keepdim=True))
-    gradient = p * (slope - (p * slope).sum(1, keepdim=True))
+def _in_the_shape_of(x: Tensor, gradient: Tensor) -> Tensor:
+    """A gradient ``(G, C, M*S)`` in the shape of x."""
     return gradient.unflatten(2, (x.shape[1], x.shape[3])).movedim(1, 2).contiguous()
 
 
-# ---- exact: factor (G, C) per class
-# ---------------------------------------------------------------------------------------------
+# ---- exact: factor (G, C) per class --------------------------------------------------------------
 
 
 def _exact_pure(x: Tensor, label: Tensor, factor: Tensor) -> tuple[Tensor, Tensor]:
     p, errors, foreground, mask = by_class(x, label)
     scaled = weights(errors, foreground, mask) * factor.unsqueeze(-1)
     value = (errors * scaled).sum((1, 2), dtype=torch.float64).to(x.dtype)
-    return value, _through_softmax(p, torch.where(foreground, -scaled, scaled), x)
+    return value, _in_the_shape_of(x, through_softmax(p, torch.where(foreground, -scaled, scaled)))
 
 
 def _exact_native(x: Tensor, label: Tensor, factor: Tensor) -> tuple[Tensor, Tensor]:
@@ -62,8 +55,7 @@ exact = _native.operator(
 )
 
 
-# ---- binned: counts, then a table (G, C, 2, K) of slopes, background and foreground
-# ----------------------------------------------
+# ---- binned: counts, then a table (G, C, 2, K) of slopes, background and foreground --------------
 
 
 def binned(x: Tensor, label: Tensor, factor: Tensor, bins: int) -> tuple[Tensor, Tensor]:
@@ -102,7 +94,7 @@ def _gradient_pure(x: Tensor, label: Tensor, slopes: Tensor) -> tuple[Tensor, Te
     p, errors, foreground, mask = by_class(x, label)
     slope = _bins.look_up(slopes, _bins.bin_of(errors, slopes.shape[-1]), foreground, mask)
     value = (errors * slope.abs()).sum((1, 2), dtype=torch.float64).to(x.dtype)
-    return value, _through_softmax(p, slope, x)
+    return value, _in_the_shape_of(x, through_softmax(p, slope))
 
 
 def _gradient_native(x: Tensor, label: Tensor, slopes: Tensor) -> tuple[Tensor, Tensor]:

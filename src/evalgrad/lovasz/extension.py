@@ -9,16 +9,13 @@ differencing the Jaccard curve, as the paper's Algorithm 1 does, loses most digi
 weights in float32.
 """
 
-from collections.abc import Callable
-from typing import Any
-
 import torch
 from torch import Tensor
 
-from evalgrad import _checks, _native
-from evalgrad._gradient import with_gradient
-from evalgrad._masking import working_dtype
+from evalgrad import _native
+from evalgrad._inputs import set_rows
 from evalgrad._ranking import ahead, descending
+from evalgrad._rows import attach, row_factor, working
 
 
 def jaccard_lovasz_extension(
@@ -39,44 +36,19 @@ def jaccard_lovasz_extension(
         >>> jaccard_lovasz_extension(torch.tensor([1.0, 0.0, 1.0]), foreground)
         tensor(0.6667)
     """
-    function = "jaccard_lovasz_extension"
-    _checks.check_floating(function, "errors", errors)
-    _checks.check_bool(function, "foreground", foreground, errors)
-    _checks.check_bool(function, "mask", mask, errors)
-    return extend(errors, foreground, mask).to(errors.dtype)
+    found = set_rows("jaccard_lovasz_extension", errors, foreground, mask)
+    factor = row_factor(found.rows, None, "none", found.invalid)
+    rows = extend(found.rows, found.positive, found.mask)
+    return (rows * factor).reshape(found.shape)
 
 
 def extend(x: Tensor, foreground: Tensor, mask: Tensor | None) -> Tensor:
-    """The extension over the last axis, with its gradient attached."""
-    return with_gradient(x, *by_rows(extend_rows, x, foreground, mask, None, False))
-
-
-def by_rows(
-    operator: Callable[..., Any],
-    x: Tensor,
-    foreground: Tensor,
-    mask: Tensor | None,
-    factor: Tensor | None,
-    option: int,
-) -> tuple[Tensor, Tensor]:
-    """Value and gradient by an operator on ``(rows, items)``, over the last axis of x, times a
-    factor per group.
-
-    With the factor of a mean taken in there, nothing is left to scale in the backward pass.
-    """
-    if x.ndim != 2:
-        shape = (x.shape[:-1].numel(), x.shape[-1])
-        counts, scale = (
-            None if mask is None else mask.reshape(shape),
-            (None if factor is None else factor.reshape(-1)),
-        )
-        value, gradient = by_rows(
-            operator, x.reshape(shape), foreground.reshape(shape), counts, scale, option
-        )
-        return value.reshape(x.shape[:-1]), gradient.reshape(x.shape)
-    scale = None if factor is None else factor.to(working_dtype(x))
-    value, gradient = operator(x.detach().to(working_dtype(x)), foreground, mask, scale, option)
-    return value, gradient
+    """The extension over the last axis of any shape, with its gradient attached."""
+    shape = (x.shape[:-1].numel(), x.shape[-1])
+    rows, front = x.reshape(shape), foreground.reshape(shape)
+    counted = None if mask is None else mask.reshape(shape)
+    value, gradient = extend_rows(working(rows), front, counted, None, False)
+    return attach(rows, value, gradient, "none", shape=x.shape[:-1])
 
 
 def weights(errors: Tensor, foreground: Tensor, mask: Tensor | None) -> Tensor:
@@ -123,7 +95,7 @@ def _native_rows(
     if x.shape[1] >= 2**31:  # a kernel key has 31 bits for the index
         return _pure(x, foreground, mask, factor, hinge)
     value, gradient = _native.empty_results(x)
-    _native.call("lovasz_rows", x, foreground, mask, factor, *x.shape, int(hinge), value, gradient)
+    _native.call("lovasz_rows", x, foreground, mask, factor, *x.shape, hinge, value, gradient)
     return value, gradient
 
 

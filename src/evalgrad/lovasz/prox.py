@@ -1,5 +1,6 @@
-"""The exact proximal operator of the Lovász extension of the Jaccard loss (the paper's appendix C,
-corrected).
+"""The exact proximal operator of the Lovász extension of the Jaccard loss (appendix C of Berman,
+Rannen Triki, Blaschko: The Lovász-Softmax loss, CVPR 2018, corrected; docs/maths.md, "The proximal
+point").
 
 The proximal point u of x minimises f(u) + lam/2 ||u - x||^2. Its level set {u >= t} minimises F(A)
 - lam sum_A (x_i - t), and the Jaccard loss F(A) depends only on the numbers (a, b) of foreground
@@ -10,13 +11,20 @@ the segment there. All segments of a row are tried at once; the number of rounds
 division, about log n as a rule.
 """
 
+from typing import NamedTuple
+
 import torch
 from torch import Tensor
 
-from evalgrad import _checks, _native
-from evalgrad._masking import working_dtype
+from evalgrad import _native
+from evalgrad._inputs import set_rows
+from evalgrad._options import checked, flag, number
+from evalgrad._rows import working
+
+LAM = number(above=0, repair="lam multiplies the quadratic term; 1.0 is a start.")
 
 
+@checked(lam=LAM, hinge=flag)
 def lovasz_prox(
     errors: Tensor,
     foreground: Tensor,
@@ -44,53 +52,113 @@ def lovasz_prox(
         >>> lovasz_prox(torch.tensor([1.0, 0.2]), torch.tensor([True, False]), lam=4.0)
         tensor([0.7500, 0.2000])
     """
-    function = "lovasz_prox"
-    _checks.check_floating(function, "errors", errors)
-    _checks.check_bool(function, "foreground", foreground, errors)
-    _checks.check_bool(function, "mask", mask, errors)
-    _checks.check_number(
-        function, "lam", lam, above=0, repair="lam multiplies the quadratic term; 1.0 is a start."
-    )
-    _checks.check_flag(function, "hinge", hinge)
-    return proximal_point(
-        errors.detach().to(working_dtype(errors)), foreground, mask, lam=lam, hinge=hinge
-    ).to(errors.dtype)
+    batch = set_rows("lovasz_prox", errors, foreground, mask)
+    u = proximal_point(working(batch.rows), batch.positive, batch.mask, lam=lam, hinge=hinge)
+    if batch.invalid is not None:
+        u = u.masked_fill(batch.invalid.unsqueeze(1), torch.nan)
+    return u.to(batch.rows.dtype).reshape(*batch.shape, u.shape[-1])
 
 
 def proximal_point(
     x: Tensor, foreground: Tensor, mask: Tensor | None, *, lam: float, hinge: bool
 ) -> Tensor:
-    """`lovasz_prox` without the checks."""
+    """`lovasz_prox` of rows ``(R, n)``, without the checks."""
     counts = torch.ones_like(foreground) if mask is None else mask
-    rows, front, counted = (
-        t.reshape(x.shape[:-1].numel(), x.shape[-1]) for t in (x, foreground, counts)
-    )
-    u: Tensor = _prox_rows(rows, front, counted, float(lam)).view_as(x)
-    if hinge:  # where the extension would pull u below 0 the hinge is flat
+    u: Tensor = _prox_rows(x, foreground, counts, float(lam))
+    if hinge:  # where the extension would pull u below 0, max(u, 0) is flat
         u = torch.maximum(u, x.clamp(max=0))
     return u if mask is None else torch.where(mask, u, x)
 
 
-def _jaccard(total: int, a: Tensor, b: Tensor) -> Tensor:
-    """F: the Jaccard loss when a of `total` foreground items and b background items are wrong."""
-    return (a + b).double() / (total + b) if total else (b > 0).double()
+# ---- one row, float64 ----------------------------------------------------------------------------
 
 
 class _Prefix:
     """Items of one kind in decreasing order of x, with the sums of every prefix."""
 
-    def __init__(self, x: Tensor, chosen: Tensor) -> None:
-        (index,) = chosen.nonzero(as_tuple=True)
+    def __init__(self, x: Tensor, of_this_kind: Tensor) -> None:
+        (index,) = of_this_kind.nonzero(as_tuple=True)
         self.x, order = x[index].sort(descending=True)
-        self.index = index[order]
+        self.index = index[order]  # where they stand in the row
         self.sums = torch.cat([x.new_zeros(1), self.x.cumsum(0)])
 
     def between(self, start: Tensor, end: Tensor) -> Tensor:
+        """Sum of x over [start, end)."""
         return self.sums[end] - self.sums[start]
 
     def above(self, bound: Tensor, start: Tensor, end: Tensor) -> Tensor:
         """End of the part of [start, end) with x > bound."""
         return torch.searchsorted(-self.x, -bound).clamp(start, end)
+
+
+class _Row(NamedTuple):
+    """A row of items; P is the size of its foreground."""
+
+    front: _Prefix  # foreground
+    back: _Prefix  # background
+    P: int
+    lam: float
+
+    def loss(self, a: Tensor, b: Tensor) -> Tensor:
+        """F(a, b): the Jaccard loss with a foreground and b background items wrong."""
+        return (a + b).double() / (self.P + b) if self.P else (b > 0).double()
+
+    def level(self, segments: Tensor) -> Tensor:
+        """t of every segment: the value of u on it if u is constant there."""
+        a0, a1, b0, b1 = segments
+        total = self.front.between(a0, a1) + self.back.between(b0, b1)
+        step = self.loss(a1, b1) - self.loss(a0, b0)
+        return (total - step / self.lam) / _size(segments)
+
+
+def _size(segments: Tensor) -> Tensor:
+    a0, a1, b0, b1 = segments
+    return a1 - a0 + b1 - b0
+
+
+def _prox_row(x: Tensor, foreground: Tensor, lam: float) -> Tensor:
+    """The proximal point u of one row.
+
+    A segment is a range [a0, a1) of the sorted foreground with a range [b0, b1) of the sorted
+    background; `segments (4, number)` are those not yet settled, at first the whole row. Everything
+    ahead of a segment is higher in u, everything behind it lower.
+    """
+    P = int(foreground.sum())
+    row = _Row(_Prefix(x, foreground), _Prefix(x, ~foreground), P, lam)
+    u = torch.empty_like(x)
+    segments = torch.tensor([[0], [P], [0], [x.shape[0] - P]], device=x.device)
+    while segments.shape[1]:
+        a0, a1, b0, b1 = segments
+        level = row.level(segments)
+        a, b, split = _best_part(row, segments, level)
+        for side, start, end in ((row.front, a0, a1), (row.back, b0, b1)):
+            # Segments that are not split are constant at their level.
+            owner, position = _spread(torch.where(split, 0, end - start), start)
+            u[side.index[position]] = level[owner]
+        upper, lower = torch.stack([a0, a, b0, b]), torch.stack([a, a1, b, b1])
+        segments = torch.cat([upper[:, split], lower[:, split]], dim=1)
+    return u
+
+
+def _best_part(row: _Row, segments: Tensor, level: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """The part [a0, a), [b0, b) of every segment with the least F(a, b) - F(a0, b0) - lam sum (x_i
+    - t), and whether that is below 0, the cost of taking nothing: then the segment is split at it.
+
+    Every b in [b0, b1] is tried with its best a. F has the slope 1/(P + b) in a, so the foreground
+    items above t + 1/(lam (P + b)) lower the cost, and no other does.
+    """
+    a0, a1, b0, b1 = segments
+    owner, b = _spread(b1 - b0 + 1, b0)  # owner: the segment that a trial belongs to
+    start_a, start_b, t = a0[owner], b0[owner], level[owner]
+    a = row.front.above(t + 1 / (row.lam * (row.P + b).clamp(min=1)), start_a, a1[owner])
+    taken = a - start_a + b - start_b
+    gain = row.front.between(start_a, a) + row.back.between(start_b, b) - t * taken
+    cost = row.loss(a, b) - row.loss(start_a, start_b) - row.lam * gain
+    best, at = _least(cost, owner, segments.shape[1])
+    # Below 0 by more than the rounding of the sums, and neither nothing nor everything.
+    size = _size(segments)
+    better = best < -1e-15 * (1 + row.lam * size * level.abs())
+    return a[at], b[at], better & (taken[at] > 0) & (taken[at] < size)
 
 
 def _spread(lengths: Tensor, start: Tensor) -> tuple[Tensor, Tensor]:
@@ -106,50 +174,21 @@ def _least(cost: Tensor, owner: Tensor, count: int) -> tuple[Tensor, Tensor]:
     """Smallest cost of each owner, and where it first stands."""
     best = cost.new_full((count,), torch.inf).scatter_reduce(0, owner, cost, "amin")
     hits = (cost == best[owner]).nonzero().squeeze(1)
+    # Written from the last to the first, so that the first stays.
     return best, owner.new_zeros(count).index_put((owner[hits].flip(0),), hits.flip(0))
 
 
-def _prox_row(x: Tensor, foreground: Tensor, lam: float) -> Tensor:
-    """One row, float64. A segment is a range [a0, a1) of the sorted foreground with a range [b0,
-    b1) of the background.
-    """
-    front, back, total = _Prefix(x, foreground), _Prefix(x, ~foreground), int(foreground.sum())
-    u = torch.empty_like(x)
-    segments = torch.tensor([[0], [total], [0], [x.shape[0] - total]], device=x.device)
-    while segments.shape[1]:
-        a0, a1, b0, b1 = segments
-        base, size = _jaccard(total, a0, b0), a1 - a0 + b1 - b0
-        level = (
-            front.between(a0, a1) + back.between(b0, b1) - (_jaccard(total, a1, b1) - base) / lam
-        ) / size
-        # For every b in [b0, b1] of every segment the best a, which takes what exceeds the level by
-        # F's slope in a.
-        own, b = _spread(b1 - b0 + 1, b0)
-        a = front.above(level[own] + 1 / (lam * (total + b).clamp(min=1)), a0[own], a1[own])
-        taken = a - a0[own] + b - b0[own]
-        gain = front.between(a0[own], a) + back.between(b0[own], b) - level[own] * taken
-        best, at = _least(_jaccard(total, a, b) - base[own] - lam * gain, own, segments.shape[1])
-        # Better than taking nothing by more than rounding: split there. Otherwise the segment is
-        # constant at its level.
-        split = (
-            (best < -1e-15 * (1 + lam * size * level.abs())) & (taken[at] > 0) & (taken[at] < size)
-        )
-        for side, start, end in ((front, a0, a1), (back, b0, b1)):
-            painted, position = _spread(torch.where(split, 0, end - start), start)
-            u[side.index[position]] = level[painted]
-        upper, lower = torch.stack([a0, a[at], b0, b[at]]), torch.stack([a[at], a1, b[at], b1])
-        segments = torch.cat([upper[:, split], lower[:, split]], dim=1)
-    return u
+# ---- the operator --------------------------------------------------------------------------------
 
 
 def _prox_rows_pure(x: Tensor, foreground: Tensor, mask: Tensor, lam: float) -> Tensor:
     u = x.clone(memory_format=torch.contiguous_format)
     for i in range(x.shape[0]):
         counted = mask[i]
-        if bool(counted.any()):  # float64: the sums would lose the small differences that decide
-            u[i, counted] = _prox_row(x[i, counted].double(), foreground[i, counted], lam).to(
-                x.dtype
-            )
+        if bool(counted.any()):
+            # float64: the sums would lose the small differences that decide.
+            row = _prox_row(x[i, counted].double(), foreground[i, counted], lam)
+            u[i, counted] = row.to(x.dtype)
     return u
 
 

@@ -1,16 +1,12 @@
-"""The exact metrics that the losses follow: the promise, executable. Plain torch, same hard cases
-as the losses.
+"""The metrics that networks are judged by, exact, in plain torch: docs/metrics.md.
+
+Defaults are scikit-learn's definitions; ``ties="worst"`` is what the losses follow.
 """
 
+from evalgrad.metrics.fbeta import fbeta_score
 from evalgrad.metrics.jaccard import jaccard_counts, jaccard_from_counts, jaccard_index
-from evalgrad.metrics.ranking import average_precision, ndcg
-from evalgrad.metrics.thresholds import (
-    fbeta_score,
-    pr_auc,
-    precision_at_recall,
-    recall_at_precision,
-    roc_auc,
-)
+from evalgrad.metrics.operating_points import pr_auc, precision_at_recall, recall_at_precision
+from evalgrad.metrics.ranking import average_precision, ndcg, roc_auc
 from evalgrad.metrics.topk import topk_error
 
 __all__ = [

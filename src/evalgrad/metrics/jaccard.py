@@ -1,14 +1,26 @@
 """The Jaccard index (IoU) of hard predictions, from counts that add up over batches and ranks."""
 
-from collections.abc import Sequence
+from typing import Literal
 
 import torch
 from torch import Tensor
 
-from evalgrad import _checks
-from evalgrad._masking import valid_mask
+from evalgrad._errors import describe, fail
+from evalgrad._inputs import like, plain
+from evalgrad._labels import IGNORED, ClassLabels, binary_labels, class_labels
+from evalgrad._options import Classes, checked, integer, one_of
+from evalgrad._rows import chosen_classes, exact_dtype
+from evalgrad.metrics.class_counts import class_counts
+from evalgrad.metrics.curves import mean, settled
+
+Over = Literal["dataset", "batch", "image"]
+
+# What an image with an undeclared label counts where labels cannot be read: so far below 0 that no
+# sum over images comes back to it, and that a million such images do not leave int64.
+UNDECLARED_COUNT = -(2**42)
 
 
+@checked()
 def jaccard_counts(
     prediction: Tensor, target: Tensor, *, num_classes: int, ignore_index: int | None = None
 ) -> Tensor:
@@ -20,38 +32,62 @@ def jaccard_counts(
 
     Args:
         prediction: ``(N, *)`` predicted class indices; for binary tasks `logits > 0`.
-        target: the same shape, true class indices.
+        target: ``(N, *)`` or ``(N, 1, *)``, true class indices. With two classes both may be
+            floating-point masks of 0 and 1.
         num_classes: C.
         ignore_index: label of pixels that are as if absent.
+
+    Returns:
+        int64. Under compile, vmap or on a GPU, where labels are not read, an image with an
+        undeclared label has negative counts, and the index of every group that it is in is NaN.
+
+    Example:
+        >>> prediction, target = torch.tensor([[0, 1, 1]]), torch.tensor([[0, 0, 1]])
+        >>> jaccard_counts(prediction, target, num_classes=2)
+        tensor([[[1, 1, 2],
+                 [1, 2, 1]]])
     """
-    function = "jaccard_counts"
-    _checks.check_integer(
-        function,
-        "num_classes",
-        num_classes,
-        low=1,
-        repair="Pass the number of classes, 2 for binary tasks.",
-    )
-    _checks.check_ignore_index(function, ignore_index)
-    _checks.check_target(function, prediction, prediction, prediction.shape, argument="prediction")
-    _checks.check_target(function, target, prediction, prediction.shape)
-    mask = valid_mask(target, ignore_index)
-    _checks.check_labels(function, target, num_classes, mask)
-    _checks.check_labels(function, prediction, num_classes, mask, argument="prediction")
-    predicted, true = prediction.long().flatten(1), target.long().flatten(1)
-    behind = torch.full_like(true, num_classes)  # a class behind the last takes what does not count
-    if mask is not None:
-        predicted, true = (torch.where(mask.flatten(1), t, behind) for t in (predicted, true))
-    hit = torch.where(predicted == true, true, behind)
-    counts = true.new_zeros(3, true.shape[0], num_classes + 1)
-    counts = counts.scatter_add(
-        2, torch.stack([hit, predicted, true]), torch.ones_like(true).expand(3, -1, -1)
-    )
-    return counts[:, :, :-1].permute(1, 2, 0)
+    return _counts("jaccard_counts", prediction, target, num_classes, ignore_index)
 
 
+def _counts(
+    function: str, prediction: object, target: object, num_classes: int, ignore_index: int | None
+) -> Tensor:
+    predicted = plain(function, "prediction", prediction)
+    true = like(function, "target", target, predicted)
+    wanted = _labels(function, "target", true, num_classes, ignore_index)
+    # What is predicted where nothing counts may be anything.
+    predicted = predicted.reshape(wanted.label.shape).masked_fill(wanted.label < 0, 0)
+    found = _labels(function, "prediction", predicted, num_classes, None)
+    true = torch.where(found.label < 0, found.label, wanted.label)
+    counts = class_counts(found.label, true, num_classes)
+    for invalid in (wanted.invalid, found.invalid):
+        if invalid is not None:
+            counts = counts.masked_fill(invalid[:, None, None], UNDECLARED_COUNT)
+    return counts
+
+
+def _labels(
+    function: str, argument: str, x: Tensor, num_classes: int, ignore_index: int | None
+) -> ClassLabels:
+    """Labels ``(N, pixels)`` of a map ``(N, *)``."""
+    x = x.reshape(x.shape[0], x.shape[1:].numel()) if x.ndim else x.reshape(1, 1)
+    if not x.is_floating_point() and not x.is_complex():
+        return class_labels(function, x, num_classes, ignore_index, argument=argument)
+    if num_classes != 2:
+        must = "an integer or bool tensor of class indices"
+        repair = "Of scores take the best class, `scores.argmax(1)`; else convert with `.long()`."
+        fail(TypeError, function, argument, must, describe(x), repair)
+    leave_out = "pass ignore_index={value}"
+    binary = binary_labels(function, x, argument, ignore_index=ignore_index, leave_out=leave_out)
+    label = binary.positive.long()
+    label = label if binary.mask is None else torch.where(binary.mask, label, IGNORED)
+    return ClassLabels(label, label, binary.invalid, complete=binary.mask is None)
+
+
+@checked()
 def jaccard_from_counts(
-    counts: Tensor, *, classes: str | Sequence[int] = "present", absent: str = "one"
+    counts: Tensor, *, classes: Classes = "present", zero_division: float = 1.0
 ) -> Tensor:
     """Mean Jaccard index of groups from their counts ``(G, C, 3)``: over the classes of each group,
     then over the groups.
@@ -61,42 +97,47 @@ def jaccard_from_counts(
             over whatever is one group.
         classes: ``"present"`` averages over the classes that occur in the group's target, ``"all"``
             over all C, a list over those it names.
-        absent: a class neither predicted nor true, 0/0: ``"one"`` counts it as 1, ``"skip"`` leaves
-            it out.
+        zero_division: value of 0/0, a class neither predicted nor true; NaN leaves it out.
 
     Returns:
-        The mean as a float64 scalar; NaN if there is nothing to average.
+        The mean as a float64 scalar. A group in which nothing counts is left out; the mean of no
+        group is NaN.
+
+    Example:
+        >>> counts = torch.tensor([[[1, 1, 2], [1, 2, 1], [0, 0, 0]]])
+        >>> jaccard_from_counts(counts, classes="all")
+        tensor(0.6667, dtype=torch.float64)
+        >>> jaccard_from_counts(counts, classes="all", zero_division=float("nan"))
+        tensor(0.5000, dtype=torch.float64)
     """
-    _checks.check_option("jaccard_from_counts", "absent", absent, ("one", "skip"))
-    hit, predicted, true = counts.double().unbind(-1)
-    union = predicted + true - hit
-    # a void group is left out
-    counted = _chosen(true > 0, classes) & (true.sum(1, keepdim=True) > 0)
-    if absent == "skip":
-        counted = counted & (union > 0)
-    index = torch.where(union > 0, hit / union.clamp(min=1), 1.0)
-    classes_counted = counted.sum(1)
-    mean = torch.where(counted, index, 0.0).sum(1) / classes_counted.clamp(min=1)
-    return mean.sum() / (classes_counted > 0).sum()  # no group: 0/0 is NaN
+    function = "jaccard_from_counts"
+    return _index(function, plain(function, "counts", counts), classes, zero_division)
 
 
-def _chosen(present: Tensor, classes: str | Sequence[int]) -> Tensor:
-    if isinstance(classes, str):
-        _checks.check_option("jaccard_from_counts", "classes", classes, ("present", "all"))
-        return present if classes == "present" else torch.ones_like(present)
-    index = torch.tensor(list(classes), dtype=torch.int64, device=present.device)
-    return torch.zeros_like(present).index_fill(1, index, True)
+def _index(function: str, counts: Tensor, classes: Classes, zero_division: float) -> Tensor:
+    num_classes = counts.shape[1]
+    if not isinstance(classes, str) and max(classes, default=0) >= num_classes:
+        must, repair = f"in [0, {num_classes - 1}]", "List indices of existing classes."
+        fail(ValueError, function, "classes", must, repr(max(classes)), repair)
+    right, predicted, true = counts.to(exact_dtype(counts)).unbind(-1)
+    union = predicted + true - right
+    chosen = true > 0 if classes == "present" else chosen_classes(true, classes)
+    void = ~chosen | (true.sum(1, keepdim=True) == 0)
+    broken = (counts < 0).flatten(1).any(1, keepdim=True)
+    index, weight = settled(right / union, union == 0, void, broken, zero_division)
+    return mean(mean(index, weight), (weight.sum(1) > 0).to(weight))
 
 
+@checked(over=one_of("dataset", "batch", "image"))
 def jaccard_index(
     prediction: Tensor,
     target: Tensor,
     *,
     num_classes: int,
-    over: str = "dataset",
+    over: Over = "dataset",
     batch_size: int | None = None,
-    classes: str | Sequence[int] = "present",
-    absent: str = "one",
+    classes: Classes = "present",
+    zero_division: float = 1.0,
     ignore_index: int | None = None,
 ) -> Tensor:
     """Mean Jaccard index (mIoU) of hard predictions.
@@ -104,25 +145,29 @@ def jaccard_index(
     Args:
         prediction: ``(N, *)`` predicted class indices; for binary tasks `logits > 0` with
             ``num_classes=2, classes=[1]``.
-        target: the same shape, true class indices.
+        target: ``(N, *)`` or ``(N, 1, *)``, true class indices. With two classes both may be
+            floating-point masks of 0 and 1.
         num_classes: C.
         over: ``"dataset"`` counts over all N images, ``"image"`` takes the mean over images,
             ``"batch"`` the mean over consecutive batches of `batch_size` images.
         batch_size: for ``over="batch"``.
         classes: as `jaccard_from_counts`.
-        absent: as `jaccard_from_counts`.
+        zero_division: as `jaccard_from_counts`.
         ignore_index: label of pixels that are as if absent.
+
+    Returns:
+        As `jaccard_from_counts`.
 
     Example:
         >>> jaccard_index(torch.tensor([[0, 1, 1]]), torch.tensor([[0, 0, 1]]), num_classes=2)
         tensor(0.5000, dtype=torch.float64)
     """
-    _checks.check_option("jaccard_index", "over", over, ("dataset", "batch", "image"))
-    counts = jaccard_counts(prediction, target, num_classes=num_classes, ignore_index=ignore_index)
+    function = "jaccard_index"
+    counts = _counts(function, prediction, target, num_classes, ignore_index)
     if over == "batch":
         repair = 'Pass the number of images per batch together with over="batch".'
-        _checks.check_integer("jaccard_index", "batch_size", batch_size, low=1, repair=repair)
+        integer(1, repair=repair)(function, "batch_size", batch_size)
         counts = torch.stack([chunk.sum(0) for chunk in counts.split(batch_size or 1)])
     elif over == "dataset":
         counts = counts.sum(0, keepdim=True)
-    return jaccard_from_counts(counts, classes=classes, absent=absent)
+    return _index(function, counts, classes, zero_division)

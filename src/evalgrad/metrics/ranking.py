@@ -1,61 +1,91 @@
-"""Metrics of rankings with binary relevance: average precision and NDCG. Ties count against the
-model.
+"""Metrics of whole rankings with binary relevance: average precision, NDCG and the area under the
+ROC curve.
+
+They differ in what a tied group counts. ``ties="standard"`` is scikit-learn's definition of each;
+``ties="worst"`` ranks the negatives of a group above its positives, as the losses do, so that a
+network whose scores have collapsed does not look good.
 """
+
+from math import nan
 
 import torch
 from torch import Tensor
 
-from evalgrad import _checks
-from evalgrad._ranking import against_the_model
+from evalgrad._options import checked, integer
+from evalgrad.metrics.curves import Curve, ListReduction, Ties, curve, list_reduction, over_lists
 
 
+@checked(reduction=list_reduction)
 def average_precision(
-    scores: Tensor, target: Tensor, *, mask: Tensor | None = None, reduction: str = "mean"
+    scores: Tensor,
+    target: Tensor,
+    *,
+    dim: int | None = None,
+    mask: Tensor | None = None,
+    ties: Ties = "standard",
+    zero_division: float = nan,
+    reduction: ListReduction = "mean",
 ) -> Tensor:
     """Average precision of rankings: the mean over the positives of the precision at their place.
 
-    Ties count against the model: a negative tied with a positive ranks above it. (scikit-learn puts
-    a threshold behind the tied group instead; without ties both agree.)
-
     Args:
-        scores: ``(*, n)``, what ranks the n items of each list.
+        scores: what ranks the items, of any shape; one list by default along the last axis.
         target: the same shape, 1 or True for positives.
+        dim: the axis of the items; ``dim=0`` of ``(batch, classes)`` is a list per class, whose
+            mean is the macro average. ``(N, 1)`` has to say which axis it means.
         mask: bool, the same shape, True = counts; items left out are as if absent.
-        reduction: over lists ``"mean"``; ``"none"``: the leading axes.
+        ties: ``"standard"`` takes the precision behind the tied group, as scikit-learn does;
+            ``"worst"`` puts the negatives of the group first.
+        zero_division: value of 0/0, a list without positives; NaN leaves it out of the mean.
+        reduction: ``"mean"`` over the lists, or ``"none"``: the axes of `scores` without `dim`.
 
     Returns:
-        float64. A list without a positive or without a negative is left out of the mean and is NaN
-        under "none"; so is the mean of nothing. A NaN score that counts makes its list NaN.
+        float64. A list in which nothing counts is out of the mean and NaN under "none"; the mean
+        of no list is NaN. A NaN score that counts makes its list NaN.
 
     Example:
         >>> average_precision(torch.tensor([0.9, 0.8, 0.7]), torch.tensor([1, 0, 1]))
         tensor(0.8333, dtype=torch.float64)
+        >>> tied, target = torch.zeros(4), torch.tensor([1, 0, 0, 1])
+        >>> average_precision(tied, target)
+        tensor(0.5000, dtype=torch.float64)
+        >>> average_precision(tied, target, ties="worst")
+        tensor(0.4167, dtype=torch.float64)
     """
-    function = "average_precision"
-    hits, live = _ranked_hits(function, scores, target, mask, reduction)
-    rank = torch.arange(1, hits.shape[-1] + 1, device=hits.device, dtype=hits.dtype)
-    return mean_over_lists((hits * hits.cumsum(-1) / rank).sum(-1) / hits.sum(-1), live, reduction)
+    found = curve("average_precision", scores, target, mask, dim=dim)
+    precision = found.precision()
+    at = precision.gather(-1, found.end()) if ties == "standard" else precision[:, 1:]
+    value = (found.hits() * at).sum(-1) / found.positives()
+    return over_lists(value, found, found.positives() == 0, zero_division, reduction)
 
 
+@checked(
+    k=integer(1, none=True, repair="Pass the number of places that count; None counts all."),
+    reduction=list_reduction,
+)
 def ndcg(
     scores: Tensor,
     target: Tensor,
     *,
     k: int | None = None,
+    dim: int | None = None,
     mask: Tensor | None = None,
-    reduction: str = "mean",
+    ties: Ties = "standard",
+    zero_division: float = nan,
+    reduction: ListReduction = "mean",
 ) -> Tensor:
-    """Normalised discounted cumulative gain of rankings, for binary relevance: gain 1/log2(1 +
-    rank).
-
-    Ties count against the model: an irrelevant item tied with a relevant one ranks above it.
-    (scikit-learn averages over the orders of tied items; without ties both agree.)
+    """Normalised discounted cumulative gain of rankings, for binary relevance: a relevant item at
+    rank r gains 1 / log2(1 + r).
 
     Args:
-        scores: ``(*, n)``, what ranks the n items of each list.
+        scores: as `average_precision`.
         target: the same shape, 1 or True for relevant items.
         k: count the first k places only, in the gain and in the ideal gain; None counts all.
+        dim: as `average_precision`.
         mask: as `average_precision`.
+        ties: ``"standard"`` averages over the orders of the tied group, as scikit-learn does;
+            ``"worst"`` puts its irrelevant items first.
+        zero_division: value of 0/0, a list without relevant items; NaN leaves it out of the mean.
         reduction: as `average_precision`.
 
     Returns:
@@ -65,43 +95,61 @@ def ndcg(
         >>> ndcg(torch.tensor([0.9, 0.8, 0.7]), torch.tensor([0, 1, 0]))
         tensor(0.6309, dtype=torch.float64)
     """
-    function = "ndcg"
+    found = curve("ndcg", scores, target, mask, dim=dim)
+    rank = torch.arange(1, found.tp.shape[-1], device=found.tp.device)
+    discount = (1 / torch.log2(1 + rank.to(found.tp))).expand(found.tp.shape[0], -1)
     if k is not None:
-        _checks.check_integer(
-            function, "k", k, low=1, repair="Pass the number of places that count; None counts all."
-        )
-    hits, live = _ranked_hits(function, scores, target, mask, reduction)
-    discount = 1 / torch.log2(
-        torch.arange(2, hits.shape[-1] + 2, device=hits.device, dtype=hits.dtype)
-    )
-    ideal = hits.sort(dim=-1, descending=True).values
-    gain, best = ((x * discount)[..., :k].sum(-1) for x in (hits, ideal))
-    return mean_over_lists(gain / best, live, reduction)
+        discount = discount.masked_fill(rank > k, 0.0)
+    ideal = torch.where(rank <= found.positives().unsqueeze(-1), discount, 0.0).sum(-1)
+    gain = _group_mean(discount, found) if ties == "standard" else discount
+    value = (found.hits() * gain).sum(-1) / ideal
+    return over_lists(value, found, found.positives() == 0, zero_division, reduction)
 
 
-def _ranked_hits(
-    function: str, scores: Tensor, target: Tensor, mask: Tensor | None, reduction: str
-) -> tuple[Tensor, Tensor]:
-    """Which places of the ranking hold positives, 1.0 or 0.0, all NaN after a NaN score; and which
-    lists are not void.
+@checked(reduction=list_reduction)
+def roc_auc(
+    scores: Tensor,
+    target: Tensor,
+    *,
+    dim: int | None = None,
+    mask: Tensor | None = None,
+    ties: Ties = "standard",
+    zero_division: float = nan,
+    reduction: ListReduction = "mean",
+) -> Tensor:
+    """Area under the ROC curve: the share of the (positive, negative) pairs in the right order.
+
+    Args:
+        scores: as `average_precision`.
+        target: the same shape, 1 or True for positives.
+        dim: as `average_precision`.
+        mask: as `average_precision`.
+        ties: ``"standard"`` counts half a tied pair, as scikit-learn does; to ``"worst"`` it is in
+            the wrong order.
+        zero_division: value of 0/0, a list without pairs; NaN leaves it out of the mean.
+        reduction: as `average_precision`.
+
+    Returns:
+        As `average_precision`.
+
+    Example:
+        >>> roc_auc(torch.tensor([0.9, 0.8, 0.8]), torch.tensor([1, 0, 1]))
+        tensor(0.7500, dtype=torch.float64)
+        >>> roc_auc(torch.tensor([0.9, 0.8, 0.8]), torch.tensor([1, 0, 1]), ties="worst")
+        tensor(0.5000, dtype=torch.float64)
     """
-    _checks.check_option(function, "reduction", reduction, ("mean", "none"))
-    _checks.check_floating(function, "scores", scores)
-    _checks.check_target(function, target, scores, scores.shape)
-    _checks.check_bool(function, "mask", mask, scores)
-    _checks.check_binary(function, target, mask)
-    positive, negative, nan = target == 1, target != 1, scores.isnan()
-    if mask is not None:
-        positive, negative, nan = positive & mask, negative & mask, nan & mask
-    _, order = against_the_model(scores, positive, mask)
-    hits = positive.gather(-1, order).to(torch.float64)
-    return hits.masked_fill(nan.any(-1, keepdim=True), torch.nan), positive.any(-1) & negative.any(
-        -1
-    )
+    found = curve("roc_auc", scores, target, mask, dim=dim)
+    above = found.tp.gather(-1, found.start())  # positives strictly above each item
+    if ties == "standard":
+        above = (above + found.tp.gather(-1, found.end())) / 2
+    pairs = found.positives() * found.fp[:, -1]
+    value = (found.misses() * above).sum(-1) / pairs
+    return over_lists(value, found, pairs == 0, zero_division, reduction)
 
 
-def mean_over_lists(values: Tensor, live: Tensor, reduction: str) -> Tensor:
-    """Mean over the lists that are `live`; NaN for the others under "none"."""
-    if reduction == "none":
-        return values.masked_fill(~live, torch.nan)
-    return torch.where(live, values, 0.0).sum() / live.sum()  # no list: 0/0 is NaN
+def _group_mean(discount: Tensor, found: Curve) -> Tensor:
+    """The mean of the discounts of each item's tied group: its gain averaged over the orders."""
+    start, there = found.start(), found.hits() + found.misses()
+    zeros = torch.zeros_like(found.tp)
+    total, size = (zeros.scatter_add(-1, start, x) for x in (discount * there, there))
+    return total.gather(-1, start) / size.gather(-1, start).clamp(min=1)

@@ -8,7 +8,10 @@ from typing import Any, Protocol, TypedDict, cast
 import torch
 from torch import Tensor, nn
 
-from evalgrad import _checks
+from evalgrad._errors import describe, fail
+from evalgrad._inputs import floating, plain
+from evalgrad._labels import readable
+from evalgrad._options import number, one_of
 from evalgrad.s_measures.diagnostics import Solver, diagnose
 from evalgrad.s_measures.lagrangian import LagrangianSolver
 from evalgrad.s_measures.programs import Program
@@ -49,8 +52,8 @@ def build(
     name: str, program: Program, labels: Labels, solver: str, surrogate: str, options: Options
 ) -> nn.ModuleList:
     """One solver per group: the positives alone for two groups, one-vs-rest for more."""
-    _checks.check_option(name, "solver", solver, ("ratio", "lagrangian"))
-    _checks.check_option(name, "surrogate", surrogate, tuple(SURROGATES))
+    one_of("ratio", "lagrangian")(name, "solver", solver)
+    one_of(*tuple(SURROGATES))(name, "surrogate", surrogate)
     chosen = _checked(name, options)
     loss, groups = SURROGATES[surrogate], _one_vs_rest(name, labels)
     common: dict[str, Any] = {key: chosen[key] for key in ("dual_lr", "max_multiplier")}
@@ -60,9 +63,9 @@ def build(
         )
     if labels is None:
         repair = "Pass the labels of the training set."
-        _checks.fail(ValueError, name, "labels", "given with solver='lagrangian'", "None", repair)
+        fail(ValueError, name, "labels", "given with solver='lagrangian'", "None", repair)
     if program.required:
-        _checks.fail(
+        fail(
             ValueError,
             name,
             "at_least",
@@ -165,12 +168,12 @@ def _one_vs_rest(name: str, labels: Labels) -> list[Tensor | None]:
         return [None]
     given = torch.as_tensor(labels).reshape(-1)
     if given.is_floating_point() or given.is_complex():
-        _checks.fail(
+        fail(
             TypeError,
             name,
             "labels",
             "bool or integer",
-            _checks.describe(given),
+            describe(given),
             "Use `labels.long()`.",
         )
     count = int(given.max()) + 1 if len(given) else 0
@@ -191,8 +194,10 @@ def _one_vs_rest(name: str, labels: Labels) -> list[Tensor | None]:
 def _check_batch(
     name: str, first: Solver, count: int, scores: Tensor, target: Tensor, index: Tensor | None
 ) -> None:
-    _checks.check_floating(name, "scores", scores)
-    _checks.check_target(name, target, scores, target.shape)
+    floating(name, "scores", scores)
+    if plain(name, "target", target).is_floating_point():
+        must, repair = "an integer or bool tensor of labels", "Use `target.long()`."
+        fail(TypeError, name, "target", must, describe(target), repair)
     expected = target.shape if count == 1 else (*target.shape, count)
     if scores.shape != expected:
         raise ValueError(
@@ -202,7 +207,7 @@ def _check_batch(
         )
     if index is None and isinstance(first, LagrangianSolver):
         repair = "Let the dataset return positions."
-        _checks.fail(ValueError, name, "index", "given with solver='lagrangian'", "None", repair)
+        fail(ValueError, name, "index", "given with solver='lagrangian'", "None", repair)
     if index is not None and (
         len(first.counts.labels) == 0 or index.dtype != torch.int64 or index.shape != target.shape
     ):
@@ -211,11 +216,11 @@ def _check_batch(
             f" {index.dtype} {tuple(index.shape)} with {len(first.counts.labels)} labels. Give"
             " `labels=` to the constructor."
         )
-    if target.dtype != torch.bool and _checks.readable(target) and target.numel():
+    if target.dtype != torch.bool and readable(target) and target.numel():
         low, high = map(int, target.aminmax())
         if low < 0 or high >= max(count, 2):
             must, got = f"in 0..{max(count, 2) - 1}", str(low if low < 0 else high)
-            _checks.fail(ValueError, name, "target", must, got, "Filter ignored items out first.")
+            fail(ValueError, name, "target", must, got, "Filter ignored items out first.")
 
 
 def _check_transform(name: str, scores: Tensor) -> None:
@@ -225,7 +230,7 @@ def _check_transform(name: str, scores: Tensor) -> None:
     if not torch.compiler.is_compiling() and torch._C._functorch.is_functorch_wrapped_tensor(
         scores
     ):
-        _checks.fail(
+        fail(
             RuntimeError,
             name,
             "scores",
@@ -244,13 +249,9 @@ def _checked(name: str, options: Options) -> Options:
         )
     chosen: Options = {**DEFAULTS, **options}
     for key in ("dual_lr", "max_multiplier", "project_every"):
-        _checks.check_number(
-            name, key, chosen[key], above=0, repair="Leave it out for the default."
-        )
+        number(above=0, repair="Leave it out for the default.")(name, key, chosen[key])
     if not 0 <= chosen["momentum"] < 1:
         repair = "Use 0 to trust each batch alone."
-        _checks.fail(ValueError, name, "momentum", "in [0, 1)", repr(chosen["momentum"]), repair)
-    _checks.check_number(
-        name, "augment", chosen["augment"], at_least=0, repair="Use 0 for the plain Lagrangian."
-    )
+        fail(ValueError, name, "momentum", "in [0, 1)", repr(chosen["momentum"]), repair)
+    number(at_least=0, repair="Use 0 for the plain Lagrangian.")(name, "augment", chosen["augment"])
     return chosen

@@ -19,7 +19,8 @@ from collections.abc import Sequence
 from torch import nn
 from typing_extensions import Unpack
 
-from evalgrad import _checks
+from evalgrad._errors import fail
+from evalgrad._options import number
 from evalgrad.s_measures import groups, programs
 from evalgrad.s_measures.groups import Labels, Options
 
@@ -60,7 +61,7 @@ class FBeta(nn.Module):
         **options: Unpack[Options],
     ) -> None:
         super().__init__()
-        _checks.check_number("FBeta", "beta", beta, above=0, repair="Use 1.0 for F1.")
+        number(above=0, repair="Use 1.0 for F1.")("FBeta", "beta", beta)
         _check_rate("FBeta", "at_least", at_least)
         self.options = {
             "beta": beta,
@@ -215,7 +216,7 @@ def _anchors(name: str, anchors: int | Sequence[float]) -> list[float]:
         else [float(a) for a in anchors]
     )
     if not points or points != sorted(set(points)) or not (points[0] > 0 and points[-1] < 1):
-        _checks.fail(
+        fail(
             ValueError,
             name,
             "anchors",
@@ -228,7 +229,7 @@ def _anchors(name: str, anchors: int | Sequence[float]) -> list[float]:
 
 def _check_rate(name: str, argument: str, value: float | None) -> None:
     if value is not None and not 0 < value < 1:
-        _checks.fail(
+        fail(
             ValueError,
             name,
             argument,

@@ -14,7 +14,6 @@ from torch import Tensor
 
 from evalgrad import _native
 from evalgrad.s_measures.counts import rates
-from evalgrad.s_measures.surrogate_errors import KERNELS
 
 DAMPING = 5.0  # weight of the present residual against one step of its integral
 
@@ -85,9 +84,7 @@ def _native_rows(totals: Tensor, mu: Tensor, weight: Tensor, *rest: Any) -> tupl
     if due:
         program = (objective, constraints, share, *constraints.shape[:2])
         rule = (prior, *(worst or (0.0, 0.0)), step, ceiling, DAMPING * step, bool(worst), hard)
-        _native.call(
-            f"renewed_multipliers_{KERNELS[totals.dtype]}", totals, *program, *rule, mu, weight
-        )
+        _native.call("renewed_multipliers", totals, *program, *rule, mu, weight)
     return mu, weight
 
 
@@ -102,6 +99,6 @@ renewed_multipliers = _native.operator(
     pure=_pure,
     native=_native_rows,
     fake=_fake,
-    dtypes=tuple(KERNELS),
+    dtypes=_native.FLOATS,
     by_rows=False,
 )

@@ -9,9 +9,8 @@ import torch
 from torch import Tensor
 
 from evalgrad import _native
-from evalgrad._checks import readable
+from evalgrad._labels import readable
 from evalgrad.s_measures.counts import Counts, check_index
-from evalgrad.s_measures.surrogate_errors import KERNELS
 from evalgrad.s_measures.surrogates import Surrogate
 
 
@@ -60,7 +59,7 @@ def plain_batch(
         counts.indexed,
     )
     _native.call(
-        f"s_measure_batch_{KERNELS[scores.dtype]}",
+        "s_measure_batch",
         *batch,
         *memory,
         counts.cycle(index),

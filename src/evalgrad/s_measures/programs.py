@@ -47,7 +47,7 @@ def fbeta(beta: float, at_least: float | None) -> Program:
     """
     value: dict[str, Any] = {
         "certificate": partial(_fbeta_value, beta=beta),
-        "metric": partial(metrics.fbeta_score, beta=beta),
+        "metric": partial(metrics.fbeta_score, beta=beta, ties="worst"),
     }
     if at_least is None:
         return _single([0, 1, 0, beta**2], [[1, 0, 0, -1]], fractional=True, **value)
@@ -91,7 +91,9 @@ def roc_area(anchors: Sequence[float]) -> Program:
     the ROC curve.
     """
     rows = torch.tensor([[0, 0, 1, -a] for a in anchors])
-    return _anchored(rows, torch.tensor([*anchors, 1.0]).diff(), metrics.roc_auc)
+    return _anchored(
+        rows, torch.tensor([*anchors, 1.0]).diff(), partial(metrics.roc_auc, ties="worst")
+    )
 
 
 def pr_area(anchors: Sequence[float]) -> Program:

@@ -8,7 +8,7 @@ tests as broken versions.
 import torch
 from torch import Tensor
 
-from evalgrad import _checks
+from evalgrad._options import number
 
 
 def project_onto_ceiling(
@@ -63,6 +63,4 @@ def _check(tau: Tensor, epsilon: Tensor, rho: float) -> None:
             f" row; got `tau` {tuple(tau.shape)} and `epsilon` {tuple(epsilon.shape)}. For one row"
             " pass a 0-d `epsilon`."
         )
-    _checks.check_number(
-        "project_onto_ceiling", "rho", rho, above=0, repair="Use 1.0 for Euclidean."
-    )
+    number(above=0, repair="Use 1.0 for Euclidean.")("project_onto_ceiling", "rho", rho)

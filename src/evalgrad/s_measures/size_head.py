@@ -12,7 +12,7 @@ changes nothing.
 import torch
 from torch import Tensor, nn
 
-from evalgrad import _checks
+from evalgrad._options import integer
 
 
 class SizeHead(nn.Module):
@@ -22,9 +22,7 @@ class SizeHead(nn.Module):
 
     def __init__(self, in_features: int, groups: int = 2) -> None:
         super().__init__()
-        _checks.check_integer(
-            "SizeHead", "groups", groups, low=2, repair="Use 2 for small and large."
-        )
+        integer(2, repair="Use 2 for small and large.")("SizeHead", "groups", groups)
         self.node = nn.Linear(in_features, 1 if groups == 2 else groups)
 
     def forward(self, features: Tensor) -> Tensor:

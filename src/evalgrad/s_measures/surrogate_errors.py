@@ -11,11 +11,10 @@ import torch
 from torch import Tensor
 
 from evalgrad import _native
-from evalgrad._gradient import with_gradient
+from evalgrad._rows import with_gradient
 from evalgrad.s_measures.surrogates import SURROGATES, Surrogate
 
 _BY_CODE = {surrogate.code: surrogate for surrogate in SURROGATES.values()}
-KERNELS = {torch.float32: "float", torch.float64: "double"}
 
 
 def weighted_errors(
@@ -64,7 +63,7 @@ def _native_rows(
 ) -> tuple[Tensor, Tensor, Tensor]:
     results = _fake(offset, positive, weight, surrogate)
     _native.call(
-        f"weighted_errors_{KERNELS[offset.dtype]}",
+        "weighted_errors",
         offset,
         positive,
         weight,
@@ -88,7 +87,7 @@ _operator = _native.operator(
     pure=_pure,
     native=_native_rows,
     fake=_fake,
-    dtypes=tuple(KERNELS),
+    dtypes=_native.FLOATS,
 )
 
 
@@ -146,7 +145,7 @@ def _native_totals(
             surrogate,
             totals,
         )
-        _native.call(f"error_totals_{KERNELS[scores.dtype]}", *arguments)
+        _native.call("error_totals", *arguments)
     return totals
 
 
@@ -162,6 +161,6 @@ _totals_operator = _native.operator(
     pure=_pure_totals,
     native=_native_totals,
     fake=_fake_totals,
-    dtypes=tuple(KERNELS),
+    dtypes=_native.FLOATS,
     by_rows=False,
 )

@@ -22,7 +22,7 @@ class Surrogate:
     gradient of the batch.
     """
 
-    code: int  # its number in csrc/s_measures.cpp
+    code: int  # its number in csrc/s_measures/rows.h
     value: Callable[[Tensor], Tensor]
     slope: Callable[[Tensor], Tensor]
     piecewise_linear: bool

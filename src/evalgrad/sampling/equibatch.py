@@ -20,7 +20,8 @@ class EquibatchSampler(Sampler[int]):
     Args:
         presence: ``(samples, C)`` table, nonzero where a sample has a class: a dense or sparse
             tensor, a numpy or scipy matrix. `class_presence` computes it from a dataset.
-        classes: the classes to cycle over; None for all. One that no sample has is refused.
+        classes: the classes to cycle over; None for all. One that no sample has raises an
+            error.
         num_samples: length of an epoch over all ranks, rounded up to a multiple of `world_size`;
             None for that of the table.
         seed: all ranks must share it.

@@ -10,7 +10,8 @@ import torch
 from torch import Tensor
 from torch.utils.data import Sampler
 
-from evalgrad import _checks
+from evalgrad._errors import fail
+from evalgrad._options import number
 from evalgrad.sampling.presence import members_of_classes
 from evalgrad.sampling.stream import Stream
 
@@ -89,9 +90,7 @@ class PerformanceSampler(Sampler[int]):
             or len(iou) != self._num_classes
             or any(x < 0 or x > 1 for x in iou)
         ):
-            _checks.fail(
-                ValueError, "PerformanceSampler.update", "per_class_iou", must, repr(iou), repair
-            )
+            fail(ValueError, "PerformanceSampler.update", "per_class_iou", must, repr(iou), repair)
         self._set_iou(
             [
                 old if math.isnan(new) else self.momentum * old + (1 - self.momentum) * new
@@ -130,10 +129,10 @@ class PerformanceSampler(Sampler[int]):
 
 
 def _check_share(function: str, argument: str, value: object, repair: str, *, closed: bool) -> None:
-    _checks.check_number(function, argument, value, at_least=0, repair=repair)
+    number(at_least=0, repair=repair)(function, argument, value)
     assert isinstance(value, int | float)
     if value > 1 or (value == 1 and not closed):
-        _checks.fail(
+        fail(
             ValueError,
             function,
             argument,

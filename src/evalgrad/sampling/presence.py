@@ -9,7 +9,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from evalgrad import _checks
+from evalgrad._errors import describe, fail
+from evalgrad._labels import class_labels
+from evalgrad._options import CHECKS, integer
 
 
 def class_presence(
@@ -35,18 +37,15 @@ def class_presence(
         tensor([[ True, False,  True],
                 [False, False, False]])
     """
-    _checks.check_integer(
-        "class_presence", "num_classes", num_classes, low=1, repair="Pass the number of classes."
-    )
-    _checks.check_ignore_index("class_presence", ignore_index)
+    integer(1, repair="Pass the number of classes.")("class_presence", "num_classes", num_classes)
+    CHECKS["ignore_index"]("class_presence", "ignore_index", ignore_index)
     presence = torch.zeros(len(dataset), num_classes, dtype=torch.bool)
     rows: Iterable[int] = range(len(dataset))
     for row in _with_progress(rows, len(dataset)) if progress else rows:
         item = dataset[row]
         labels = torch.as_tensor(item[1] if target is None else target(item)).unique()
         labels = labels if ignore_index is None else labels[labels != ignore_index]
-        _checks.check_target("class_presence", labels, labels, labels.shape)
-        _checks.check_labels("class_presence", labels, num_classes, None)
+        class_labels("class_presence", labels.unsqueeze(0), num_classes, None)
         presence[row, labels.long()] = True
     return presence
 
@@ -77,47 +76,32 @@ def members_of_classes(
 ) -> tuple[int, dict[int, list[int]]]:
     """Number of samples, and the samples of each class."""
     if len(getattr(presence, "shape", ())) != 2:
-        got = _checks.describe(presence)
-        _checks.fail(
-            ValueError,
-            function,
-            "presence",
-            "a matrix (samples, classes)",
-            got,
-            "`class_presence` computes one.",
-        )
+        must, repair = "a matrix (samples, classes)", "`class_presence` computes one."
+        fail(ValueError, function, "presence", must, describe(presence), repair)
     samples, num_classes = presence.shape
-    chosen = range(num_classes) if classes is None else classes
-    if not chosen:
-        _checks.fail(
-            ValueError,
-            function,
-            "classes",
-            "at least one class",
-            "none",
-            "Pass None to cycle over all of them.",
-        )
-    for c in chosen:
-        _checks.check_integer(
-            function, "classes", c, low=0, high=num_classes - 1, repair="List columns of the table."
-        )
-    rows, columns = _nonzero(presence)
-    by_class = (columns * samples + rows).argsort()
-    parts = rows[by_class].split(columns.bincount(minlength=num_classes).tolist())
-    members: dict[int, list[int]] = {c: parts[c].tolist() for c in chosen}
-    for c, found in members.items():
-        if not found:
+    columns = _columns(function, classes, num_classes)
+    row, column = _nonzero(presence)
+    by_class = (column * samples + row).argsort()
+    parts = row[by_class].split(column.bincount(minlength=num_classes).tolist())
+    members: dict[int, list[int]] = {c: parts[c].tolist() for c in columns}
+    for c, with_class in members.items():
+        if not with_class:
             name = f"class {c}" + (f" ({names[c]!r})" if names is not None else "")
+            must, got = "a table where every class has a sample", f"none for {name}"
             repair = "Leave it out by classes=[...], or add a sample that has it."
-            _checks.fail(
-                ValueError,
-                function,
-                "presence",
-                "a table where every class has a sample",
-                f"none for {name}",
-                repair,
-            )
+            fail(ValueError, function, "presence", must, got, repair)
     return samples, members
+
+
+def _columns(function: str, classes: Sequence[int] | None, num_classes: int) -> Sequence[int]:
+    """The classes to sample from, all of them for None."""
+    columns = range(num_classes) if classes is None else classes
+    if not columns:
+        repair = "Pass None to cycle over all of them."
+        fail(ValueError, function, "classes", "at least one class", "none", repair)
+    for c in columns:
+        integer(0, num_classes - 1, repair="List columns of the table.")(function, "classes", c)
+    return columns
 
 
 def _nonzero(matrix: Any) -> tuple[Tensor, Tensor]:

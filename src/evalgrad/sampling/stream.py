@@ -9,7 +9,8 @@ import random
 from collections.abc import Iterator
 from typing import Any
 
-from evalgrad import _checks
+from evalgrad._errors import fail
+from evalgrad._options import integer
 
 
 class Stream:
@@ -25,22 +26,11 @@ class Stream:
         world_size: int,
     ) -> None:
         num_samples = size if num_samples is None else num_samples
-        _checks.check_integer(
-            function, "num_samples", num_samples, low=1, repair="Pass the length of an epoch."
-        )
-        _checks.check_integer(
-            function, "seed", seed, low=0, repair="Pass the same integer on all ranks."
-        )
-        _checks.check_integer(
-            function, "world_size", world_size, low=1, repair="Pass the number of processes."
-        )
-        _checks.check_integer(
-            function,
-            "rank",
-            rank,
-            low=0,
-            high=world_size - 1,
-            repair="Pass the number of this process.",
+        integer(1, repair="Pass the length of an epoch.")(function, "num_samples", num_samples)
+        integer(0, repair="Pass the same integer on all ranks.")(function, "seed", seed)
+        integer(1, repair="Pass the number of processes.")(function, "world_size", world_size)
+        integer(0, world_size - 1, repair="Pass the number of this process.")(
+            function, "rank", rank
         )
         self.seed, self.rank, self.world_size = seed, rank, world_size
         self.length = -(-num_samples // world_size)  # of an epoch on one rank
@@ -89,7 +79,7 @@ class Stream:
                     f"of a sampler with {name}={getattr(self, name)}",
                     "Construct the sampler as the saved one was.",
                 )
-                _checks.fail(
+                fail(
                     ValueError,
                     "load_state_dict",
                     "state",

@@ -1,12 +1,20 @@
 """Elementary symmetric polynomials of exp(x) and their derivatives in plain torch: any device,
-vectorised over the classes.
+vectorised over the classes; nothing is approximated. docs/maths.md, "Smooth top-k", has the proofs.
 
-The *head*, the 3k largest x in descending order, goes through S_j <- S_j + exp(x_i - x_[j]) S_{j-1}
-and its reverse, in double. The *bulk*, all the others, enters as one polynomial V_a = sigma_a(u),
-u_i = exp(x_i - x_[k]) <= 1, a tree of truncated products. With q_j = exp(x_[k]) sigma_{j-1}/sigma_j
-the marginals p_j(i) = d log sigma_j / d x_i of the bulk obey p_j = u_i q_j (1 - p_{j-1}); as p_j <=
-k/(3k+1) there, each step at most halves the error it inherits. Every exponent is <= 0 and nothing
-is approximated.
+sigma_j is the sum over all j-subsets of the product of exp(x). It is kept as S_j, with
+
+    log sigma_j = x_[1] + .. + x_[j] + log S_j,     x_[j] the j-th largest,
+
+so that every exponent below is <= 0 and no sum overflows.
+
+- The *head*, the 3k largest x in descending order, goes one by one through S_j <- S_j + exp(x_i -
+  x_[j]) S_{j-1}, in double. Its derivative is the same loop run backwards.
+- The *bulk*, all the others, enters as one polynomial V_a = sigma_a(u), u_i = exp(x_i - x_[k]) <=
+  1, a tree of truncated products. Its derivative is a recursion over the degrees, for all classes
+  at once: p_j = u_i q_j (1 - p_{j-1}), with p_j(i) = d log sigma_j / d x_i and q_j = exp(x_[k])
+  sigma_{j-1}/sigma_j. As p_j <= k/(3k+1) in the bulk, each step at most halves the error that it
+  inherits; in the head it would not, hence the division.
+- `_join` makes one polynomial of the two.
 """
 
 import math
@@ -17,15 +25,22 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-_BLOCK = 32  # head items between two rescalings
+from evalgrad._rows import exact_dtype
+
 _WIDEST_BULK = 256  # larger k: all classes in the head, one by one
-_PLAIN_HEAD = 900  # S_j <= binomial(head, j) < 2^head: longer heads are rescaled per degree
 _NARROW_BULK = 128  # up to this k the bulk fits float32: its coefficients stay below exp(k/e)
+# S_j <= binomial(head, j) < 2^head: longer heads are rescaled, degree by degree. They never meet a
+# bulk, beside which a head has at most 3 * 256 items.
+_PLAIN_HEAD = 900
+_BLOCK = 32  # head items between two rescalings
 
 
 class Expansion(NamedTuple):
-    """sigma_0 .. sigma_k of one batch of rows and what their derivatives need; K = k + 1
-    degrees.
+    """sigma_0 .. sigma_k of one batch of rows and what their derivatives need; R rows, H items in
+    the head, K = k + 1 degrees.
+
+    `gain` and `units` are the factors exp(x_[k] - x_[t])/mu by which a bulk item stands in for the
+    t-th largest one, split in two: what is at most 1, and what is above and taken out of S_j.
     """
 
     top: Tensor  # (R, H) head scores, descending
@@ -43,8 +58,12 @@ class Expansion(NamedTuple):
 
 
 def expand(x: Tensor, k: int, inverse: float) -> Expansion:
-    """Expand rows ``(R, n)`` of x * inverse, 1 <= k <= n; equal infinities count as tied."""
-    n, wide, inverse = x.shape[-1], wide_dtype(x), min(inverse, sys.float_info.max)
+    """Expand rows ``(R, n)`` of x * inverse, 1 <= k <= n; equal infinities count as tied.
+
+    `inverse` is one over the temperature: scores are subtracted first and scaled then.
+    """
+    n, wide, inverse = x.shape[-1], exact_dtype(x), min(inverse, sys.float_info.max)
+    # A bulk of less than half of the classes is not worth its tree.
     size = n if k > _WIDEST_BULK or n <= 6 * k else 3 * k
     top, places = x.topk(size, dim=-1)
     states, factors, scales, exponent = _head_recursion(_ratios(top.to(wide), inverse), k)
@@ -52,12 +71,9 @@ def expand(x: Tensor, k: int, inverse: float) -> Expansion:
     u, mu, bulk = None, one, F.pad(one, (0, k))
     if size < n:
         u, mu, bulk = _bulk(x, top[:, k - 1 : k], places, k, inverse)
-    gain = F.pad(
-        torch.exp(_distance(top[:, k - 1 : k].to(wide), top[:, :k].to(wide)) * inverse) / mu,
-        (1, 0),
-        value=1.0,
-    )
-    unit = gain.detach().clamp_min(1)
+    below = _distance(top[:, k - 1 : k].to(wide), top[:, :k].to(wide))  # x_[k] - x_[t] <= 0
+    gain = F.pad(torch.exp(below * inverse) / mu, (1, 0), value=1.0)
+    unit = gain.detach().clamp_min(1)  # above 1 only where mu < 1
     units, gain = unit.cumprod(-1), gain / unit
     full = _join(states[-1] / units, bulk, gain) if size < n else states[-1]
     log_s = full.log() + unit.log().cumsum(-1) + exponent * math.log(2)
@@ -94,18 +110,12 @@ def log_ratio_derivative(rest: Expansion, coefficient: Tensor, x: Tensor) -> Ten
     return bulk.to(x.dtype).scatter(-1, rest.places, head.to(x.dtype))
 
 
-def wide_dtype(x: Tensor) -> torch.dtype:
-    """Float64 wherever the device has it."""
-    return torch.float32 if x.device.type == "mps" else torch.float64
-
-
 def _distance(a: Tensor, b: Tensor) -> Tensor:
     """a - b with equal infinities at distance 0, so that +-inf acts as a common limit."""
     return torch.where(a == b, 0, a - b)
 
 
-# ---- head
-# ------------------------------------------------------------------------------------------------
+# ---- head ----------------------------------------------------------------------------------------
 
 
 def _ratios(top: Tensor, inverse: float) -> Tensor:
@@ -121,12 +131,20 @@ def _up(row: Tensor) -> Tensor:
 def _head_recursion(
     ratios: Tensor, k: int
 ) -> tuple[list[Tensor], list[Tensor], dict[int, Tensor], Tensor]:
+    """`states`, `factors` and `scales` of `Expansion`, and by which powers of two, as exponents,
+    the last state is too small.
+
+    `factor` holds exp(x_i - x_[j]) for all j. From item to item it is multiplied by exp(x_i -
+    x_{i-1}); item i itself enters as x_[i], with the factor 1 at degree i. Degrees above i meet an
+    S of 0 and keep the factor 0.
+    """
     size, entry = ratios.shape[-1], torch.eye(k + 1, dtype=ratios.dtype, device=ratios.device)
-    state = entry[:1].expand(ratios.shape[0], -1)
+    state = entry[:1].expand(ratios.shape[0], -1)  # S_0 = 1
     factor, exponent = torch.zeros_like(state), torch.zeros_like(state)
     states, factors, scales = [state], [], {}
     for i, ratio in enumerate(ratios.split(1, dim=-1)):
         if size > _PLAIN_HEAD and i and i % _BLOCK == 0:
+            # S_j times scale_j: the factor, which leads from S_{j-1} to S_j, follows.
             scale = scales[i] = _power_of_two(state, min(i, k))
             state, factor = state * scale, factor * scale / F.pad(scale[:, :-1], (1, 0), value=1.0)
             exponent = exponent - scale.log2()
@@ -149,6 +167,9 @@ def _power_of_two(state: Tensor, reached: int) -> Tensor:
 def _head_derivative(rest: Expansion, upstream: Tensor) -> Tensor:
     """(R, H): sum_j upstream_j p_j(i), reverse mode of the recursion; positive terms for each
     degree.
+
+    `adjoint` is the derivative by S_j: first of the log at the end, then, from the last item to the
+    first, of what stands before each item.
     """
     adjoint = (
         _join_adjoint(upstream / rest.full, rest.bulk, rest.gain) / rest.units
@@ -165,8 +186,7 @@ def _head_derivative(rest: Expansion, upstream: Tensor) -> Tensor:
     return torch.stack(columns[::-1], dim=-1)
 
 
-# ---- bulk
-# ------------------------------------------------------------------------------------------------
+# ---- bulk ----------------------------------------------------------------------------------------
 
 
 def _bulk(
@@ -175,7 +195,7 @@ def _bulk(
     """u, mu and mu^a V_a; `pivot` is x_[k] and `places` says who is in the head."""
     u = torch.exp(torch.where(x >= pivot, 0, x - pivot) * min(inverse, torch.finfo(x.dtype).max))
     u = u.scatter(-1, places, 0)
-    mu, wide = _bulk_scale(u, k), wide_dtype(x)
+    mu, wide = _bulk_scale(u, k), exact_dtype(x)
     polynomial = _bulk_polynomial((u * mu).to(u.dtype if k <= _NARROW_BULK else wide), k).to(wide)
     return u, mu.to(wide), F.pad(polynomial, (1, 0), value=1.0)
 
@@ -194,7 +214,9 @@ def _bulk_polynomial(u: Tensor, k: int) -> Tensor:
     """
     depth = max(u.shape[-1] - 1, 1).bit_length()
     u = F.pad(u, (0, 2**depth - u.shape[-1]))
-    nodes = u.unsqueeze(0)  # (degrees 1.., R, nodes); degree 0 is 1
+    # A node is the polynomial 1 + c_1 z + c_2 z^2 + .. of the items below it: (degrees 1.., R,
+    # nodes). At first every item is a node, 1 + u_i z; then pairs are multiplied until one is left.
+    nodes = u.unsqueeze(0)
     for _ in range(depth):
         left, right = nodes.chunk(2, dim=-1)
         degrees = min(2 * nodes.shape[0], k)
@@ -206,12 +228,14 @@ def _bulk_polynomial(u: Tensor, k: int) -> Tensor:
 
 
 def _bulk_steps(rest: Expansion) -> tuple[Tensor, ...]:
-    """q_1 .. q_k, each (R, 1)."""
+    """q_1 .. q_k, each (R, 1): q_j = exp(x_[k] - x_[j]) S_{j-1}/S_j."""
     return (rest.gain[:, 1:] * rest.full[:, :-1] / rest.full[:, 1:] * rest.mu).split(1, dim=-1)
 
 
 def _bulk_difference(u: Tensor, steps: tuple[Tensor, ...]) -> Tensor:
-    """p_k - p_{k-1}; the last step is taken on the difference, which does not cancel."""
+    """p_k - p_{k-1}; the last step is taken on the difference, which does not cancel: u ((q_k -
+    q_{k-1})(1 - p_{k-1}) - q_{k-1} (p_{k-1} - p_{k-2})).
+    """
     if len(steps) == 1:
         return u * steps[0].to(u.dtype)
     p = before = torch.zeros_like(u)
@@ -222,8 +246,7 @@ def _bulk_difference(u: Tensor, steps: tuple[Tensor, ...]) -> Tensor:
     return u * (rise * (1 - p) - last * (p - before))
 
 
-# ---- sigma_j of all = sum_a sigma_{j-a}(head) sigma_a(bulk)
-# ----------------------------------------------------------------------
+# ---- sigma_j of all = sum_a sigma_{j-a}(head) sigma_a(bulk) --------------------------------------
 
 
 def _join(head: Tensor, bulk: Tensor, gain: Tensor) -> Tensor:

@@ -8,16 +8,19 @@ ICLR 2018, equation (8).
 """
 
 import math
-from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from evalgrad import _native
-from evalgrad.smooth_topk import samples
-from evalgrad.smooth_topk.expansion import wide_dtype
+from evalgrad._inputs import Weight, samples
+from evalgrad._module import LossModule
+from evalgrad._options import Reduction, checked
+from evalgrad._rows import attach, exact_dtype, row_factor, working
+from evalgrad.smooth_topk.samples import check_guesses, lead_of, mark_rows
 
 
+@checked()
 def topk_hinge_loss(
     scores: Tensor,
     target: Tensor,
@@ -25,18 +28,19 @@ def topk_hinge_loss(
     k: int = 5,
     margin: float = 1.0,
     ignore_index: int | None = None,
-    weight: Tensor | None = None,
-    reduction: str = "mean",
+    weight: Weight = None,
+    reduction: Reduction = "mean",
 ) -> Tensor:
     """Top-k hinge loss of raw class scores.
 
     Args:
-        scores: ``(N, C)`` or ``(N, C, *)`` raw scores, as `F.cross_entropy` takes them.
-        target: ``(N,)`` or ``(N, *)`` class indices, of any integer dtype.
+        scores: ``(N, C)``, ``(N, C, *)`` or ``(C,)`` raw scores, as `F.cross_entropy` takes them.
+        target: ``(N,)``, ``(N, *)`` or ``()`` class indices, of any integer dtype.
         k: number of guesses, 1 to C - 1.
         margin: by how much the label should lead, on the scale of the scores over k.
         ignore_index: label of samples that are as if absent.
-        weight: ``(C,)`` class weights; a class of weight 0 is as if absent from the samples.
+        weight: C class weights, a tensor or a sequence; samples of a class of weight 0 are as if
+            absent.
         reduction: ``"mean"`` over the samples that count, weighted; ``"sum"``; ``"none"``: the
             shape of `target`, 0 for what does not count.
 
@@ -48,18 +52,18 @@ def topk_hinge_loss(
         tensor(1.5000)
     """
     function = "topk_hinge_loss"
-    samples.check_options(function, k, margin, ignore_index, reduction)
-    samples.check_tensors(function, scores, target, k, ignore_index, weight)
-    rows, label = samples.rows_of(scores, target)
-    factor = samples.row_factor(scores, label, ignore_index, weight, reduction)
-    value, gradient = topk_hinge(rows.detach().to(factor.dtype), label, factor, k, float(margin))
-    return samples.attach(rows, value, gradient, target, reduction)
+    batch = samples(function, scores, target, ignore_index=ignore_index, weight=weight)
+    x = working(batch.rows)
+    check_guesses(function, k, x.shape[1])
+    factor = row_factor(x, batch.weight, reduction)
+    value, gradient = topk_hinge(x, batch.label, factor, k, float(margin))
+    return attach(batch.rows, value, gradient, reduction, shape=batch.shape)
 
 
-class TopKHingeLoss(nn.Module):
-    """`topk_hinge_loss` as a module, with the same options."""
+class TopKHingeLoss(LossModule):
+    """`topk_hinge_loss` as a module: ``loss(scores, target)``, with the options as attributes."""
 
-    weight: Tensor | None
+    function = staticmethod(topk_hinge_loss)
 
     def __init__(
         self,
@@ -67,50 +71,34 @@ class TopKHingeLoss(nn.Module):
         k: int = 5,
         margin: float = 1.0,
         ignore_index: int | None = None,
-        weight: Tensor | None = None,
-        reduction: str = "mean",
+        weight: Weight = None,
+        reduction: Reduction = "mean",
     ) -> None:
-        super().__init__()
-        samples.check_options("topk_hinge_loss", k, margin, ignore_index, reduction)
-        self.options: dict[str, Any] = {
-            "k": k,
-            "margin": margin,
-            "ignore_index": ignore_index,
-            "reduction": reduction,
-        }
-        self.register_buffer("weight", weight)
-
-    def forward(self, scores: Tensor, target: Tensor) -> Tensor:
-        return topk_hinge_loss(scores, target, weight=self.weight, **self.options)
-
-    def extra_repr(self) -> str:
-        return ", ".join(f"{name}={value!r}" for name, value in self.options.items())
+        super().__init__(locals())
 
 
-# ---- operator: rows (R, C), labels (R,), factors (R,) -> value (R,), gradient (R, C)
-# ---------------------------------------------
+# ---- operator: rows (R, C), labels (R,), factors (R,) -> value (R,), gradient (R, C) -------------
 
 
 def _pure(x: Tensor, label: Tensor, factor: Tensor, k: int, margin: float) -> tuple[Tensor, Tensor]:
-    y, wide = label.clamp(0, x.shape[1] - 1).unsqueeze(-1), wide_dtype(x)
+    y, wide = label.clamp(0, x.shape[1] - 1).unsqueeze(-1), exact_dtype(x)
     rest = x.scatter(-1, y, -math.inf)
     kth = rest.topk(k, dim=-1).values[:, k - 1 :]
-    z = margin + samples.lead_of(kth.to(wide), x.gather(-1, y).to(wide)) / k
+    z = margin + lead_of(kth.to(wide), x.gather(-1, y).to(wide)) / k
     scale = factor.to(wide).unsqueeze(-1)
     value = scale * z.clamp_min(0)
     slope = scale / k * torch.where(z.isnan(), z, (z > 0).to(wide))
     tied = rest == kth
     share = slope / tied.sum(-1, keepdim=True)
     gradient = torch.where(tied, share, 0.0).scatter(-1, y, -slope)
-    return samples.mark_rows(x, label, factor, value.squeeze(-1).to(x.dtype), gradient.to(x.dtype))
+    return mark_rows(x, label, factor, value.squeeze(-1).to(x.dtype), gradient.to(x.dtype))
 
 
 def _native_rows(
     x: Tensor, label: Tensor, factor: Tensor, k: int, margin: float
 ) -> tuple[Tensor, Tensor]:
     value, gradient = _native.empty_results(x)
-    name = "topk_hinge_float" if x.dtype == torch.float32 else "topk_hinge_double"
-    _native.call(name, x, label, factor, *x.shape, k, margin, value, gradient)
+    _native.call("topk_hinge", x, label, factor, *x.shape, k, margin, value, gradient)
     return value, gradient
 
 

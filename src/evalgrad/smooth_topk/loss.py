@@ -10,15 +10,20 @@ exact, see `expansion`.
 """
 
 import math
-from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from evalgrad import _native
-from evalgrad.smooth_topk import expansion, samples
+from evalgrad._inputs import Weight, samples
+from evalgrad._module import LossModule
+from evalgrad._options import Reduction, checked
+from evalgrad._rows import attach, row_factor, working
+from evalgrad.smooth_topk import expansion
+from evalgrad.smooth_topk.samples import check_guesses, lead_of, mark_rows
 
 
+@checked()
 def smooth_topk_loss(
     scores: Tensor,
     target: Tensor,
@@ -27,15 +32,15 @@ def smooth_topk_loss(
     temperature: float = 1.0,
     margin: float = 1.0,
     ignore_index: int | None = None,
-    weight: Tensor | None = None,
-    reduction: str = "mean",
+    weight: Weight = None,
+    reduction: Reduction = "mean",
 ) -> Tensor:
     """Smooth top-k loss of raw class scores.
 
     Args:
-        scores: ``(N, C)`` or ``(N, C, *)`` raw scores, as `F.cross_entropy` takes them.
-        target: ``(N,)`` or ``(N, *)`` class indices, of any integer dtype. Soft targets are
-            refused.
+        scores: ``(N, C)``, ``(N, C, *)`` or ``(C,)`` raw scores, as `F.cross_entropy` takes them.
+        target: ``(N,)``, ``(N, *)`` or ``()`` class indices, of any integer dtype. Soft targets
+            raise an error.
         k: number of guesses, 1 to C - 1.
         temperature: tau > 0. Large values are easy to optimise and say little about top-k error;
             towards 0 the loss becomes `topk_hinge_loss`. The paper trains with 1.0 on CIFAR-100 and
@@ -43,7 +48,8 @@ def smooth_topk_loss(
         margin: by how much the label should lead, on the scale of the scores over k. With 0, k = 1
             and temperature 1 the loss is cross-entropy.
         ignore_index: label of samples that are as if absent.
-        weight: ``(C,)`` class weights; a class of weight 0 is as if absent from the samples.
+        weight: C class weights, a tensor or a sequence; samples of a class of weight 0 are as if
+            absent.
         reduction: ``"mean"`` over the samples that count, weighted; ``"sum"``; ``"none"``: the
             shape of `target`, 0 for what does not count.
 
@@ -51,20 +57,20 @@ def smooth_topk_loss(
         >>> scores = torch.randn(8, 100, requires_grad=True)
         >>> smooth_topk_loss(scores, torch.randint(100, (8,)), k=5, temperature=0.1).backward()
     """
-    _check_options(k, temperature, margin, ignore_index, reduction)
-    samples.check_tensors("smooth_topk_loss", scores, target, k, ignore_index, weight)
-    rows, label = samples.rows_of(scores, target)
-    factor = samples.row_factor(scores, label, ignore_index, weight, reduction)
-    value, gradient = smooth_topk(
-        rows.detach().to(factor.dtype), label, factor, k, float(temperature), float(margin)
-    )
-    return samples.attach(rows, value, gradient, target, reduction)
+    function = "smooth_topk_loss"
+    batch = samples(function, scores, target, ignore_index=ignore_index, weight=weight)
+    x = working(batch.rows)
+    check_guesses(function, k, x.shape[1])
+    factor = row_factor(x, batch.weight, reduction)
+    options = (k, float(temperature), float(margin))
+    value, gradient = smooth_topk(x, batch.label, factor, *options)
+    return attach(batch.rows, value, gradient, reduction, shape=batch.shape)
 
 
-class SmoothTopKLoss(nn.Module):
-    """`smooth_topk_loss` as a module, with the same options."""
+class SmoothTopKLoss(LossModule):
+    """`smooth_topk_loss` as a module: ``loss(scores, target)``, with the options as attributes."""
 
-    weight: Tensor | None
+    function = staticmethod(smooth_topk_loss)
 
     def __init__(
         self,
@@ -73,37 +79,13 @@ class SmoothTopKLoss(nn.Module):
         temperature: float = 1.0,
         margin: float = 1.0,
         ignore_index: int | None = None,
-        weight: Tensor | None = None,
-        reduction: str = "mean",
+        weight: Weight = None,
+        reduction: Reduction = "mean",
     ) -> None:
-        super().__init__()
-        _check_options(k, temperature, margin, ignore_index, reduction)
-        self.options: dict[str, Any] = {
-            "k": k,
-            "temperature": temperature,
-            "margin": margin,
-            "ignore_index": ignore_index,
-            "reduction": reduction,
-        }
-        self.register_buffer("weight", weight)
-
-    def forward(self, scores: Tensor, target: Tensor) -> Tensor:
-        return smooth_topk_loss(scores, target, weight=self.weight, **self.options)
-
-    def extra_repr(self) -> str:
-        return ", ".join(f"{name}={value!r}" for name, value in self.options.items())
+        super().__init__(locals())
 
 
-def _check_options(
-    k: int, temperature: float, margin: float, ignore_index: int | None, reduction: str
-) -> None:
-    function = "smooth_topk_loss"
-    samples.check_temperature(function, temperature)
-    samples.check_options(function, k, margin, ignore_index, reduction)
-
-
-# ---- operator: rows (R, C), labels (R,), factors (R,) -> value (R,), gradient (R, C)
-# ---------------------------------------------
+# ---- operator: rows (R, C), labels (R,), factors (R,) -> value (R,), gradient (R, C) -------------
 
 
 def _pure(
@@ -112,7 +94,7 @@ def _pure(
     y = label.clamp(0, x.shape[1] - 1).unsqueeze(-1)
     rest = expansion.expand(x.scatter(-1, y, -math.inf), k, 1 / (k * temperature))
     wide = rest.full.dtype
-    lead = samples.lead_of(rest.top[:, k - 1 : k].to(wide), x.gather(-1, y).to(wide))
+    lead = lead_of(rest.top[:, k - 1 : k].to(wide), x.gather(-1, y).to(wide))
     # z tau of the docstring
     z = margin + lead / k + temperature * (rest.log_s[:, k:] - rest.log_s[:, k - 1 : k])
     scale = factor.to(wide).unsqueeze(-1)
@@ -121,15 +103,15 @@ def _pure(
     gradient = expansion.log_ratio_derivative(rest, coefficient, x).scatter(
         -1, y, -coefficient.to(x.dtype)
     )
-    return samples.mark_rows(x, label, factor, value.squeeze(-1).to(x.dtype), gradient)
+    return mark_rows(x, label, factor, value.squeeze(-1).to(x.dtype), gradient)
 
 
 def _native_rows(
     x: Tensor, label: Tensor, factor: Tensor, k: int, temperature: float, margin: float
 ) -> tuple[Tensor, Tensor]:
     value, gradient = _native.empty_results(x)
-    name = "smooth_topk_float" if x.dtype == torch.float32 else "smooth_topk_double"
-    _native.call(name, x, label, factor, *x.shape, k, temperature, margin, value, gradient)
+    options = (k, temperature, margin)
+    _native.call("smooth_topk", x, label, factor, *x.shape, *options, value, gradient)
     return value, gradient
 
 

@@ -11,12 +11,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from evalgrad import _checks
-from evalgrad._masking import working_dtype
-from evalgrad.smooth_topk import samples
+from evalgrad._errors import describe, fail
+from evalgrad._inputs import WORKING, floating
+from evalgrad._options import checked, integer
 from evalgrad.smooth_topk.expansion import derivative, expand
 
 
+@checked()
 def topk_probabilities(scores: Tensor, *, k: int, temperature: float = 1.0) -> Tensor:
     """Probability of every class to be in a random k-subset drawn in proportion to exp(sum of its
     scores/temperature).
@@ -35,13 +36,14 @@ def topk_probabilities(scores: Tensor, *, k: int, temperature: float = 1.0) -> T
         >>> topk_probabilities(torch.tensor([2.0, 1.0, 0.0]), k=2)
         tensor([0.9100, 0.7553, 0.3348])
     """
-    _check(scores, "topk_probabilities", k, temperature, at_least=1)
-    rows = scores.reshape(scores.shape[:-1].numel(), scores.shape[-1]).to(working_dtype(scores))
+    scores = _scores("topk_probabilities", scores, k, at_least=1)
+    rows = scores.reshape(scores.shape[:-1].numel(), scores.shape[-1]).to(WORKING[scores.dtype])
     rest = expand(rows, k, 1 / temperature)
     only_the_last = F.pad(torch.ones_like(rest.full[:, :1]), (k, 0))
     return derivative(rest, only_the_last, rows).to(scores.dtype).reshape(scores.shape)
 
 
+@checked()
 def topk_predict(scores: Tensor, *, k: int, temperature: float = 1.0) -> Tensor:
     """The k labels with the largest `topk_probabilities`, averaged over several crops (views) of
     each sample.
@@ -60,27 +62,20 @@ def topk_predict(scores: Tensor, *, k: int, temperature: float = 1.0) -> Tensor:
         >>> topk_predict(crops, k=2)
         tensor([0, 3])
     """
-    _check(scores, "topk_predict", k, temperature, at_least=2)
+    scores = _scores("topk_predict", scores, k, at_least=2)
     if scores.shape[-2] == 0:
-        repair = "Give at least one crop of every sample."
-        _checks.fail(
-            ValueError,
-            "topk_predict",
-            "scores",
-            "(*, crops, C) with crops >= 1",
-            _checks.describe(scores),
-            repair,
-        )
+        must, repair = "(*, crops, C) with crops >= 1", "Give at least one crop of every sample."
+        fail(ValueError, "topk_predict", "scores", must, describe(scores), repair)
     mean = (
         topk_probabilities(scores.detach(), k=k, temperature=temperature)
-        .to(working_dtype(scores))
+        .to(WORKING[scores.dtype])
         .mean(-2)
     )
     return mean.topk(k, dim=-1).indices
 
 
-def _check(scores: Tensor, function: str, k: int, temperature: float, *, at_least: int) -> None:
-    _checks.check_floating(function, "scores", scores, at_least=at_least)
-    samples.check_temperature(function, temperature)
+def _scores(function: str, scores: Tensor, k: int, *, at_least: int) -> Tensor:
+    scores = floating(function, "scores", scores, at_least=at_least)
     repair = f"There are {scores.shape[-1]} classes on the last axis."
-    _checks.check_integer(function, "k", k, low=1, high=scores.shape[-1], repair=repair)
+    integer(1, scores.shape[-1], repair=repair)(function, "k", k)
+    return scores

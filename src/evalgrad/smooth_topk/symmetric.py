@@ -5,8 +5,8 @@ smooth top-k is made of.
 import torch.nn.functional as F
 from torch import Tensor
 
-from evalgrad import _checks
-from evalgrad._masking import working_dtype
+from evalgrad._inputs import WORKING, floating
+from evalgrad._options import integer
 from evalgrad.smooth_topk.expansion import expand
 
 
@@ -32,10 +32,10 @@ def log_elementary_symmetric(x: Tensor, *, k: int) -> Tensor:
         tensor([ 1.0000,  6.0000, 11.0000,  6.0000])
     """
     function = "log_elementary_symmetric"
-    _checks.check_floating(function, "x", x)
+    x = floating(function, "x", x)
     repair = f"There are {x.shape[-1]} items on the last axis, and no larger subsets."
-    _checks.check_integer(function, "k", k, low=1, high=x.shape[-1], repair=repair)
-    rows = x.reshape(x.shape[:-1].numel(), x.shape[-1]).to(working_dtype(x))
+    integer(1, x.shape[-1], repair=repair)(function, "k", k)
+    rows = x.reshape(x.shape[:-1].numel(), x.shape[-1]).to(WORKING[x.dtype])
     rest = expand(rows, k, 1.0)
     largest = F.pad(rest.top[:, :k].to(rest.log_s.dtype).cumsum(-1), (1, 0))  # x_[1] + .. + x_[j]
     return (largest + rest.log_s).to(x.dtype).reshape(*x.shape[:-1], k + 1)

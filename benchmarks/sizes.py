@@ -1,0 +1,122 @@
+"""Cost of every loss on small, middle and large tensors, forward and backward, against the usual
+loss on the same tensor: `python benchmarks/sizes.py`. README's table is written from it.
+"""
+
+import time
+from collections.abc import Callable
+
+import torch
+import torch.nn.functional as F
+from lovasz import binary_maps, maps
+from timing import interleaved, main, step
+from torch import Tensor
+
+import evalgrad as eg
+
+SIZES = ("small", "middle", "large")
+TRAINED = 3.0  # half-trained: what most of a training looks like
+BUDGET = 2.0  # seconds of each row
+
+
+def softmax_rows(size: str, shape: tuple[int, ...]) -> list[dict[str, object]]:
+    logits, target = maps(shape, TRAINED)
+    pixel_losses = torch.nn.CrossEntropyLoss(reduction="none")
+    losses = {
+        "lovasz_softmax_loss": eg.LovaszSoftmaxLoss(),
+        "lovasz_softmax_loss(bins=4096)": eg.LovaszSoftmaxLoss(bins=4096),
+        "LossMaxPooling": eg.LossMaxPooling(pixel_losses),
+    }
+    return compare(size, F.cross_entropy, losses, logits, target)
+
+
+def soft_rows(size: str, shape: tuple[int, ...]) -> list[dict[str, object]]:
+    logits, target = maps(shape, TRAINED)
+    losses: dict[str, Callable[..., Tensor]] = {"soft_jaccard_loss": eg.SoftJaccardLoss()}
+    try:
+        from segmentation_models_pytorch.losses import JaccardLoss
+    except ImportError:
+        pass
+    else:
+        losses["smp.losses.JaccardLoss"] = JaccardLoss("multiclass")
+    return compare(size, F.cross_entropy, losses, logits, target)
+
+
+def hinge_rows(size: str, shape: tuple[int, ...]) -> list[dict[str, object]]:
+    logits, target = binary_maps(shape, TRAINED)
+    losses = {
+        "lovasz_hinge_loss": eg.LovaszHingeLoss(),
+        "lovasz_hinge_loss(bins=4096)": eg.LovaszHingeLoss(bins=4096),
+    }
+    return compare(size, _bce, losses, logits, target)
+
+
+def topk_rows(size: str, shape: tuple[int, ...]) -> list[dict[str, object]]:
+    generator = torch.Generator().manual_seed(0)
+    scores = torch.randn(shape, generator=generator)
+    target = torch.randint(shape[1], shape[:1], generator=generator)
+    losses = {"smooth_topk_loss": eg.SmoothTopKLoss(), "topk_hinge_loss": eg.TopKHingeLoss()}
+    return compare(size, F.cross_entropy, losses, scores, target)
+
+
+def list_rows(size: str, shape: tuple[int, ...]) -> list[dict[str, object]]:
+    generator = torch.Generator().manual_seed(0)
+    scores = torch.randn(shape, generator=generator)
+    target = torch.rand(shape, generator=generator) < 0.1
+    target[..., 0] = True
+    losses = {
+        "direct_average_precision_loss": eg.DirectAveragePrecisionLoss(),
+        "direct_ndcg_loss": eg.DirectNDCGLoss(),
+        "FBeta": eg.FBeta(),
+    }
+    return compare(size, _bce, losses, scores.squeeze(0), target.squeeze(0))
+
+
+def _bce(x: Tensor, target: Tensor) -> Tensor:
+    return F.binary_cross_entropy_with_logits(x, target.to(x))
+
+
+def compare(
+    size: str,
+    yardstick: Callable[..., Tensor],
+    losses: dict[str, Callable[..., Tensor]],
+    x: Tensor,
+    target: Tensor,
+) -> list[dict[str, object]]:
+    """A row per loss; all of them and the yardstick in turn, as often as the budget allows."""
+    steps = {
+        name: step(lambda z, loss=loss: loss(z, target), x)
+        for name, loss in {"yardstick": yardstick, **losses}.items()
+    }
+    start = time.perf_counter()
+    for run in steps.values():
+        run()
+        run()
+    once = (time.perf_counter() - start) / 2
+    times = interleaved(steps, rounds=max(7, min(2000, int(BUDGET * len(steps) / once))))
+    usual = times.pop("yardstick")
+    shape = "x".join(map(str, x.shape))
+    return [
+        {"loss": name, "size": size, "shape": shape, "usual us": 1e6 * usual, "x": seconds / usual}
+        for name, seconds in times.items()
+    ]
+
+
+SHAPES: dict[Callable[..., list[dict[str, object]]], tuple[tuple[int, ...], ...]] = {
+    softmax_rows: ((2, 21, 64, 64), (2, 21, 256, 256), (4, 21, 512, 512)),
+    soft_rows: ((8, 5, 64, 64), (8, 5, 256, 256), (8, 5, 512, 512)),
+    hinge_rows: ((4, 64, 64), (4, 256, 256), (8, 512, 512)),
+    topk_rows: ((256, 100), (256, 1000), (256, 10000)),
+    list_rows: ((1, 256), (1, 4096), (1, 65536)),
+}
+
+
+def measure() -> list[dict[str, object]]:
+    rows = []
+    for rows_of, shapes in SHAPES.items():
+        for size, shape in zip(SIZES, shapes, strict=True):
+            rows += rows_of(size, shape)
+    return rows
+
+
+if __name__ == "__main__":
+    main("sizes", measure)

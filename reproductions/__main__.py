@@ -1,0 +1,177 @@
+"""`python -m reproductions`: run the papers' experiments, print each result next to the paper's
+numbers, and write the papers' pages.
+"""
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table as RichTable
+
+import reproductions
+from evalgrad_lab.cli import guarded
+from evalgrad_lab.data.fetched import NotFetchedError
+from evalgrad_lab.errors import UserError
+from evalgrad_lab.runs import Runs
+from evalgrad_lab.store import Store
+from reproductions import configs, pages
+from reproductions.experiment import Experiment, Outcome, Size, SkippedError, Table
+
+PROG = "python -m reproductions"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command."""
+    parser = argparse.ArgumentParser(prog=PROG, description="Run the papers' experiments.")
+    add_arguments(parser)
+    return guarded(PROG, lambda: run(parser.parse_args(arguments)))
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of the command."""
+    parser.add_argument("names", nargs="*", metavar="NAME", help="an experiment, a paper, or `all`")
+    parser.add_argument("--list", action="store_true", help="name the experiments and stop")
+    size = parser.add_mutually_exclusive_group()
+    size.add_argument(
+        "--full",
+        dest="size",
+        action="store_const",
+        const="full",
+        help="the larger data that `make data` fetches",
+    )
+    size.add_argument(
+        "--tiny",
+        dest="size",
+        action="store_const",
+        const="tiny",
+        help="seconds; shows that it runs, proves nothing",
+    )
+    parser.add_argument(
+        "--out",
+        type=Path,
+        default=Path("runs/reproduce"),
+        help="finished runs and pages (default %(default)s)",
+    )
+    parser.add_argument("--docs", type=Path, help="write the pages here and not under --out")
+    full = parser.add_argument_group(
+        "a paper's full setting", "on a machine that has the data and the GPU"
+    )
+    full.add_argument(
+        "--config",
+        metavar="NAME",
+        help=f"one of {', '.join(configs.names())}, or a file of your own",
+    )
+    full.add_argument("--data", type=Path, help="the folder of the data set in its official layout")
+    full.add_argument(
+        "--weights", type=Path, help="where the network starts from, a saved state_dict"
+    )
+    full.add_argument(
+        "--dry-run", action="store_true", help="build everything and take one step on small crops"
+    )
+    parser.add_argument(
+        "--jobs",
+        type=int,
+        default=os.cpu_count() or 1,
+        help="runs at a time (default: one per core)",
+    )
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Run what was asked for; finished runs of an earlier run are reused."""
+    console = Console()
+    if arguments.list:
+        console.print(_listing())
+        return 0
+    if arguments.config:
+        return _full_setting(arguments, console)
+    if not arguments.names:
+        raise UserError(
+            "name an experiment, a paper, or `all`. `python -m reproductions --list` names them."
+        )
+    size: Size = arguments.size or "default"
+    experiments = reproductions.find(arguments.names)
+    folder = arguments.docs or arguments.out / "pages"
+    sections: dict[tuple[str, Size], str] = {}
+    skipped: dict[str, str] = {}
+    with Runs(Store(arguments.out / "runs"), arguments.jobs) as runs:
+        for experiment in experiments:
+            runs.spent.clear()
+            try:
+                outcome = experiment.run(size, runs)
+            except (SkippedError, NotFetchedError) as reason:
+                skipped[experiment.name] = str(reason)
+                console.print(f"\n[bold]{experiment.name}[/]  skipped: {escape(str(reason))}")
+            else:
+                _show(console, experiment, outcome)
+                sections[experiment.name, size] = pages.section(
+                    experiment, size, outcome, runs.seconds, folder
+                )
+            # After every experiment, so that an interrupted command has written what it showed.
+            (paper,) = reproductions.papers([experiment.paper])
+            path = pages.write_page(paper, sections, skipped, folder)
+            console.print(f"written to {path}")
+    return 0
+
+
+def _full_setting(arguments: argparse.Namespace, console: Console) -> int:
+    """Train a config, or try one step of it."""
+    from reproductions import full_setting  # lightning takes seconds to import
+
+    config = configs.read(arguments.config)
+    if arguments.data is None:
+        raise UserError(
+            f"--config {arguments.config} needs --data, the folder of {config.data['layout']} in"
+            " its official layout."
+        )
+    if arguments.dry_run:
+        console.print(
+            escape(full_setting.dry_run(config, arguments.data, weights=arguments.weights))
+        )
+        return 0
+    console.print(escape(f"{config.title} ({config.source}). {config.notes}"))
+    metric = full_setting.train(
+        config,
+        arguments.data,
+        arguments.out / Path(arguments.config).stem,
+        weights=arguments.weights,
+    )
+    console.print(f"{config.metric} {metric:.4f}")
+    return 0
+
+
+def _show(console: Console, experiment: Experiment, outcome: Outcome) -> None:
+    console.print(
+        f"\n[bold]{experiment.name}[/]  {escape(experiment.title)} ({escape(experiment.source)})"
+    )
+    for table in outcome.tables:
+        console.print(_rich(table))
+    for caption in outcome.figures:
+        console.print(f"figure: {escape(caption)}")
+    console.print(f"[bold]{escape(str(experiment.verdict(outcome.numbers)))}[/]")
+
+
+def _rich(table: Table) -> RichTable:
+    rich = RichTable(
+        *[escape(column) for column in table.columns],
+        title=escape(table.title),
+        title_justify="left",
+    )
+    for row in table.cells():
+        rich.add_row(*[escape(cell) for cell in row])
+    return rich
+
+
+def _listing() -> RichTable:
+    table = RichTable("experiment", "title", "in the paper")
+    for paper in reproductions.papers():
+        for experiment in paper.experiments:
+            table.add_row(experiment.name, escape(experiment.title), escape(experiment.source))
+    return table
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,22 @@
+"""Direct loss minimisation (Song et al., ICML 2016): figures 3 to 5, table 1 and the batch size of
+section 4.3.
+"""
+
+from reproductions.direct_loss.batches import BATCH_SIZE
+from reproductions.direct_loss.classes import CLASSES_TABLE
+from reproductions.direct_loss.synthetic import LINEAR, TEACHER
+from reproductions.experiment import Paper
+
+PAPER = Paper(
+    "direct_loss",
+    "Direct loss minimisation",
+    "Song, Schwing, Zemel, Urtasun: *Training Deep Neural Networks via Direct Loss Minimization*,"
+    " ICML 2016.",
+    "The loss is described in [direct_loss.md](../direct_loss.md). The synthetic experiments are"
+    " the paper's own. Table 1 keeps the paper's protocol on other data. Table 2, detection on"
+    " Pascal VOC 2012, is not run: it needs the images, 2,000 selective-search boxes for each and"
+    " an AlexNet trained on ImageNet. The config `voc_detection_direct_ap` has its setting, one"
+    " network per class with batches of 512 boxes ([README.md](README.md)); the paper reports a"
+    " mean AP of 48.5 against 47.0 (softmax) and 45.6 (logistic).",
+    [TEACHER, LINEAR, CLASSES_TABLE, BATCH_SIZE],
+)

@@ -1,0 +1,155 @@
+"""Table 1's protocol on real digits with clean and noisy labels: one network per class, tuned on
+validation, judged by AP.
+"""
+
+import itertools
+from collections.abc import Mapping
+from statistics import fmean
+from typing import Any
+
+from evalgrad_lab.runs import Runs
+from reproductions.direct_loss.class_training import CLASSES, LOSSES, Hyper, train_classes
+from reproductions.experiment import (
+    Cell,
+    Experiment,
+    Outcome,
+    Size,
+    Table,
+    Verdict,
+    judge,
+    spread,
+)
+from reproductions.gaps import gap, in_words
+
+REPORTED = {"logistic": 64.8, "hinge": 63.6, "ours": 66.7}
+SWAPPED = {"clean": 0.0, "noisy": 0.4}
+NETWORKS: dict[str, list[int]] = {"linear": [], "16 hidden units": [16]}
+SEEDS = {"tiny": 1, "default": 3, "full": 6}
+ITERATIONS = {"tiny": 3, "default": 300, "full": 300}
+RATES, DECAYS = (0.003, 0.03), (0.1, 3.0)
+THIRD = {
+    "logistic": ("positive_weight", (1.0, 3.0, 9.0)),
+    "hinge": ("positive_weight", (1.0, 3.0, 9.0)),
+    "ours": ("epsilon", (0.1, 1.0, 10.0)),
+}
+
+
+def candidates(loss: str, size: Size) -> list[Hyper]:
+    """Twelve settings for every loss."""
+    name, values = THIRD[loss]
+    grid = itertools.product(RATES, DECAYS, values)
+    found = [
+        {"learning_rate": rate, "weight_decay": decay, name: value} for rate, decay, value in grid
+    ]
+    return found[5:7] if size == "tiny" else found
+
+
+def chosen_per_class(results: list[Mapping[str, list[float]]]) -> list[float]:
+    """Test AP of each class with the setting that has the best validation AP of that class.
+
+    >>> first = {"validation": [1.0, 5.0], "test": [10.0, 20.0]}
+    >>> chosen_per_class([first, {"validation": [2.0, 4.0], "test": [30.0, 40.0]}])
+    [30.0, 20.0]
+    """
+    best = [
+        max(results, key=lambda result: result["validation"][label])
+        for label in range(len(results[0]["test"]))
+    ]
+    return [result["test"][label] for label, result in enumerate(best)]
+
+
+def run(size: Size, runs: Runs) -> Outcome:
+    """All candidates for every network, noise, loss and split; then the choice per class."""
+    seeds, tried = list(range(SEEDS[size])), {loss: candidates(loss, size) for loss in LOSSES}
+    cases = list(itertools.product(NETWORKS, SWAPPED, LOSSES, seeds))
+    settings = [
+        {
+            "seed": seed,
+            "swapped": SWAPPED[noise],
+            "widths": NETWORKS[network],
+            "loss": loss,
+            "hyper": hyper,
+            "iterations": ITERATIONS[size],
+        }
+        for network, noise, loss, seed in cases
+        for hyper in tried[loss]
+    ]
+    found = iter(runs.run(train_classes, settings))
+    per_class = {case: chosen_per_class([next(found) for _ in tried[case[2]]]) for case in cases}
+    rows: list[list[Cell]] = []
+    for network, noise, loss in itertools.product(NETWORKS, SWAPPED, LOSSES):
+        splits = [per_class[network, noise, loss, seed] for seed in seeds]
+        classes = [f"{fmean(split[label] for split in splits):.1f}" for label in range(CLASSES)]
+        rows.append(
+            [
+                f"{network}, {noise}",
+                loss,
+                *classes,
+                spread([fmean(split) for split in splits]),
+                REPORTED[loss],
+            ]
+        )
+    numbers = {
+        f"{network}, {noise}": {
+            loss: [per_class[network, noise, loss, seed] for seed in seeds] for loss in LOSSES
+        }
+        for network, noise in itertools.product(NETWORKS, SWAPPED)
+    }
+    return Outcome(
+        numbers,
+        "scikit-learn's 1797 digits of 8x8 pixels in place of Pascal VOC 2012 actions, which"
+        " cannot be had here: 10 digits, each against the rest, 60/15/25 % for training,"
+        f" validation and test. Full batch, {ITERATIONS[size]} iterations as in the paper, Adam,"
+        " cosine. Learning rate, weight decay and epsilon (for the baselines: the weight of a"
+        f" positive) chosen per class and split on validation, {len(tried['ours'])} settings for"
+        " every loss. Noisy: 40 % of the positives of training and validation are swapped with"
+        " negatives; the test labels are clean. A seed is a split.",
+        seeds,
+        [
+            Table(
+                "Test AP per digit, %, mean over the splits",
+                [
+                    "network, labels",
+                    "loss",
+                    *map(str, range(CLASSES)),
+                    "average",
+                    "paper (actions)",
+                ],
+                rows,
+            )
+        ],
+    )
+
+
+def verdict(numbers: Mapping[str, Any]) -> Verdict:
+    """The claim, ours above logistic and above hinge on average, case by case."""
+    parts, claims = [], []
+    for case, losses in numbers.items():
+        average = {loss: [fmean(split) for split in splits] for loss, splits in losses.items()}
+        leads = {loss: gap(average["ours"], average[loss]) for loss in ("logistic", "hinge")}
+        wins = sum(
+            a > b
+            for ours, other in zip(losses["ours"], losses["logistic"], strict=True)
+            for a, b in zip(ours, other, strict=True)
+        )
+        total = sum(len(split) for split in losses["ours"])
+        claims += [lead.mean > 0 and lead.verdict != "loss" for lead in leads.values()]
+        parts.append(
+            f"{case}: {in_words(leads['logistic'])} points of AP over logistic ({wins} of {total}"
+            f" classes and splits), {in_words(leads['hinge'])} over hinge"
+        )
+    return judge(
+        claims, f"the paper has +1.9 over logistic and +3.1 over hinge; here {'; '.join(parts)}."
+    )
+
+
+CLASSES_TABLE = Experiment(
+    "direct_loss/table-1",
+    "One network per class, judged by AP",
+    "Section 4.2, table 1",
+    "the direct AP loss clearly outperforms logistic and hinge loss on Pascal VOC 2012 actions, by"
+    " 1.9 and 3.1 points of AP.",
+    REPORTED,
+    run,
+    verdict,
+)

@@ -1,0 +1,147 @@
+"""One training of a scorer of points: the paper's nine algorithms on its synthetic rankings, in
+full batches or small ones.
+"""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+import evalgrad as eg
+from evalgrad_lab.data.dataset import Dataset, Part, Sizes
+from evalgrad_lab.data.embedded.teachers import linear_ranking, teacher_ranking
+from evalgrad_lab.loss_factories import bce
+from evalgrad_lab.models.mlp import mlp
+
+Loss = Callable[[Tensor, Tensor], Tensor]
+Hyper = dict[str, float]  # learning_rate, and epsilon (direct losses) or weight_decay (the others)
+
+ALGORITHMS: dict[str, Callable[..., Tensor]] = {
+    "pos-AP": partial(eg.direct_average_precision_loss, direction="positive"),
+    "neg-AP": partial(eg.direct_average_precision_loss, direction="negative"),
+    "hinge-AP": eg.average_precision_hinge_loss,
+    "per-AP": eg.average_precision_perceptron_loss,
+    "pos-01": partial(eg.direct_zero_one_loss, direction="positive"),
+    "neg-01": partial(eg.direct_zero_one_loss, direction="negative"),
+    "hinge-01": eg.zero_one_hinge_loss,
+    "per-01": eg.zero_one_perceptron_loss,
+    "logistic": bce(),
+}
+DIRECT = ("pos-AP", "neg-AP", "pos-01", "neg-01")
+WIDTH = 20  # of the teacher and of the network that learns from it; the paper gives none
+
+
+def loss_of(algorithm: str, hyper: Hyper) -> Loss:
+    """The loss of an algorithm, with its epsilon if it has one."""
+    loss = ALGORITHMS[algorithm]
+    return partial(loss, epsilon=hyper["epsilon"]) if algorithm in DIRECT else loss
+
+
+def load(data: str, seed: int, sizes: tuple[int, int, int], positives: float) -> Dataset[Part]:
+    """Points ranked by a random network ("teacher") or a plane, with clean labels ("linear") or a
+    fifth of them wrong ("noisy").
+    """
+    if data == "teacher":
+        return teacher_ranking(seed, Sizes(*sizes), width=WIDTH, positives=positives)
+    return linear_ranking(seed, Sizes(*sizes), flipped={"linear": 0.0, "noisy": 0.2}[data])
+
+
+def scorer(data: str, seed: int) -> nn.Module:
+    """The same structure as what made the labels; the weights depend on the seed alone."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(1000 + seed)
+        return mlp(10, (WIDTH,) * 3 if data == "teacher" else ())
+
+
+def train(
+    *,
+    data: str,
+    seed: int,
+    sizes: tuple[int, int, int],
+    algorithm: str,
+    hyper: Hyper,
+    iterations: int,
+    batch: int = 0,
+    positives: float = 0.2,
+) -> dict[str, Any]:
+    """A piece: Adam with a cosine schedule, full batches (`batch` 0) or batches drawn without
+    replacement.
+
+    AP in per cent of the three parts, the accuracy on test at score 0 and at the best threshold of
+    the training set, and the two curves of the paper's figures: [iteration, AP, accuracy] on test.
+    """
+    split, loss, model = (
+        load(data, seed, sizes, positives),
+        loss_of(algorithm, hyper),
+        scorer(data, seed),
+    )
+    optimiser = torch.optim.AdamW(
+        model.parameters(), lr=hyper["learning_rate"], weight_decay=hyper.get("weight_decay", 0.0)
+    )
+    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, iterations)
+    generator = torch.Generator().manual_seed(seed)
+    every, curve = max(iterations // 15, 1), []
+    for iteration in range(1, iterations + 1):
+        inputs, target = _draw(split.train, batch, generator)
+        optimiser.zero_grad()
+        loss(model(inputs), target).backward()
+        optimiser.step()
+        schedule.step()
+        if iteration % every == 0:
+            curve.append(
+                [iteration, average_precision(model, split.test), accuracy(model, split.test, 0.0)]
+            )
+    precision = {
+        name: average_precision(model, getattr(split, name))
+        for name in ("train", "validation", "test")
+    }
+    threshold = best_threshold(_scores(model, split.train), split.train.target)
+    tuned = accuracy(model, split.test, threshold)
+    return {
+        **precision,
+        "accuracy": accuracy(model, split.test, 0.0),
+        "tuned accuracy": tuned,
+        "curve": curve,
+    }
+
+
+def _draw(part: Part, batch: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+    if batch in (0, len(part)):
+        return part.inputs, part.target
+    chosen = torch.randperm(len(part), generator=generator)[:batch]
+    return part.inputs[chosen], part.target[chosen]
+
+
+@torch.no_grad()
+def _scores(model: nn.Module, part: Part) -> Tensor:
+    return model(part.inputs)
+
+
+def average_precision(model: nn.Module, part: Part) -> float:
+    """AP in per cent; 0 where a training diverged, so that no search chooses it."""
+    value = eg.metrics.average_precision(_scores(model, part), part.target, ties="worst")
+    return 100 * value.nan_to_num().item()
+
+
+def accuracy(model: nn.Module, part: Part, threshold: float) -> float:
+    """Per cent of the items on the right side of the threshold."""
+    return 100 * ((_scores(model, part) > threshold) == (part.target == 1)).double().mean().item()
+
+
+def best_threshold(scores: Tensor, target: Tensor) -> float:
+    """The score above which items are called positive with the fewest errors: scores trained on AP
+    have no zero of their own.
+
+    >>> best_threshold(torch.tensor([3.0, 1.0, 2.0]), torch.tensor([1, 0, 0]))
+    2.0
+    """
+    ranked, order = scores.sort(descending=True)
+    label = target[order]
+    # With the k best called positive: the negatives among them, and the positives that are left.
+    errors = (1 - label).cumsum(0) + label.sum() - label.cumsum(0)
+    k = int(errors.argmin())
+    if int(errors[k]) >= int(label.sum()):
+        return float(ranked[0])
+    return float(ranked[k + 1]) if k + 1 < len(ranked) else -torch.inf

@@ -1,0 +1,116 @@
+"""What an experiment of a paper is: plain data, one function that runs it and one that judges the
+numbers.
+"""
+
+import statistics
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from matplotlib.figure import Figure
+
+from evalgrad_lab.runs import Runs
+
+# tiny: seconds, for the tests; default: minutes, on embedded data; full: on the data that `make
+# data` fetches.
+Size = Literal["tiny", "default", "full"]
+Cell = str | int | float
+
+
+class SkippedError(Exception):
+    """The experiment cannot run at this size on this machine; the message is the sentence that says
+    why and what to do.
+    """
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows under columns. Numbers of the paper stand in columns of their own, so that the eye
+    compares along a row.
+    """
+
+    title: str
+    columns: Sequence[str]
+    rows: Sequence[Sequence[Cell]]
+
+    def cells(self) -> list[list[str]]:
+        """The rows as text: floats with four significant digits; other forms are the experiment's
+        own strings.
+        """
+        return [
+            [f"{cell:.4g}" if isinstance(cell, float) else str(cell) for cell in row]
+            for row in self.rows
+        ]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What one run of an experiment gives. `numbers` is plain data: all that the verdict may look
+    at.
+    """
+
+    numbers: Mapping[str, Any]
+    setting: str  # data, network, budget and tuning of this size, in a sentence or two
+    seeds: Sequence[int]
+    tables: Sequence[Table] = ()
+    figures: Mapping[str, Figure] = field(default_factory=dict)  # caption -> picture
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Does it go where the paper says, how far, and why."""
+
+    direction: Literal["same", "partly", "other"]
+    sentence: str
+
+    def __str__(self) -> str:
+        words = {
+            "same": "Same direction",
+            "partly": "Partly the same direction",
+            "other": "Not the same direction",
+        }
+        return f"{words[self.direction]}: {self.sentence}"
+
+
+def judge(claims: Sequence[bool], sentence: str) -> Verdict:
+    """The verdict on a paper's claims, each found or not: all, some or none of them."""
+    return Verdict("same" if all(claims) else "partly" if any(claims) else "other", sentence)
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """One table or figure of a paper."""
+
+    name: str  # paper/item, such as lovasz/figure-3b
+    title: str
+    source: str  # where the paper has it: tables, figures, section
+    claim: str  # what the paper concludes from it
+    reported: Mapping[str, Any]  # the paper's own numbers
+    run: Callable[[Size, Runs], Outcome]
+    verdict: Callable[[Mapping[str, Any]], Verdict]
+
+    @property
+    def paper(self) -> str:
+        return self.name.partition("/")[0]
+
+
+@dataclass(frozen=True)
+class Paper:
+    """A paper and its experiments in the order of its page."""
+
+    name: str
+    title: str
+    citation: str
+    introduction: str  # what stands at the head of its page
+    experiments: Sequence[Experiment]
+
+
+def spread(values: Sequence[float], digits: int = 1) -> str:
+    """Mean and standard deviation over the seeds, such as '91.2 ± 0.4'; a single value without a
+    spread.
+
+    >>> spread([1.0, 3.0])
+    '2.0 ± 1.4'
+    """
+    mean = f"{statistics.fmean(values):.{digits}f}"
+    return f"{mean} ± {statistics.stdev(values):.{digits}f}" if len(values) > 1 else mean

@@ -1,0 +1,86 @@
+"""What the experiments share: data and budget at each size, the methods of table 2, and the search
+for the learning rate.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from evalgrad_lab.runs import Runs
+from evalgrad_lab.tune import Case, Tuned, tune
+from reproductions.experiment import Size
+from reproductions.loss_max_pooling.training import train
+
+Method = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Budget:
+    """Data, its sizes (training, validation, test), iterations, learning rates to choose from,
+    seeds.
+    """
+
+    data: str
+    sizes: Sequence[int]
+    iterations: int
+    long: int  # iterations of the longer training
+    rates: Sequence[float]
+    seeds: Sequence[int]
+
+    def words(self) -> str:
+        images = {
+            "scenes": (
+                "digit scenes of 32x32 pixels, 10 digits with a 9:1 tail and a dominant background,"
+                " class 0"
+            ),
+            "landsat": (
+                "tiles of 32x32 pixels of a Landsat scene with 7 land-cover classes, split by tiles"
+            ),
+        }[self.data]
+        train_images, validation, test = self.sizes
+        return (
+            f"{images}, in place of Cityscapes, which cannot be had here; {train_images},"
+            f" {validation} and {test} images for training, validation and test; a U-Net of 54k"
+            " parameters, Adam, cosine, batch 16; the learning rate of every method is chosen from"
+            f" {', '.join(f'{rate:g}' for rate in self.rates)} on validation with the first seed."
+        )
+
+
+BUDGETS: dict[Size, Budget] = {
+    "tiny": Budget("scenes", (32, 8, 8), 2, 3, (0.012,), (0,)),
+    "default": Budget("scenes", (1500, 200, 400), 400, 1000, (0.008, 0.02), (0, 1, 2)),
+    "full": Budget("landsat", (110, 30, 50), 400, 1000, (0.004, 0.01, 0.025), (0, 1, 2)),
+}
+PLAIN, WEIGHTED = {"kind": "plain"}, {"kind": "weighted"}
+BLEND = 0.5  # half of the samples by the classes that do badly; the paper gives no share
+
+
+def pooled(p: float = 1.3, support: float = 0.25) -> dict[str, Any]:
+    """Loss max-pooling; the defaults are the paper's best."""
+    return {"kind": "pooled", "p": p, "support": support}
+
+
+METHODS: dict[str, Method] = {
+    "BASE": {"loss": PLAIN, "blend": 0.0},
+    "BASE+": {"loss": PLAIN, "blend": BLEND},
+    "inverse median frequency": {"loss": WEIGHTED, "blend": 0.0},
+    "proposed loss only": {"loss": pooled(), "blend": 0.0},
+    "LMP": {"loss": pooled(), "blend": BLEND},
+}
+
+
+def trained(
+    runs: Runs, budget: Budget, methods: Mapping[str, Method], iterations: int
+) -> dict[str, Tuned]:
+    """Every method with the learning rate that validation chose for it."""
+    common = {"data": budget.data, "sizes": list(budget.sizes), "iterations": iterations}
+    grid = [{"learning_rate": rate} for rate in budget.rates]
+    cases = [{**common, **method} for method in methods.values()]
+    found = tune(
+        runs,
+        train,
+        [Case(case, grid) for case in cases],
+        search=budget.seeds[:1],
+        seeds=budget.seeds,
+    )
+    return dict(zip(methods, found, strict=True))

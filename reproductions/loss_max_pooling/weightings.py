@@ -1,0 +1,142 @@
+"""Figures 1 and 2: the set of admissible weightings, and the optimal one for several p and
+supports.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from evalgrad import loss_max_pooling_weights
+from evalgrad_lab.runs import Runs
+from reproductions.drawing import new_figure
+from reproductions.experiment import Cell, Experiment, Outcome, Size, Table, Verdict, judge
+
+PIXELS = 100
+EXPONENTS = (1, 1.2, 1.4, 1.7, 2, 3, 4, 10, math.inf)  # of figure 2 at m = n/3
+SUPPORTS = (0, 0.1, 0.2, 0.4, 0.8, 1)  # m/n of figure 2 at p = 1.7
+
+
+def ball(p: float, radius: float = 1.0, points: int = 121) -> tuple[np.ndarray, np.ndarray]:
+    """The curve ||w||_p = radius in the plane."""
+    angle = np.linspace(0, 2 * math.pi, points)
+    x, y = np.cos(angle), np.sin(angle)
+    norm = np.maximum(abs(x), abs(y)) if math.isinf(p) else (abs(x) ** p + abs(y) ** p) ** (1 / p)
+    return radius * x / norm, radius * y / norm
+
+
+def draw_set(p: float = 1.4, tau: float = 0.6, n: int = 2) -> Figure:
+    """Figure 1: spheres of several norms, and the set W of weightings of two pixels."""
+    figure = new_figure(7.0, 3.4)
+    left, right = figure.subplots(1, 2)
+    for exponent in (1, 1.4, 2, 4, math.inf):
+        left.plot(*ball(exponent), label=f"p = {exponent:g}", linewidth=1)
+    left.set_title("||w||$_p$ = 1")
+    x, y = ball(p, n ** -(1 - 1 / p), points=361)
+    right.plot(x, y, "--", linewidth=0.8, label="||w||$_p$ = $\\gamma$")
+    right.fill(x.clip(-tau, tau), y.clip(-tau, tau), alpha=0.3, label="W")
+    right.plot(*ball(math.inf, tau), ":", linewidth=0.8, label="||w||$_\\infty$ = $\\tau$")
+    right.set_title(f"W for n = {n}, p = {p}, $\\tau$ = {tau}")
+    for panel in (left, right):
+        panel.set(aspect="equal", xlabel="w$_1$", ylabel="w$_2$")
+        panel.legend(loc="center", fontsize=7)
+    return figure
+
+
+def weights(p: float, support: float) -> list[float]:
+    """The optimal weights of sorted synthetic losses, the quantiles of an exponential
+    distribution.
+    """
+    losses = -torch.log1p(-(torch.arange(PIXELS, dtype=torch.float64) + 0.5) / PIXELS)
+    # m is at least one pixel; a support of exactly 0 is not an option of the loss.
+    return loss_max_pooling_weights(losses[None], p=p, support=max(support, 1e-9))[0].tolist()
+
+
+def draw_weights(by_p: Mapping[str, list[float]], by_support: Mapping[str, list[float]]) -> Figure:
+    """Figure 2."""
+    figure = new_figure(7.0, 3.2)
+    panels = figure.subplots(1, 2)
+    _curves(panels[0], by_p, "m = n/3")
+    _curves(panels[1], by_support, "p = 1.7")
+    return figure
+
+
+def _curves(axes: Axes, curves: Mapping[str, list[float]], title: str) -> None:
+    for label, curve in curves.items():
+        axes.plot(curve, linewidth=1, label=label)
+    axes.set(title=title, xlabel="pixels, by increasing loss", ylabel="w*")
+    axes.legend(fontsize=7)
+
+
+def concentration(curve: Sequence[float]) -> float:
+    """The weight of the tenth of the pixels with the largest losses, in per cent of all weight."""
+    return 100 * sum(curve[-PIXELS // 10 :]) / sum(curve)
+
+
+def run(size: Size, runs: Runs) -> Outcome:
+    """Drawn with the library's own weights; nothing is trained."""
+    by_p = {f"p = {p:g}": weights(p, 1 / 3) for p in EXPONENTS}
+    by_support = {f"m/n = {share:g}": weights(1.7, share) for share in SUPPORTS}
+    curves = by_p | by_support
+    columns = ["setting", "weight of the worst tenth, %", "pixels with weight"]
+    rows: list[list[Cell]] = [
+        [label, f"{concentration(curve):.1f}", sum(weight > 0 for weight in curve)]
+        for label, curve in curves.items()
+    ]
+    return Outcome(
+        {
+            "by p": [concentration(curve) for curve in by_p.values()],
+            "by support": [concentration(curve) for curve in by_support.values()],
+            "fewest at m = n/3": min(
+                sum(weight > 0 for weight in curve) for curve in by_p.values()
+            ),
+            "uniform": [
+                max(curve) / min(curve) for curve in (by_p["p = inf"], by_support["m/n = 1"])
+            ],
+        },
+        f"{PIXELS} synthetic losses, the quantiles of an exponential distribution; the paper does"
+        " not give its own.",
+        (),
+        [Table("How the weight is spread", columns, rows)],
+        {
+            "Figure 1: spheres of the p-norm, and the set of weightings for two pixels": draw_set(),
+            "Figure 2: optimal weights of 100 pixels for several p and m": draw_weights(
+                by_p, by_support
+            ),
+        },
+    )
+
+
+def verdict(numbers: Mapping[str, Any]) -> Verdict:
+    """What the paper reads from figure 2."""
+    falls = all(
+        later <= earlier + 1e-9
+        for name in ("by p", "by support")
+        for earlier, later in zip(numbers[name], numbers[name][1:], strict=False)
+    )
+    enough = numbers["fewest at m = n/3"] >= PIXELS / 3
+    uniform = max(numbers["uniform"]) < 1 + 1e-9
+    return judge(
+        [falls, enough, uniform],
+        f"the worst tenth of the pixels has {numbers['by p'][0]:.0f} % of the weight at p = 1 and"
+        f" {numbers['by p'][-1]:.0f} % at p = inf ({'falling' if falls else 'not falling'}"
+        f" throughout); at m = n/3 never fewer than {numbers['fewest at m = n/3']} of {PIXELS}"
+        " pixels have weight; the limits p = inf and m = n are"
+        f" {'' if uniform else 'not '}uniform.",
+    )
+
+
+FIGURES = Experiment(
+    "loss_max_pooling/figures-1-2",
+    "The admissible weightings, and the best of them",
+    "Section 2, figures 1 and 2",
+    "weights gather on high losses as p goes to 1, never on fewer than m pixels, and become uniform"
+    " as p or m grow.",
+    {},
+    run,
+    verdict,
+)

@@ -1,0 +1,38 @@
+"""The Lovász-Softmax paper: surfaces, circles, binary and multi-class segmentation, fine-tuning,
+the proximal step.
+"""
+
+from reproductions.experiment import Paper
+from reproductions.lovasz.binary import MATRIX, PRIOR_WORK
+from reproductions.lovasz.brain import BRAIN
+from reproductions.lovasz.circles import CIRCLES
+from reproductions.lovasz.enet import ENET
+from reproductions.lovasz.per_class import PER_CLASS
+from reproductions.lovasz.prox import LAST_LAYER, SURFACE
+from reproductions.lovasz.scenes import CURVES, TABLE
+from reproductions.lovasz.surfaces import SURFACES
+
+PAPER = Paper(
+    "lovasz",
+    "The Lovász-Softmax loss",
+    "Berman, Rannen Triki, Blaschko: The Lovász-Softmax loss: a tractable surrogate for the"
+    " optimization of the intersection-over-union measure in neural networks, CVPR 2018.",
+    "What is synthetic is done exactly. Pascal VOC and Cityscapes cannot be had here:"
+    " scikit-learn's digits stand in for them, with small networks, trained from scratch where no"
+    " fine-tuning is named, so that directions can be compared and numbers cannot. Learning rates"
+    " are chosen on validation, with the same budget for every loss. Left out: the Gaussian CRF"
+    " behind the network, and the decision function at test time that section 4.3 compares with.",
+    [
+        SURFACES,
+        CIRCLES,
+        MATRIX,
+        PRIOR_WORK,
+        PER_CLASS,
+        TABLE,
+        CURVES,
+        ENET,
+        BRAIN,
+        SURFACE,
+        LAST_LAYER,
+    ],
+)

@@ -1,0 +1,154 @@
+"""Section 4.2 on a real binary task: training from scratch or on from cross-entropy, judged by all
+losses and by image IoU.
+"""
+
+import copy
+from typing import Any
+
+import torch
+from torch import Tensor
+
+import evalgrad as eg
+from evalgrad_lab import loss_factories
+from evalgrad_lab.data.dataset import Dataset, Part, Sizes, cut, permutation
+from evalgrad_lab.data.embedded.strokes import strokes
+from evalgrad_lab.data.fetched.nuclei import nuclei
+from evalgrad_lab.models.unet import UNet
+from reproductions.lovasz.training import Loss, scores_of, train, uniform_batches
+
+BATCH = 16
+EVALUATED = ("cross-entropy", "hinge", "Lovász hinge")
+
+
+def losses() -> dict[str, Loss]:
+    """The losses by the names of the tables; soft Jaccard is the one of Rahman and Wang."""
+    return {
+        "cross-entropy": loss_factories.bce(),
+        "hinge": loss_factories.hinge(),
+        "Lovász hinge": eg.LovaszHingeLoss(),
+        "Lovász hinge, empty left out": eg.LovaszHingeLoss(empty="skip"),
+        "soft Jaccard": loss_factories.binary_soft_jaccard(),
+    }
+
+
+def load(data: str, seed: int, sizes: Sizes) -> Dataset[Part]:
+    """Strokes (embedded), or the nuclei (fetched): one image in tiles of 32 x 32, some of them
+    without a nucleus.
+    """
+    return strokes(seed, sizes) if data == "strokes" else cut(*_tiles(*nuclei(), seed), sizes)
+
+
+def _tiles(image: Tensor, mask: Tensor, seed: int, side: int = 32) -> tuple[Tensor, Tensor]:
+    """Tiles (n, 1, side, side) and their masks, in a seeded order."""
+    shape = (image.shape[0] // side, side, image.shape[1] // side, side)
+    images, masks = (
+        t[: shape[0] * side, : shape[2] * side].reshape(shape).transpose(1, 2).flatten(0, 1)
+        for t in (image, mask)
+    )
+    order = permutation(len(images), seed)
+    return (images[order, None] - image.mean()) / image.std(), masks[order]
+
+
+def image_iou(scores: Tensor, target: Tensor, threshold: float = 0.0) -> float:
+    """Mean IoU of the foreground over the images, in per cent; an empty image predicted empty
+    counts as 1.
+    """
+    prediction = (scores > threshold).long()
+    return (
+        100
+        * eg.metrics.jaccard_index(
+            prediction, target, num_classes=2, over="image", classes=[1]
+        ).item()
+    )
+
+
+def best_threshold(scores: Tensor, target: Tensor) -> float:
+    """Of 25 quantiles of the scores and zero, the threshold with the best image IoU."""
+    candidates = [
+        0.0,
+        *scores.flatten()[:: max(scores.numel() // 20000, 1)]
+        .quantile(torch.linspace(0.5, 0.99, 25))
+        .tolist(),
+    ]
+    return max(candidates, key=lambda threshold: image_iou(scores, target, threshold))
+
+
+def train_binary(
+    *,
+    data: str,
+    sizes: tuple[int, int, int],
+    loss: str,
+    learning_rate: float,
+    seed: int,
+    iterations: int,
+) -> dict[str, Any]:
+    """A piece: a network trained with one loss from scratch, `judged`."""
+    split = load(data, seed, Sizes(*sizes))
+    return judged(_from_scratch(split.train, loss, learning_rate, seed, iterations), split)
+
+
+def fine_tune_binary(
+    *,
+    data: str,
+    sizes: tuple[int, int, int],
+    base: dict[str, Any],
+    names: list[str],
+    learning_rates: list[float],
+    seed: int,
+    iterations: int,
+) -> dict[str, list[dict[str, Any]]]:
+    """A piece: one network trained with cross-entropy, then with each loss and learning rate on
+    from there, `judged`.
+
+    `base` has the learning rate and the iterations of cross-entropy. For every loss the results in
+    the order of the rates.
+    """
+    split = load(data, seed, Sizes(*sizes))
+    start = _from_scratch(split.train, "cross-entropy", seed=seed, **base)
+
+    def further(loss: str, rate: float) -> dict[str, Any]:
+        model = copy.deepcopy(start)
+        # not the order that cross-entropy has seen
+        batches = uniform_batches(len(split.train), BATCH, seed + 1)
+        train(
+            model, losses()[loss], split.train, batches, learning_rate=rate, iterations=iterations
+        )
+        return judged(model, split)
+
+    return {name: [further(name, rate) for rate in learning_rates] for name in names}
+
+
+def _from_scratch(
+    part: Part, loss: str, learning_rate: float, seed: int, iterations: int
+) -> torch.nn.Module:
+    torch.manual_seed(seed)
+    model = torch.nn.Sequential(UNet(1, 1), torch.nn.Flatten(1, 2))  # scores (N, H, W)
+    batches = uniform_batches(len(part), BATCH, seed)
+    train(model, losses()[loss], part, batches, learning_rate=learning_rate, iterations=iterations)
+    return model
+
+
+def judged(model: torch.nn.Module, split: Dataset[Part]) -> dict[str, Any]:
+    """The image IoU on validation, and on test every loss, the image IoU, and that with a threshold
+    from validation.
+    """
+    validation, test = (scores_of(model, part.inputs) for part in (split.validation, split.test))
+    threshold = best_threshold(validation, split.validation.target)
+    return {
+        "validation": image_iou(validation, split.validation.target),
+        "losses": {name: float(losses()[name](test, split.test.target)) for name in EVALUATED},
+        "iou": image_iou(test, split.test.target),
+        "iou with threshold": image_iou(test, split.test.target, threshold),
+        "size of scores": test.abs().mean().item(),
+        "false alarms": _false_alarms(test, split.test),
+    }
+
+
+def _false_alarms(scores: Tensor, part: Part) -> float | None:
+    """Share in per cent of the images without foreground that get some; None if there is no such
+    image.
+    """
+    empty = part.target.flatten(1).sum(1) == 0
+    return (
+        100 * (scores[empty] > 0).flatten(1).any(1).double().mean().item() if empty.any() else None
+    )

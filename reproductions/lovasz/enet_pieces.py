@@ -1,0 +1,105 @@
+"""Section 4.4 on digit scenes: ENet trained with weighted cross-entropy, then fine-tuned from the
+same weights in several ways.
+"""
+
+import copy
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+import evalgrad as eg
+from evalgrad_lab import loss_factories
+from evalgrad_lab.data.dataset import Dataset, Part, Sizes
+from evalgrad_lab.data.embedded.scenes import CLASSES, digit_scenes
+from evalgrad_lab.models.enet import ENet
+from reproductions.lovasz.training import Loss, scores_of, train, uniform_batches
+
+# As Cityscapes has categories of classes: the background, digits with a loop, straight ones, open
+# curves.
+CATEGORIES = {"background": [0], "loops": [0, 6, 8, 9], "straight": [1, 4, 7], "curves": [2, 3, 5]}
+BATCH = 10  # of the weighted cross-entropy, before and in fine-tuning
+BASE_RATE = 0.01
+
+
+def category_of_class() -> Tensor:
+    """(11,) number of the category of each class; digit d is class d + 1."""
+    table = torch.zeros(CLASSES, dtype=torch.int64)
+    for number, digits in enumerate(list(CATEGORIES.values())[1:], 1):
+        table[torch.tensor(digits) + 1] = number
+    return table
+
+
+def evaluate(model: nn.Module, part: Part) -> dict[str, float]:
+    """Class and category IoU over the dataset, in per cent."""
+    prediction, table = scores_of(model, part.inputs).argmax(1), category_of_class()
+    return {
+        "class": (
+            100 * eg.metrics.jaccard_index(prediction, part.target, num_classes=CLASSES).item()
+        ),
+        "category": (
+            100
+            * eg.metrics.jaccard_index(
+                table[prediction], table[part.target], num_classes=len(CATEGORIES)
+            ).item()
+        ),
+    }
+
+
+def weighted_cross_entropy(target: Tensor) -> Loss:
+    """With ENet's class weights 1 / ln(1.02 + frequency)."""
+    frequency = torch.bincount(target.flatten(), minlength=CLASSES) / target.numel()
+    return loss_factories.cross_entropy(weight=(1 / (1.02 + frequency).log()).tolist())
+
+
+def fine_tune(
+    base: nn.Module,
+    split: Dataset[Part],
+    loss: Loss,
+    batch: int,
+    rate: float,
+    iterations: int,
+    every: int,
+    seed: int,
+) -> dict[str, Any]:
+    """Further training from the base's weights: class IoU on validation during it, class and
+    category IoU on test after it.
+    """
+    model = copy.deepcopy(base)
+    curve = [[0, evaluate(model.eval(), split.validation)["class"]]]
+
+    def watch(iteration: int) -> None:
+        if iteration % every == 0:
+            curve.append([iteration, evaluate(model, split.validation)["class"]])
+
+    batches = uniform_batches(len(split.train), batch, seed + 1)
+    train(model, loss, split.train, batches, learning_rate=rate, iterations=iterations, watch=watch)
+    return {"validation": curve[-1][1], "curve": curve, "test": evaluate(model, split.test)}
+
+
+def fine_tunings(
+    *,
+    seed: int,
+    sizes: tuple[int, int, int],
+    base_iterations: int,
+    iterations: int,
+    every: int,
+    batch_sizes: list[int],
+    rates: list[float],
+) -> dict[str, Any]:
+    """A piece: the base network on test, and every fine-tuning by learning rate. One base per seed,
+    so that all start alike.
+    """
+    split = digit_scenes(seed, Sizes(*sizes))
+    weighted = weighted_cross_entropy(split.train.target)
+    torch.manual_seed(seed)
+    base = ENet(1, CLASSES)
+    batches = uniform_batches(len(split.train), BATCH, seed)
+    train(base, weighted, split.train, batches, learning_rate=BASE_RATE, iterations=base_iterations)
+    ways: dict[str, tuple[Loss, int]] = {"weighted cross-entropy, batch 10": (weighted, BATCH)}
+    ways |= {f"Lovász, batch {size}": (eg.LovaszSoftmaxLoss(), size) for size in batch_sizes}
+    tuned = {
+        name: [fine_tune(base, split, *way, rate, iterations, every, seed) for rate in rates]
+        for name, way in ways.items()
+    }
+    return {"base": evaluate(base, split.test), "tuned": tuned}

@@ -1,0 +1,117 @@
+"""Table A.1 on digit scenes: a network for all classes, fine-tuned to one class at a time with each
+loss.
+"""
+
+import copy
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from evalgrad_lab import loss_factories
+from evalgrad_lab.data.dataset import Dataset, Part, Sizes
+from evalgrad_lab.data.embedded.scenes import CLASSES, digit_scenes
+from evalgrad_lab.models.unet import UNet
+from reproductions.lovasz.binary_pieces import EVALUATED, image_iou, losses
+from reproductions.lovasz.training import equibatches, scores_of, train, uniform_batches
+
+BATCH = 16
+
+
+class OneClass(nn.Module):
+    """The log-odds of one class under the softmax of a network for all of them."""
+
+    def __init__(self, network: nn.Module, label: int) -> None:
+        super().__init__()
+        self.network, self.label = network, label
+
+    def forward(self, images: Tensor) -> Tensor:
+        scores: Tensor = self.network(images)
+        others = torch.cat([scores[:, : self.label], scores[:, self.label + 1 :]], 1)
+        return scores[:, self.label] - others.logsumexp(1)
+
+
+def base_network(split: Dataset[Part], seed: int, iterations: int) -> nn.Module:
+    """Trained with cross-entropy on all classes."""
+    torch.manual_seed(seed)
+    model = UNet(1, CLASSES)
+    batches = uniform_batches(len(split.train), BATCH, seed)
+    train(
+        model,
+        loss_factories.cross_entropy(),
+        split.train,
+        batches,
+        learning_rate=0.01,
+        iterations=iterations,
+    )
+    return model
+
+
+def has(target: Tensor, label: int) -> Tensor:
+    """Which images have the class."""
+    return (target == label).flatten(1).any(1)
+
+
+def half_with(part: Part, label: int) -> Part:
+    """As many images without the class as there are with it, as the paper samples its validation
+    set; labels 0 and 1.
+    """
+    present = has(part.target, label)
+    count = min(int(present.sum()), int((~present).sum()))
+    chosen = torch.cat([present.nonzero()[:count, 0], (~present).nonzero()[:count, 0]])
+    return Part(part.inputs[chosen], (part.target[chosen] == label).long())
+
+
+def fine_tune(
+    base: nn.Module,
+    split: Dataset[Part],
+    label: int,
+    loss: str,
+    rate: float,
+    iterations: int,
+    seed: int,
+) -> dict[str, Any]:
+    """One class, one loss: image IoU on validation; image IoU and every loss on test."""
+    model = OneClass(copy.deepcopy(base), label)
+    present = has(split.train.target, label)
+    binary = Part(split.train.inputs, (split.train.target == label).long())
+    # half of the images have the class
+    batches = equibatches(torch.stack([present, ~present], 1), BATCH, seed)
+    train(model, losses()[loss], binary, batches, learning_rate=rate, iterations=iterations)
+    validation, test = half_with(split.validation, label), half_with(split.test, label)
+    scores = scores_of(model, test.inputs)
+    return {
+        "validation": image_iou(scores_of(model, validation.inputs), validation.target),
+        "losses": {name: float(losses()[name](scores, test.target)) for name in EVALUATED},
+        "iou": image_iou(scores, test.target),
+    }
+
+
+def one_by_one(
+    *,
+    seed: int,
+    labels: list[int],
+    sizes: tuple[int, int, int],
+    base_iterations: int,
+    iterations: int,
+    rates: list[float],
+) -> dict[str, Any]:
+    """A piece: image IoU of the base network by class, and the fine-tuned results by loss, learning
+    rate and class.
+    """
+    split = digit_scenes(seed, Sizes(*sizes))
+    base = base_network(split, seed, base_iterations)
+    test = {label: half_with(split.test, label) for label in labels}
+    return {
+        "base": [
+            image_iou((scores_of(base, part.inputs).argmax(1) == label).float() - 0.5, part.target)
+            for label, part in test.items()
+        ],
+        "tuned": {
+            loss: [
+                [fine_tune(base, split, label, loss, rate, iterations, seed) for label in labels]
+                for rate in rates
+            ]
+            for loss in EVALUATED
+        },
+    }

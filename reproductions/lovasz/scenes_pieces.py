@@ -1,0 +1,103 @@
+"""Section 4.3 on digit scenes: one training of one loss, watched by the three kinds of mIoU."""
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+import evalgrad as eg
+from evalgrad_lab import loss_factories
+from evalgrad_lab.data.dataset import Part, Sizes
+from evalgrad_lab.data.embedded.scenes import CLASSES, digit_scenes
+from evalgrad_lab.models.unet import UNet
+from evalgrad_lab.views import multi_scale
+from reproductions.lovasz.training import (
+    Loss,
+    class_table,
+    equibatches,
+    scores_of,
+    train,
+    uniform_batches,
+)
+
+BATCH = 16
+
+
+def losses() -> dict[str, Loss]:
+    """The paper's three: the Lovász-Softmax loss of the batch over present classes, and that of
+    every image over all classes.
+    """
+    return {
+        "cross-entropy": loss_factories.cross_entropy(),
+        "Lovász": eg.LovaszSoftmaxLoss(),
+        "Lovász per image": eg.LovaszSoftmaxLoss(per_image=True, classes="all"),
+    }
+
+
+def mious(prediction: Tensor, target: Tensor) -> dict[str, float]:
+    """In per cent: over the dataset and over batches of 16 with the classes present, over images
+    with all classes (0/0 = 1).
+    """
+    index = {
+        "dataset": eg.metrics.jaccard_index(prediction, target, num_classes=CLASSES),
+        "batch": eg.metrics.jaccard_index(
+            prediction, target, num_classes=CLASSES, over="batch", batch_size=BATCH
+        ),
+        "image": eg.metrics.jaccard_index(
+            prediction, target, num_classes=CLASSES, over="image", classes="all"
+        ),
+    }
+    return {name: 100 * value.item() for name, value in index.items()}
+
+
+def evaluate(model: nn.Module, part: Part) -> dict[str, float]:
+    """The three kinds of mIoU of the most likely classes."""
+    return mious(scores_of(model, part.inputs).argmax(1), part.target)
+
+
+@torch.no_grad()
+def multi_scale_miou(model: nn.Module, part: Part) -> float:
+    """Dataset mIoU of the mean probabilities at the paper's three scales."""
+    prediction = torch.cat(
+        [multi_scale(model, images).argmax(1) for images in part.inputs.split(100)]
+    )
+    return mious(prediction, part.target)["dataset"]
+
+
+def train_scenes(
+    *,
+    sizes: tuple[int, int, int],
+    loss: str,
+    equibatch: bool,
+    iterations: int,
+    learning_rate: float,
+    seed: int,
+    every: int,
+) -> dict[str, Any]:
+    """A piece: dataset mIoU on validation and its `curve` with the other mIoUs during training, and
+    all of them on test.
+    """
+    split = digit_scenes(seed, Sizes(*sizes))
+    torch.manual_seed(seed)
+    model = UNet(1, CLASSES)
+    curve = []
+
+    def watch(iteration: int) -> None:
+        if iteration % every == 0 or iteration == iterations:
+            curve.append({"iteration": iteration, **evaluate(model, split.validation)})
+
+    if equibatch:
+        batches = equibatches(class_table(split.train.target), BATCH, seed)
+    else:
+        batches = uniform_batches(len(split.train), BATCH, seed)
+    train(
+        model,
+        losses()[loss],
+        split.train,
+        batches,
+        learning_rate=learning_rate,
+        iterations=iterations,
+        watch=watch,
+    )
+    test = {**evaluate(model, split.test), "multi-scale": multi_scale_miou(model, split.test)}
+    return {"validation": curve[-1]["dataset"], "test": test, "curve": curve}

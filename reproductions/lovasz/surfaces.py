@@ -1,0 +1,177 @@
+"""Figures 1 and 2: the Lovász hinge and the Lovász-Softmax loss of two pixels, exactly."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from matplotlib.figure import Figure
+from torch import Tensor
+
+import evalgrad as eg
+from evalgrad_lab.data.dataset import permutation
+from evalgrad_lab.runs import Runs
+from reproductions.drawing import new_figure
+from reproductions.experiment import Experiment, Outcome, Size, Table, Verdict, judge
+
+TRUTHS = [(0, 0), (0, 1), (1, 0), (1, 1)]  # of two pixels
+CORNERS = torch.tensor(TRUTHS, dtype=torch.float64)  # 1 = this pixel is mispredicted
+CONFIDENT = 30.0  # a difference of scores at which a softmax is 0 or 1 in float64, up to 1e-13
+POINTS = {"tiny": 9, "default": 31, "full": 31}
+
+
+def hinge(truth: tuple[int, int], margins: Tensor) -> Tensor:
+    """Lovász hinge (n,) at relative margins r = 1 - F y (n, 2)."""
+    target = torch.tensor(truth).expand(len(margins), 2)
+    return eg.lovasz_hinge_loss(
+        torch.where(target == 1, 1 - margins, margins - 1), target, reduction="none"
+    )
+
+
+def softmax(truth: tuple[int, int], differences: Tensor) -> Tensor:
+    """Lovász-Softmax loss (n,) of the foreground at differences d = F(true class) - F(other class)
+    (n, 2).
+    """
+    target = torch.tensor(truth).expand(len(differences), 2)
+    logits = torch.stack([torch.where(target == label, differences, 0.0) for label in (0, 1)], 1)
+    return eg.lovasz_softmax_loss(logits, target, classes=[1], per_image=True, reduction="none")[
+        :, 1
+    ]
+
+
+def jaccard_loss(truth: tuple[int, int], wrong: Tensor) -> Tensor:
+    """1 - IoU of the foreground (n,) when the pixels of `wrong` (n, 2) are mispredicted; 0/0 counts
+    as 1.
+    """
+    target = torch.tensor(truth).expand(len(wrong), 2)
+    prediction = torch.where(wrong > 0, 1 - target, target)
+    indices = [
+        eg.metrics.jaccard_index(p[None], t[None], num_classes=2, classes=[1])
+        for p, t in zip(prediction, target, strict=True)
+    ]
+    return 1 - torch.stack(indices)
+
+
+def square(low: float, high: float, points: int) -> Tensor:
+    """A grid (points^2, 2) over a square, the second axis running fastest."""
+    line = torch.linspace(low, high, points, dtype=torch.float64)
+    return torch.cartesian_prod(line, line)
+
+
+def convexity_gap(truth: tuple[int, int], grid: Tensor) -> float:
+    """How far the hinge rises above its chords, half way between every point of the grid and
+    another one; 0 if convex.
+    """
+    other = grid[permutation(len(grid), 0)]
+    chord = (hinge(truth, grid) + hinge(truth, other)) / 2
+    return float((hinge(truth, (grid + other) / 2) - chord).max())
+
+
+def run(size: Size, runs: Runs) -> Outcome:
+    """Draw both surfaces for the four ground truths and measure what the paper reads from them."""
+    margins, differences = square(-0.5, 2.0, POINTS[size]), square(-6.0, 6.0, POINTS[size])
+    rows, numbers = (
+        [],
+        {
+            "hinge gap": 0.0,
+            "hinge convexity": 0.0,
+            "hinge bound": 0.0,
+            "softmax gap": 0.0,
+        },
+    )
+    for truth in TRUTHS:
+        discrete = jaccard_loss(truth, CORNERS)
+        found = {
+            "hinge gap": float((hinge(truth, CORNERS) - discrete).abs().max()),
+            "hinge convexity": convexity_gap(truth, margins),
+            "hinge bound": float((jaccard_loss(truth, margins >= 1) - hinge(truth, margins)).max()),
+            "softmax gap": float(
+                (softmax(truth, CONFIDENT * (1 - 2 * CORNERS)) - discrete).abs().max()
+            ),
+        }
+        numbers = {name: max(numbers[name], value) for name, value in found.items()}
+        rows.append(
+            [
+                _name(truth),
+                *(f"{value:.3f}" for value in discrete.tolist()),
+                *(f"{value:.0e}" for value in found.values()),
+            ]
+        )
+    columns = ["ground truth", "none wrong", "2nd wrong", "1st wrong", "both wrong", *numbers]
+    return Outcome(
+        numbers,
+        f"two pixels, float64, a grid of {POINTS[size]} x {POINTS[size]} points; nothing is"
+        " trained. hinge gap: largest difference from 1 - IoU at margins 0 and 1; convexity: how"
+        " far the hinge rises above its chords; bound: how far 1 - IoU of the prediction exceeds"
+        " it; softmax gap: largest difference from 1 - IoU at score differences of"
+        f" ±{CONFIDENT:.0f}.",
+        [],
+        [
+            Table(
+                "1 - IoU at the four sets of wrong pixels, and how the surrogates stand to it",
+                columns,
+                rows,
+            )
+        ],
+        {
+            "Figure 1: Lovász hinge against the relative margins; red dots: 1 - IoU": _draw(
+                hinge, margins, "r", CORNERS
+            ),
+            "Figure 2: Lovász-Softmax against the score differences": _draw(
+                softmax, differences, "d", None
+            ),
+        },
+    )
+
+
+def _name(truth: tuple[int, int]) -> str:
+    return "[" + ", ".join("+1" if pixel else "-1" for pixel in truth) + "]"
+
+
+def _draw(surface: Any, grid: Tensor, axis: str, corners: Tensor | None) -> Figure:
+    figure = new_figure(8.0, 2.4)
+    points = int(len(grid) ** 0.5)
+    line = grid[:points, 1].numpy()
+    levels = (
+        [level / 6 for level in range(16)]
+        if corners is not None
+        else [level / 12 for level in range(13)]
+    )
+    for panel, truth in zip(figure.subplots(1, 4, sharey=True), TRUTHS, strict=True):
+        heights = surface(truth, grid).view(points, points).T.numpy()
+        drawn = panel.contourf(line, line, heights, levels=levels, cmap="viridis")
+        if corners is not None:
+            panel.scatter(*corners.T.numpy(), color="red", s=12)
+            for corner, value in zip(
+                corners.tolist(), jaccard_loss(truth, corners).tolist(), strict=True
+            ):
+                panel.annotate(f"{value:.2g}", corner, color="white", fontsize=7)
+        panel.set(title=f"GT = {_name(truth)}", xlabel=f"${axis}_1$", aspect="equal")
+    figure.axes[0].set_ylabel(f"${axis}_2$")
+    figure.colorbar(drawn, ax=figure.axes)
+    return figure
+
+
+def verdict(numbers: Mapping[str, Any]) -> Verdict:
+    """Tight, convex, an upper bound; and the Jaccard loss in the limit of confident outputs."""
+    tight = numbers["hinge gap"] < 1e-9 and numbers["softmax gap"] < 1e-9
+    convex = numbers["hinge convexity"] < 1e-9 and numbers["hinge bound"] < 1e-9
+    return judge(
+        [tight, convex],
+        f"the hinge {'meets' if numbers['hinge gap'] < 1e-9 else 'misses'} 1 - IoU at every corner"
+        f" (largest gap {numbers['hinge gap']:.0e}), {'is' if convex else 'is not'} convex and"
+        " above it everywhere on the grid, and Lovász-Softmax"
+        f" {'tends' if numbers['softmax gap'] < 1e-9 else 'does not tend'} to 1 - IoU for confident"
+        f" outputs (gap {numbers['softmax gap']:.0e}).",
+    )
+
+
+SURFACES = Experiment(
+    "lovasz/figures-1-2",
+    "The surfaces of two pixels",
+    "Figures 1 and 2",
+    "the Lovász hinge is convex and equals 1 - IoU at the corners; Lovász-Softmax does so in the"
+    " limit of confident outputs.",
+    {},
+    run,
+    verdict,
+)

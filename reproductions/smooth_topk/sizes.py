@@ -1,0 +1,49 @@
+"""How large the learned experiments are: data, steps, seeds and the grid that every objective
+searches.
+"""
+
+from typing import NamedTuple
+
+from evalgrad_lab.runs import Settings
+from evalgrad_lab.tune import product
+from reproductions.experiment import Size
+
+
+class Scale(NamedTuple):
+    """One size of the learned experiments."""
+
+    data: str
+    sizes: tuple[int, int, int]  # pairs for training, validation and test
+    steps: int
+    seeds: tuple[int, ...]
+    grid: list[Settings]
+
+    @property
+    def common(self) -> dict[str, object]:
+        """What all pieces of an experiment share."""
+        return {"data": self.data, "sizes": list(self.sizes), "steps": self.steps}
+
+    def sentence(self) -> str:
+        """The setting in words."""
+        name = {
+            "digits": "digits-100 (scikit-learn's digits in pairs)",
+            "mnist": "MNIST-100 (MNIST digits of 14x14 pixels in pairs)",
+        }
+        train, validation, test = self.sizes
+        rates = sorted({point["learning_rate"] for point in self.grid})
+        decays = sorted({point["weight_decay"] for point in self.grid})
+        return (
+            f"{name[self.data]}, {train} pairs for training, {validation} for validation, {test}"
+            " for test; a perceptron with two hidden layers of 128 units; AdamW, cosine schedule,"
+            f" {self.steps} steps of batch 100. Every objective searches learning rate {rates} and"
+            f" weight decay {decays} on the validation pairs of the first seed. ± is the deviation"
+            " over the seeds."
+        )
+
+
+GRID = product({"learning_rate": [0.003, 0.01], "weight_decay": [0.01, 1.0]})
+SCALES: dict[Size, Scale] = {
+    "tiny": Scale("digits", (200, 100, 100), 4, (0, 1), GRID[:2]),
+    "default": Scale("digits", (2000, 1000, 2000), 400, (0, 1, 2), GRID),
+    "full": Scale("mnist", (20000, 5000, 10000), 4000, (0, 1, 2), GRID),
+}

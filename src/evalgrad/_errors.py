@@ -1,0 +1,27 @@
+"""Error messages. Each is a sentence: function, `argument`, what it must be, what came, the repair.
+
+TypeError for the kind or dtype of an argument, ValueError for its shape, option or range.
+"""
+
+from typing import NoReturn
+
+from torch import Tensor
+
+LONGEST = 80  # characters of a value that a message shows
+
+
+def fail(
+    error: type[Exception], function: str, argument: str, must: str, got: str, repair: str
+) -> NoReturn:
+    """Raise `error` with the sentence that all messages of the library have the form of."""
+    raise error(f"{function}: `{argument}` must be {must}; got {got}. {repair}")
+
+
+def describe(x: object) -> str:
+    """What came, in a few words: a tensor or an array by its dtype and shape, not by its values."""
+    if isinstance(x, Tensor):
+        return f"a {str(x.dtype).removeprefix('torch.')} tensor of shape {tuple(x.shape)}"
+    if hasattr(x, "shape") and hasattr(x, "dtype"):
+        return f"a {x.dtype} {type(x).__module__}.{type(x).__name__} of shape {tuple(x.shape)}"
+    words = repr(x)
+    return words if len(words) <= LONGEST else f"{words[:LONGEST]}... ({type(x).__name__})"

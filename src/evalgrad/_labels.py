@@ -1,0 +1,188 @@
+"""Labels: read where that costs no sync, canonical everywhere.
+
+`class_labels` gives int64 labels, negative where they do not count, and the number of items of
+each class; `binary_labels` gives bool ones and what counts. A label that is neither declared nor
+ignored raises where labels can be read. Elsewhere it is left out, and its row is `invalid`.
+"""
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from evalgrad import _native
+from evalgrad._errors import describe, fail
+
+IGNORED, UNDECLARED = -1, -2
+
+
+def readable(x: Tensor) -> bool:
+    """Whether the values of `x` can be looked at without a sync: on a CPU, in eager mode."""
+    return (
+        type(x) is Tensor  # not a FakeTensor, which has no values
+        and x.is_cpu
+        and not torch.compiler.is_compiling()
+        # Of vmap and grad; torch has no public name for this question.
+        and not torch._C._functorch.is_functorch_wrapped_tensor(x)
+    )
+
+
+# ---- one label among C classes -------------------------------------------------------------------
+
+
+class ClassLabels(NamedTuple):
+    """Labels ``(R, n)`` of R rows."""
+
+    label: Tensor  # (R, n) int64: a class, or IGNORED, or UNDECLARED
+    counts: Tensor  # (R, C) int64: items of each class
+    invalid: Tensor | None  # (R,) bool: rows with an undeclared label; None: all were read
+    complete: bool  # whether all are known to be classes
+
+
+def class_labels(
+    function: str,
+    target: Tensor,
+    num_classes: int,
+    ignore_index: int | None,
+    *,
+    argument: str = "target",
+) -> ClassLabels:
+    """Canonical labels of ``target (R, n)``, bool or of any integer dtype."""
+    if target.is_floating_point() or target.is_complex():
+        must = "an integer or bool tensor of labels"
+        repair = "Convert class indices with `.long()`; soft targets are not defined here."
+        fail(TypeError, function, argument, must, describe(target), repair)
+    # Cast before anything is compared: a uint8 would wrap ignore_index=-100 to 156.
+    label = target.long()
+    if not readable(label):
+        return _traced(label, num_classes, ignore_index)
+    if _native.library is None:
+        labels = _traced(label, num_classes, ignore_index)
+        undeclared = bool(labels.invalid.any())  # type: ignore[union-attr]
+        labels = labels._replace(invalid=None)
+    else:
+        counts = label.new_empty(label.shape[0], num_classes)
+        left_out = label.new_empty(2)  # ignored, undeclared
+        given = (0, 0) if ignore_index is None else (1, ignore_index)
+        sizes = (*label.shape, num_classes)
+        _native.call("class_counts", label.contiguous(), *sizes, *given, counts, left_out)
+        ignored, undeclared = left_out.tolist()
+        # Usual labels, of which nothing is ignored, are canonical as they are: nothing is copied.
+        kind = label
+        if ignore_index is not None and ignored and ignore_index != IGNORED:
+            kind = label.masked_fill(label == ignore_index, IGNORED)
+        labels = ClassLabels(kind, counts, None, complete=not ignored)
+    if undeclared:
+        _fail_class(function, argument, label, num_classes, ignore_index)
+    return labels
+
+
+def _traced(label: Tensor, num_classes: int, ignore_index: int | None) -> ClassLabels:
+    """On every device, without a look at the values."""
+    inside = (label >= 0) & (label < num_classes)
+    ignored = torch.zeros_like(inside) if ignore_index is None else label == ignore_index
+    kind = torch.where(ignored, IGNORED, torch.where(inside, label, UNDECLARED))
+    # A class behind the last takes what does not count.
+    place = torch.where(kind >= 0, kind, num_classes)
+    counts = label.new_zeros(label.shape[0], num_classes + 1)
+    counts = counts.scatter_add(1, place, torch.ones_like(place))[:, :-1]
+    return ClassLabels(kind, counts, (kind == UNDECLARED).any(1), complete=False)
+
+
+def _fail_class(
+    function: str, argument: str, label: Tensor, num_classes: int, ignore_index: int | None
+) -> None:
+    counted = label if ignore_index is None else label[label != ignore_index]
+    values = counted.unique().tolist()
+    wrong = next(value for value in values[::-1] + values if not 0 <= value < num_classes)
+    if wrong >= 0 and any(value < 0 for value in values):
+        wrong = values[0]
+    if num_classes == 2 and len(values) <= 2 and 1 not in values[:-1]:
+        repair = f"If {wrong} marks one of two classes, pass `({argument} > 0).long()`."
+    else:
+        repair = f"If {wrong} marks items to leave out, pass ignore_index={wrong}"
+        repair += f"; if it is a class, give the scores {wrong + 1} classes." if wrong > 0 else "."
+    must, got = f"labels in [0, {num_classes - 1}]", f"the label {wrong}"
+    fail(ValueError, function, argument, must, got, repair)
+
+
+# ---- labels 0 and 1 ------------------------------------------------------------------------------
+
+
+class BinaryLabels(NamedTuple):
+    """Labels ``(R, n)`` of R rows."""
+
+    positive: Tensor  # (R, n) bool; what it holds where the mask is False means nothing
+    mask: Tensor | None  # (R, n) bool, True = counts; None: everything does
+    invalid: Tensor | None  # (R,) bool: rows with an undeclared label; None: all were read
+
+
+def binary_labels(
+    function: str,
+    target: Tensor,
+    argument: str = "target",
+    mask: Tensor | None = None,
+    ignore_index: int | None = None,
+    leave_out: str = "pass a `mask`",
+) -> BinaryLabels:
+    """Which of the labels 0 and 1, bool or of any dtype, are 1; float masks may hold 0. and 1.
+
+    `leave_out` is how a caller leaves items out, for the message.
+    """
+    if target.is_complex():
+        fail(TypeError, function, argument, "labels 0 and 1", describe(target), "Take real labels.")
+    if target.dtype == torch.bool:
+        return BinaryLabels(target, mask, None)
+    label = target if target.is_floating_point() else target.long()
+    if label.dtype == torch.int64 and _native.library is not None and readable(label):
+        narrow = _narrowed(label.contiguous(), ignore_index)
+        if narrow is not None:
+            return narrow._replace(mask=_both(narrow.mask, mask))
+    positive = label == 1
+    mask = _both(None if ignore_index is None else label != ignore_index, mask)
+    wrong = ~positive & (label != 0)
+    wrong = wrong if mask is None else wrong & mask
+    if not readable(label):
+        return BinaryLabels(positive, mask, wrong.any(1))
+    if bool(wrong.any()):
+        counted = label if mask is None else label[mask]
+        _fail_binary(function, argument, label[wrong], counted, leave_out)
+    return BinaryLabels(positive, mask, None)
+
+
+def _both(one: Tensor | None, other: Tensor | None) -> Tensor | None:
+    return one if other is None else other if one is None else one & other
+
+
+def _narrowed(label: Tensor, ignore_index: int | None) -> BinaryLabels | None:
+    """By one pass of the kernel; None where a label is wrong, perhaps under a mask."""
+    positive = torch.empty(label.shape, dtype=torch.bool)
+    mask = None if ignore_index is None else torch.empty_like(positive)
+    flags = positive.new_empty(2)  # all are 0, 1 or ignored; some are ignored
+    ignore = 0 if ignore_index is None else ignore_index
+    _native.call("binary_labels", label, label.numel(), ignore, positive, mask, flags)
+    binary, ignored = flags.tolist()
+    return BinaryLabels(positive, mask if ignored else None, None) if binary else None
+
+
+def _fail_binary(
+    function: str, argument: str, wrong: Tensor, counted: Tensor, leave_out: str
+) -> None:
+    value = wrong[0].item()
+    got = f"the label {value}"
+    if argument == "mask":
+        repair = "True means that an item counts; compare explicitly, e.g. `mask > 0`."
+    elif counted.is_floating_point() and value % 1:
+        repair = f"Soft labels are not defined here: cut them, e.g. `{argument} > 0.5`."
+    elif bool(((counted == 0) | (counted == value) | (counted == -value)).all()):
+        repair = f"The labels are {_values(counted)}: pass `{argument} > 0`."
+    else:
+        repair = (
+            f"If {value} marks items to leave out, {leave_out.format(value=int(value))}. Graded"
+            f" labels are not supported: choose a grade, e.g. `{argument} >= 2`."
+        )
+    fail(ValueError, function, argument, "0 or 1, or bool", got, repair)
+
+
+def _values(counted: Tensor) -> str:
+    return " and ".join(str(value) for value in counted.unique().tolist())

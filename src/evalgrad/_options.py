@@ -1,0 +1,167 @@
+"""Options: what each may be, in one table.
+
+A name means the same in every loss and metric, so an option is checked by its name: `checked`
+looks up the options that a call gives. A module checks its options once, in the constructor, and
+then calls the function beneath (`_module`).
+"""
+
+import functools
+import math
+from collections.abc import Callable, Sequence
+from typing import Literal, ParamSpec, TypeVar
+
+import torch
+
+from evalgrad._errors import describe, fail
+
+Reduction = Literal["mean", "sum", "none"]
+Classes = Literal["present", "all"] | Sequence[int]
+Direction = Literal["positive", "negative"]
+Axes = int | Sequence[int] | None
+
+Check = Callable[[str, str, object], None]  # function, argument, value
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def checked(**own: Check) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """Decorate a public function so that the options of a call are checked by their names.
+
+    `own` are checks of this function that differ from the table's or are not in it. Defaults are
+    right by definition and cost nothing. `check` does the same for a dict of options.
+    """
+
+    def decorate(function: Callable[P, R]) -> Callable[P, R]:
+        checks = CHECKS | own
+
+        @functools.wraps(function)
+        def call(*args: P.args, **options: P.kwargs) -> R:
+            for argument, value in options.items():
+                if argument in checks:
+                    checks[argument](function.__name__, argument, value)
+            return function(*args, **options)
+
+        call.checks = checks  # type: ignore[attr-defined]
+        return call
+
+    return decorate
+
+
+# ---- kinds of checks ---------------------------------------------------------------------------
+
+
+def one_of(*options: str) -> Check:
+    """One of several words."""
+
+    def check(function: str, argument: str, value: object) -> None:
+        if not isinstance(value, str) or value not in options:
+            names = ", ".join(repr(option) for option in options)
+            repair = "Correct the spelling."
+            fail(ValueError, function, argument, f"one of {names}", describe(value), repair)
+
+    return check
+
+
+def flag(function: str, argument: str, value: object) -> None:
+    """True or False."""
+    if not isinstance(value, bool):
+        fail(TypeError, function, argument, "True or False", describe(value), "Pass a bool.")
+
+
+def integer(low: int, high: int | None = None, *, repair: str, none: bool = False) -> Check:
+    """An integer of a range; with `none` also None."""
+
+    def check(function: str, argument: str, value: object) -> None:
+        if none and value is None:
+            return
+        if isinstance(value, bool) or not isinstance(value, int | torch.SymInt):
+            fail(TypeError, function, argument, "an integer", describe(value), repair)
+        if value < low or (high is not None and value > high):
+            must = f"at least {low}" if high is None else f"in [{low}, {high}]"
+            fail(ValueError, function, argument, must, repr(value), repair)
+
+    return check
+
+
+def number(
+    *,
+    above: float = -math.inf,
+    at_least: float = -math.inf,
+    below: float = math.inf,
+    at_most: float = math.inf,
+    repair: str,
+    none: bool = False,
+) -> Check:
+    """A finite number between bounds; with `none` also None."""
+    bounds = {"above": above, "at least": at_least, "below": below, "at most": at_most}
+    words = [f"{word} {bound:g}" for word, bound in bounds.items() if not math.isinf(bound)]
+
+    def check(function: str, argument: str, value: object) -> None:
+        if none and value is None:
+            return
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            fail(TypeError, function, argument, "a number", describe(value), repair)
+        # Comparisons alone, which compile can trace; NaN fails them.
+        if not (above < value < below and at_least <= value <= at_most and abs(value) < math.inf):
+            must = "finite" + "".join(f" and {word}" for word in words)
+            fail(ValueError, function, argument, must, repr(value), repair)
+
+    return check
+
+
+def share_or_nan(function: str, argument: str, value: object) -> None:
+    """A number in [0, 1], or NaN."""
+    # Comparisons alone, as above: NaN alone differs from itself.
+    if not (isinstance(value, float) and value != value):
+        repair = "Pass 0.0 or 1.0, or NaN to leave it out of the mean."
+        number(at_least=0, at_most=1, repair=repair)(function, argument, value)
+
+
+def class_choice(function: str, argument: str, value: object) -> None:
+    """``"present"``, ``"all"`` or class indices; whether they exist is seen with the logits."""
+    if isinstance(value, str):
+        one_of("present", "all")(function, argument, value)
+        return
+    repair = 'Pass "present", "all" or a list of class indices such as [1, 2].'
+    if not isinstance(value, Sequence):
+        fail(TypeError, function, argument, "a word or a list", describe(value), repair)
+    for c in value:
+        integer(0, repair=repair)(function, argument, c)
+
+
+def axes(function: str, argument: str, value: object) -> None:
+    """An axis, several axes or None."""
+    repair = "Pass e.g. dim=-1 or dim=(1, 2)."
+    if value is not None and not isinstance(value, int | Sequence):
+        must = "an axis, several axes or None"
+        fail(TypeError, function, argument, must, describe(value), repair)
+    for axis in () if value is None else (value,) if isinstance(value, int) else value:
+        integer(-64, 63, repair="Pass an axis, several axes, or None.")(function, argument, axis)
+
+
+# ---- the table ---------------------------------------------------------------------------------
+
+CHECKS: dict[str, Check] = {
+    "reduction": one_of("mean", "sum", "none"),
+    "ignore_index": integer(
+        -(2**63), 2**63 - 1, none=True, repair="Pass the label to leave out, or None."
+    ),
+    "classes": class_choice,
+    "per_image": flag,
+    "per_class": flag,
+    "num_classes": integer(1, repair="Pass the number of classes, 2 for binary tasks."),
+    "bins": integer(1, 2**20, none=True, repair="4096 is a good number; None is exact."),
+    "dim": integer(-64, 63, none=True, repair="Pass the axis of the items, e.g. dim=0."),
+    "k": integer(1, repair="k is the number of guesses allowed; 1 is ordinary classification."),
+    "temperature": number(above=0, repair="1.0 is smooth, 0.1 close to top-k error."),
+    "margin": number(at_least=0, repair="The paper uses 1; 0 leaves the margin out."),
+    "epsilon": number(
+        above=0,
+        repair="It acts on the scale of the scores; `suggest_epsilon` finds a first value from a"
+        " batch.",
+    ),
+    "direction": one_of("positive", "negative"),
+    "beta": number(above=0, repair="Use 1.0 for F1."),
+    "ties": one_of("standard", "worst"),
+    "zero_division": share_or_nan,
+}

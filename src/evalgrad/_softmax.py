@@ -1,0 +1,29 @@
+"""Softmax over class maps, and the way back through it.
+
+Shapes: x ``(G, M, C, S)`` logits of G groups of M images with S pixels, label ``(G, M, S)``.
+"""
+
+import torch
+from torch import Tensor
+
+from evalgrad._inputs import WORKING, ClassMaps
+
+
+def finite_logits(maps: ClassMaps) -> Tensor:
+    """The logits as they are computed with: 0 at ignored pixels, whose NaN would reach the
+    gradient, and +inf as its limit.
+    """
+    x = maps.x.to(WORKING[maps.x.dtype])
+    x = x.clamp(max=torch.finfo(x.dtype).max)
+    return x if maps.complete else torch.where(maps.label.unsqueeze(2) >= 0, x, 0.0)
+
+
+def through_softmax(p: Tensor, slope: Tensor) -> Tensor:
+    """d/dx_c = p_c (g_c - sum_k g_k p_k) from slopes g; the classes along axis 1 of both.
+
+    Slopes are taken relative to that of the likeliest class, which then has no part in the sum:
+    where the network is sure, g_c and the mean agree in most digits, and their plain difference
+    would be noise.
+    """
+    slope = slope - slope.gather(1, p.argmax(1, keepdim=True))
+    return p * (slope - (p * slope).sum(1, keepdim=True))

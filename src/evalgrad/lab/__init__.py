@@ -1,3 +1,0 @@
-"""The lab: everything that trains. Install it with `pip install evalgrad[lab]`; the command
-`evalgrad` is its front door.
-"""

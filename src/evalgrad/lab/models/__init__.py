@@ -1,1 +1,0 @@
-"""The lab's networks, one file each, small enough to read."""

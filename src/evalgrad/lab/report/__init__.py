@@ -1,6 +1,0 @@
-"""What `evalgrad compare` shows: a table in the terminal and one self-contained HTML file."""
-
-from evalgrad.lab.report.page import render, write_report
-from evalgrad.lab.report.terminal import print_table
-
-__all__ = ["print_table", "render", "write_report"]

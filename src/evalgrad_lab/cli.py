@@ -1,0 +1,63 @@
+"""The command `evalgrad`: one module of `commands` per subcommand, imported when it is used."""
+
+import argparse
+import importlib
+import sys
+from collections.abc import Callable, Sequence
+from importlib.metadata import version
+
+from evalgrad_lab.errors import UserError
+from evalgrad_lab.options import parse
+
+# Each is a module of `commands` with a dataclass of options, called TrainOptions for `train`, and
+# `main(options) -> int`, the exit code.
+COMMANDS = {
+    "compare": "Train all losses of a task alike, and report where training on the metric paid.",
+    "search": "Tune every loss with the same search on validation; writes hyperparameters.json.",
+    "train": "Train a model on your data for the metric it is judged by.",
+    "evaluate": "Measure a trained model on data with targets.",
+    "predict": "Write what a trained model says of new data.",
+    "losses": "Print which loss is for which task and metric.",
+}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command."""
+    parser = argparse.ArgumentParser(
+        prog="evalgrad", description="Train on the metric you are judged by."
+    )
+    parser.add_argument("--version", action="version", version=f"evalgrad {version('evalgrad')}")
+    subparsers = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    for name, summary in COMMANDS.items():
+        subparsers.add_parser(name, help=summary, add_help=False)
+    known, rest = parser.parse_known_args(arguments)
+    return guarded(f"evalgrad {known.command}", lambda: _run(known.command, rest))
+
+
+def _run(command: str, rest: Sequence[str]) -> int:
+    """Import the command's module, and give it what its own options say."""
+    module = importlib.import_module(f"evalgrad_lab.commands.{command}")
+    parser = argparse.ArgumentParser(prog=f"evalgrad {command}", description=COMMANDS[command])
+    options = parse(getattr(module, f"{command.capitalize()}Options"), parser, rest)
+    return int(module.main(options))
+
+
+def guarded(prog: str, work: Callable[[], int]) -> int:
+    """The exit code of `work`. What the user can repair ends in one sentence and code 2."""
+    try:
+        return work()
+    except UserError as error:
+        print(f"{prog}: {error}", file=sys.stderr)
+        return 2
+    except ModuleNotFoundError as error:
+        print(
+            f"{prog}: {error.name} is missing. Install the lab: pip install 'evalgrad[lab]'.",
+            file=sys.stderr,
+        )
+        return 2
+    except KeyboardInterrupt:
+        print(
+            f"{prog}: interrupted; what is finished is kept, the same command goes on.",
+            file=sys.stderr,
+        )
+        return 130

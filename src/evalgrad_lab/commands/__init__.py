@@ -1,0 +1,1 @@
+"""The commands of `evalgrad`, one module each: `add_arguments(parser)` and `run(arguments)`."""

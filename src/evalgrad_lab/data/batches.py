@@ -1,0 +1,196 @@
+"""From examples to batches. `Batches` maps the number of an epoch to its batches, in an order that
+depends on the seed and the epoch alone: what was interrupted can be repeated.
+"""
+
+import itertools
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor
+from torch.utils.data import DataLoader, Dataset, Sampler
+
+from evalgrad_lab.data.augment import augment
+from evalgrad_lab.data.dataset import Examples, Part
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Examples that are trained on or scored together. `index` are their places in their part,
+    `lists` the numbers of their lists, where they are in lists.
+    """
+
+    inputs: Tensor
+    target: Tensor
+    index: Tensor
+    lists: Tensor | None = None
+
+    def to(self, device: torch.device | str) -> "Batch":
+        lists = None if self.lists is None else self.lists.to(device)
+        inputs, target = self.inputs.to(device), self.target.to(device)
+        return Batch(inputs, target, self.index.to(device), lists)
+
+
+Batches = Callable[[int], Iterable[Batch]]
+
+
+def in_memory(part: Part, size: int | None, seed: int) -> Batches:
+    """Shuffled passes over tensors, what does not fill a batch left out; None is one batch of
+    everything.
+    """
+    everything = torch.arange(len(part))
+    whole = Batch(part.inputs, part.target, everything)
+
+    def epoch(number: int) -> Iterable[Batch]:
+        if size is None or size >= len(part):
+            return [whole]
+        generator = torch.Generator().manual_seed(mixed_seed(seed, number))
+        order = torch.randperm(len(part), generator=generator)
+        return (at(part, index) for index in order.split(size)[: len(part) // size])
+
+    return epoch
+
+
+def sampled(part: Part, sampler: Sampler[int], size: int) -> Batches:
+    """The batches of a sampler: an epoch is one pass over it, what does not fill a batch left
+    out. Epochs must be asked for in their order.
+    """
+
+    def epoch(number: int) -> Iterator[Batch]:
+        drawn = iter(sampler)
+        while len(index := list(itertools.islice(drawn, size))) == size:
+            yield at(part, torch.tensor(index))
+
+    return epoch
+
+
+def at(part: Part, index: Tensor) -> Batch:
+    """The examples at these places."""
+    return Batch(part.inputs[index], part.target[index], index)
+
+
+@dataclass(frozen=True)
+class Loading:
+    """How batches are made of examples that are read when they are asked for."""
+
+    size: int
+    seed: int
+    augment: Literal["none", "flip", "full"] = "none"
+    crop: int | None = None
+    ignore_index: int = 255
+    workers: int = 0
+
+
+def loaded(examples: Examples, loading: Loading, rank: int = 0, ranks: int = 1) -> Batches:
+    """Shuffled and augmented passes for one of several ranks, what does not fill a batch left
+    out. Examples in lists come in whole lists, `size` lists at a time.
+    """
+    items = _Items(examples, loading)
+    order = EpochOrder(len(items), loading.seed, rank, ranks, shuffle=True)
+    loader = _loader(items, order, loading.size, loading.workers, len(order) >= loading.size)
+
+    def epoch(number: int) -> Iterable[Batch]:
+        order.epoch = number
+        return loader
+
+    return epoch
+
+
+def in_order(examples: Examples, size: int, rank: int = 0, ranks: int = 1) -> Iterable[Batch]:
+    """All examples once, as they are, for one of several ranks; lists whole."""
+    items = _Items(examples, Loading(size, 0))
+    return _loader(items, EpochOrder(len(items), 0, rank, ranks, shuffle=False), size, 0, False)
+
+
+def steps_per_epoch(examples: Examples, size: int, ranks: int) -> int:
+    """Batches that one rank sees in an epoch."""
+    units = len(examples) if examples.lists is None else len(set(examples.lists))
+    return max(-(-units // ranks) // size, 1)
+
+
+class EpochOrder(Sampler[tuple[int, int]]):
+    """(epoch, position) in the order of `epoch`, for one of several ranks; without `shuffle` the
+    epoch is -1 and nothing is repeated.
+    """
+
+    def __init__(self, length: int, seed: int, rank: int, ranks: int, shuffle: bool) -> None:
+        self.length, self.seed, self.shuffle = length, seed, shuffle
+        self.rank, self.ranks, self.epoch = rank, ranks, 0
+
+    def __len__(self) -> int:
+        if not self.shuffle:
+            return len(range(self.rank, self.length, self.ranks))
+        return -(-self.length // self.ranks)
+
+    def __iter__(self) -> Iterator[tuple[int, int]]:
+        if not self.shuffle:
+            return iter([(-1, i) for i in range(self.rank, self.length, self.ranks)])
+        generator = torch.Generator().manual_seed(mixed_seed(self.seed, self.epoch))
+        order = torch.randperm(self.length, generator=generator).tolist()
+        order += order[: -self.length % self.ranks]  # every rank has to take as many steps
+        return iter([(self.epoch, i) for i in order[self.rank :: self.ranks]])
+
+
+class _Items(Dataset[Batch]):
+    """One entry per example, or per list where the examples are in lists."""
+
+    def __init__(self, examples: Examples, loading: Loading) -> None:
+        self.examples, self.loading, lists = examples, loading, examples.lists
+        self.units = [[i] for i in range(len(examples))]
+        if lists is not None:
+            places: dict[int, list[int]] = {number: [] for number in sorted(set(lists))}
+            for i, number in enumerate(lists):
+                places[number].append(i)
+            self.units = list(places.values())
+
+    def __len__(self) -> int:
+        return len(self.units)
+
+    def __getitem__(self, key: tuple[int, int]) -> Batch:
+        epoch, unit = key
+        pairs = [self._pair(epoch, i) for i in self.units[unit]]
+        inputs, target = (torch.stack(part) for part in zip(*pairs, strict=True))
+        index = torch.tensor(self.units[unit])
+        in_lists = self.examples.lists is not None
+        return Batch(inputs, target, index, torch.full_like(index, unit) if in_lists else None)
+
+    def _pair(self, epoch: int, i: int) -> tuple[Tensor, Tensor]:
+        examples, how = self.examples, self.loading
+        inputs = examples.inputs[i]
+        target = torch.tensor(0) if examples.target is None else examples.target[i]
+        if epoch < 0 or inputs.ndim == 1:
+            return inputs, target
+        generator = torch.Generator().manual_seed(mixed_seed(how.seed, epoch, i))
+        return augment(inputs, target, generator, how.augment, how.crop, how.ignore_index)
+
+
+def _loader(
+    items: _Items, order: EpochOrder, size: int, workers: int, drop_last: bool
+) -> DataLoader[Batch]:
+    return DataLoader(
+        items,
+        batch_size=size,
+        sampler=order,
+        collate_fn=_join,
+        drop_last=drop_last,
+        num_workers=workers,
+        persistent_workers=workers > 0,
+    )
+
+
+def _join(entries: list[Batch]) -> Batch:
+    inputs, target, index = (
+        torch.cat([getattr(entry, name) for entry in entries])
+        for name in ("inputs", "target", "index")
+    )
+    lists = [entry.lists for entry in entries if entry.lists is not None]
+    return Batch(inputs, target, index, torch.cat(lists) if lists else None)
+
+
+def mixed_seed(*numbers: int) -> int:
+    """One seed of several numbers, different for different ones but for rare accidents."""
+    seed = 0
+    for number in numbers:
+        seed = (seed * 1_000_003 + number + 1) % (2**63 - 25)
+    return seed

@@ -1,0 +1,183 @@
+"""What everything here trains on: a data set of three parts, in memory or read when asked for.
+
+Embedded and fetched data and the user's files all give a `Dataset`. Parts that are tensors are of
+the class `Part`; those whose images are read from disk are `Examples`.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Any, Generic, NamedTuple, TypeVar
+
+import torch
+from torch import Tensor
+
+
+def as_it_is(item: Tensor) -> Tensor:
+    """The reader of a column that is in memory already."""
+    return item
+
+
+@dataclass(frozen=True)
+class Column:
+    """Tensors by position: kept in memory, or read when they are asked for."""
+
+    items: list[Any]
+    read: Callable[[Any], Tensor] = as_it_is
+
+    def __len__(self) -> int:
+        return len(self.items)
+
+    def __getitem__(self, i: int) -> Tensor:
+        return self.read(self.items[i])
+
+    def take(self, positions: Sequence[int]) -> "Column":
+        return Column([self.items[i] for i in positions], self.read)
+
+
+@dataclass(frozen=True)
+class Examples:
+    """One part of a data set; position i of every field is one example.
+
+    `inputs` are images (channels, H, W) or rows of numbers; `target` label maps (H, W), classes, 0
+    and 1, or rows of 0 and 1, and None where only predictions are wanted; `names` say where an
+    example comes from; `lists` numbers the list of each item of a ranking.
+    """
+
+    inputs: Tensor | Column
+    target: Tensor | Column | None
+    names: list[str] = field(default_factory=list)
+    lists: list[int] | None = None
+
+    def __len__(self) -> int:
+        return len(self.inputs)
+
+    def take(self, positions: Sequence[int]) -> "Examples":
+        """The examples at these positions."""
+        chosen = (_taken(values, positions) for values in (self.inputs, self.target))
+        inputs, target = chosen
+        assert inputs is not None
+        names = [self.names[i] for i in positions] if self.names else []
+        lists = None if self.lists is None else [self.lists[i] for i in positions]
+        return Examples(inputs, target, names, lists)
+
+    def labels(self) -> Tensor:
+        """All targets, where they have one shape: classes, not label maps of various sizes."""
+        assert self.target is not None
+        if isinstance(self.target, Tensor):
+            return self.target
+        return torch.stack([self.target[i] for i in range(len(self))])
+
+
+@dataclass(frozen=True)
+class Part(Examples):
+    """A part that is in memory: tensors, first axis = examples."""
+
+    inputs: Tensor
+    target: Tensor
+
+
+P = TypeVar("P", bound=Examples, covariant=True)
+
+
+@dataclass(frozen=True)
+class Dataset(Generic[P]):
+    """Three parts. Hyper-parameters and thresholds are chosen on `validation`; `test` is looked at
+    once. `classes` are their names, `columns` those of a table's inputs.
+    """
+
+    train: P
+    validation: P
+    test: P
+    classes: list[str] = field(default_factory=list, kw_only=True)
+    columns: list[str] = field(default_factory=list, kw_only=True)
+
+
+@dataclass(frozen=True)
+class Found:
+    """What a reader found: the examples, and those that are set aside already."""
+
+    train: Examples
+    validation: Examples | None = None
+    test: Examples | None = None
+    classes: list[str] = field(default_factory=list, kw_only=True)
+    columns: list[str] = field(default_factory=list, kw_only=True)
+
+    def complete(self, validation: float, test: float, seed: int) -> Dataset[Examples]:
+        """The data set; the shares that are missing are taken from the training part, seeded."""
+        train, second, third = self.train, self.validation, self.test
+        left = 1.0
+        if third is None:
+            train, third = set_aside(train, test, seed)
+            left -= test
+        if second is None:
+            train, second = set_aside(train, validation / left, seed + 1)
+        return Dataset(train, second, third, classes=self.classes, columns=self.columns)
+
+
+class Sizes(NamedTuple):
+    """Examples in each part."""
+
+    train: int
+    validation: int
+    test: int
+
+
+def cut(inputs: Tensor, target: Tensor, sizes: Sizes) -> Dataset[Part]:
+    """Consecutive examples as the three parts; what is left over is not used."""
+    ends = torch.tensor([0, *sizes]).cumsum(0).tolist()
+    return Dataset(*(Part(inputs[a:b], target[a:b]) for a, b in pairwise(ends)))
+
+
+def permutation(count: int, seed: int) -> Tensor:
+    """A seeded order of `count` examples."""
+    return torch.randperm(count, generator=torch.Generator().manual_seed(seed))
+
+
+def set_aside(examples: Examples, share: float, seed: int) -> tuple[Examples, Examples]:
+    """The rest, and a seeded `share`: of every class alike, or of whole lists; at least one unit,
+    and not all. Nothing for 0.
+    """
+    if share == 0:
+        return examples, examples.take([])
+    generator = torch.Generator().manual_seed(seed)
+    kept: list[list[int]] = []
+    aside: list[list[int]] = []
+    for stratum in _strata(examples):
+        order = [stratum[i] for i in torch.randperm(len(stratum), generator=generator).tolist()]
+        count = round(share * len(order))
+        aside += order[:count]
+        kept += order[count:]
+    if not aside:
+        aside.append(kept.pop())
+    if not kept:
+        kept.append(aside.pop())
+    rest, part = (sorted(i for unit in units for i in unit) for units in (kept, aside))
+    return examples.take(rest), examples.take(part)
+
+
+def _strata(examples: Examples) -> list[list[list[int]]]:
+    """Strata, each to be split in the same proportion, of units, the positions that stay
+    together.
+    """
+    target, everything = examples.target, range(len(examples))
+    if examples.lists is not None:
+        return [_by_value(examples.lists)]
+    if target is None or target[0].ndim:  # label maps
+        return [[[i] for i in everything]]
+    return [
+        [[i] for i in positions] for positions in _by_value([int(target[i]) for i in everything])
+    ]
+
+
+def _by_value(values: list[int]) -> list[list[int]]:
+    groups: dict[int, list[int]] = {}
+    for i, value in enumerate(values):
+        groups.setdefault(value, []).append(i)
+    return [groups[value] for value in sorted(groups)]
+
+
+def _taken(values: Tensor | Column | None, positions: Sequence[int]) -> Tensor | Column | None:
+    if isinstance(values, Tensor):
+        return values[torch.tensor(positions, dtype=torch.long)]
+    return None if values is None else values.take(positions)

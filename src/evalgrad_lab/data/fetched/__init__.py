@@ -1,0 +1,24 @@
+"""Readers of the larger real data that `make data` fetches with the ordinary clients. Nothing here
+downloads.
+"""
+
+import os
+from pathlib import Path
+
+from evalgrad_lab.errors import UserError
+
+
+class NotFetchedError(UserError):
+    """The data is not on this machine."""
+
+
+def place(name: str, *path: str) -> Path:
+    """A file or folder of the data called `name`, under `data/` or under the folder that
+    EVALGRAD_DATA names.
+    """
+    found = Path(os.environ.get("EVALGRAD_DATA", "data"), name, *path)
+    if not found.exists():
+        raise NotFetchedError(
+            f"{found} is not there. `make data` fetches it; EVALGRAD_DATA names another folder."
+        )
+    return found

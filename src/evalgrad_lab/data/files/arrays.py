@@ -1,0 +1,103 @@
+"""Reader of `.npz` files: `inputs` and `target`, and for validation `val_inputs` and `val_target`;
+`group` for rankings in lists.
+
+Images are (N, H, W) or (N, H, W, channels), of 8 bits or numbers in [0, 1]; tables (N, columns).
+"""
+
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from evalgrad_lab.data.dataset import Column, Examples, Found
+from evalgrad_lab.data.files.folders import check_labels
+from evalgrad_lab.errors import UserError
+
+
+def read_arrays(path: Path, task: str, num_classes: int | None, ignore_index: int) -> Found:
+    """The data set in an `.npz` file."""
+    arrays = _load(path)
+    train = _split(path, arrays, "", task)
+    validation, test = (
+        _split(path, arrays, prefix, task) if f"{prefix}inputs" in arrays else None
+        for prefix in ("val_", "test_")
+    )
+    targets = [
+        (f"{path}, example {i}", part.target[i])
+        for part in (train, validation, test)
+        if part is not None and part.target is not None
+        for i in range(len(part))
+    ]
+    classes = check_labels(targets, 2 if task == "ranking" else num_classes, ignore_index)
+    return Found(train, validation, test, classes=[str(c) for c in range(classes)])
+
+
+def read_array_inputs(path: Path) -> Examples:
+    """The inputs alone, for predictions."""
+    values = _inputs(path, "inputs", _load(path))
+    return Examples(Column(list(values)), None, [str(i) for i in range(len(values))])
+
+
+def _load(path: Path) -> dict[str, np.ndarray]:
+    try:
+        with np.load(path, allow_pickle=False) as file:  # a pickle may run any code
+            return {key: file[key] for key in file.files}
+    except (OSError, ValueError, zipfile.BadZipFile) as error:
+        raise UserError(
+            f"{path} cannot be read as an .npz file of plain arrays ({error}). Write it with"
+            " numpy.savez."
+        ) from error
+
+
+def _split(path: Path, arrays: dict[str, np.ndarray], prefix: str, task: str) -> Examples:
+    inputs, target = (
+        _inputs(path, f"{prefix}inputs", arrays),
+        _array(path, f"{prefix}target", arrays),
+    )
+    if not np.issubdtype(target.dtype, np.integer) and target.dtype != bool:
+        raise UserError(
+            f"{path}: {prefix}target must hold integers; got {target.dtype}. Save class indices."
+        )
+    expected = (len(inputs), *inputs.shape[2:]) if task == "segmentation" else (len(inputs),)
+    if target.shape != expected:
+        raise UserError(
+            f"{path}: {prefix}target must have the shape {expected} for {task}; got {target.shape}."
+        )
+    lists = None
+    if "group" in arrays:
+        group = _array(path, f"{prefix}group", arrays)
+        if group.shape != (len(inputs),):
+            raise UserError(
+                f"{path}: {prefix}group must have the shape {(len(inputs),)}, one list for each"
+                f" item; got {group.shape}."
+            )
+        lists = np.unique(group, return_inverse=True)[1].tolist()
+    labels = torch.from_numpy(target.astype(np.int64))
+    return Examples(
+        Column(list(inputs)), Column(list(labels)), [str(i) for i in range(len(inputs))], lists
+    )
+
+
+def _inputs(path: Path, key: str, arrays: dict[str, np.ndarray]) -> Tensor:
+    values = _array(path, key, arrays)
+    scale = 255 if values.dtype == np.uint8 else 1
+    inputs = torch.from_numpy(values.astype(np.float32)) / scale
+    if not len(inputs) or not inputs.isfinite().all():
+        raise UserError(
+            f"{path}: {key} must hold at least one example and only finite numbers. Remove or fill"
+            " the gaps."
+        )
+    if inputs.ndim == 3:
+        return inputs.unsqueeze(1)
+    return inputs.permute(0, 3, 1, 2) if inputs.ndim == 4 else inputs
+
+
+def _array(path: Path, key: str, arrays: dict[str, np.ndarray]) -> np.ndarray:
+    if key not in arrays:
+        raise UserError(
+            f"{path} has no array {key!r}; got {sorted(arrays)}. Save it with numpy.savez(file,"
+            " inputs=..., target=...)."
+        )
+    return arrays[key]

@@ -1,0 +1,191 @@
+"""Readers of image folders. Segmentation: `images/` and `masks/` with the same names.
+Classification: one folder per class.
+
+Either may lie below `train/` and `val/`; without `val/` a part of the data is set aside. Every file
+is opened once before training, so that a broken one is told at once and not in the middle of the
+night.
+"""
+
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import torch
+from PIL import Image
+from torch import Tensor
+
+from evalgrad_lab.data.dataset import Column, Examples, Found
+from evalgrad_lab.errors import UserError
+
+SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".tif", ".tiff", ".webp")
+GREY = ("1", "L", "LA", "I", "I;16")
+
+
+def read_segmentation(path: Path, num_classes: int | None, ignore_index: int) -> Found:
+    """Images with masks; the number of classes is the largest label + 1 where it is not given."""
+    train, *others = _parts(path)
+    parts = [_segmentation_split(part) if part else None for part in others]
+    found = Found(_segmentation_split(train), *parts)
+    columns = [part.target for part in (found.train, *parts) if part is not None]
+    masks = [mask for column in columns if isinstance(column, Column) for mask in column.items]
+    labelled = [(str(mask), read_mask(mask)) for mask in masks]
+    classes = check_labels(labelled, num_classes, ignore_index)
+    return replace(found, classes=[str(c) for c in range(classes)])
+
+
+def read_classification(path: Path) -> Found:
+    """Images in one folder per class; the names of the folders are the classes, in alphabetical
+    order.
+    """
+    train, *others = _parts(path)
+    classes = sorted(folder.name for folder in train.iterdir() if folder.is_dir())
+    if len(classes) < 2:
+        raise UserError(
+            f"{train} must hold one folder of images per class, at least two; got {classes}."
+        )
+    parts = [_classification_split(part, classes) if part else None for part in others]
+    return Found(_classification_split(train, classes), *parts, classes=classes)
+
+
+def read_images(path: Path) -> Examples:
+    """Images alone, for predictions: those of `path/images`, or of `path` itself."""
+    files = list_images(path / "images" if (path / "images").is_dir() else path)
+    return Examples(_images(files), None, [file.stem for file in files])
+
+
+def list_images(folder: Path) -> list[Path]:
+    """The image files of a folder in the order of their names; an empty folder is told."""
+    if not folder.is_dir():
+        raise UserError(
+            f"{folder} is missing or no folder. Segmentation reads images/ and masks/; see"
+            " docs/train.md."
+        )
+    files = sorted(file for file in folder.iterdir() if file.suffix.lower() in SUFFIXES)
+    if not files:
+        raise UserError(f"{folder} holds no image. Put images in it ({', '.join(SUFFIXES)}).")
+    return files
+
+
+def read_image(file: Path, grey: bool) -> Tensor:
+    """An image as (channels, H, W) in [0, 1]."""
+    image = open_image(file)
+    if not grey:
+        return torch.from_numpy(
+            np.array(image.convert("RGB"), dtype=np.float32).transpose(2, 0, 1) / 255
+        )
+    if image.mode.startswith("I"):  # 16 bits
+        return torch.from_numpy(np.array(image, dtype=np.float32)[None] / 65535)
+    return torch.from_numpy(np.array(image.convert("L"), dtype=np.float32)[None] / 255)
+
+
+def read_mask(file: Path) -> Tensor:
+    """A mask as (H, W) class indices."""
+    image = open_image(file)
+    values = np.array(image)
+    if values.ndim != 2:
+        raise UserError(
+            f"{file} must have one channel that holds class indices; got the colour mode"
+            f" {image.mode}. Save it so."
+        )
+    return torch.from_numpy(values.astype(np.int64))
+
+
+def open_image(file: Path, decode: bool = True) -> Image.Image:
+    """The image, or its size and mode alone; what cannot be read is told by name."""
+    try:
+        with file.open("rb") as stream:
+            image = Image.open(stream)
+            if decode:
+                image.load()
+    except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
+        raise UserError(
+            f"{file} cannot be read as an image ({error}). Replace or remove it."
+        ) from error
+    return image
+
+
+def check_labels(
+    masks: list[tuple[str, Tensor]], num_classes: int | None, ignore_index: int
+) -> int:
+    """The number of classes; a label beyond it is told with the name of its mask."""
+    largest = 0
+    for name, mask in masks:
+        labels = mask[mask != ignore_index]
+        low, high = (int(labels.min()), int(labels.max())) if labels.numel() else (0, 0)
+        if low < 0 or (num_classes is not None and high >= num_classes):
+            wrong = low if low < 0 else high
+            raise UserError(
+                f"{name}: the labels must be in [0, {num_classes or 'C'}) or {ignore_index}"
+                f" (ignored); got {wrong}. Raise --num-classes, correct the mask, or name the label"
+                " with --ignore-index."
+            )
+        largest = max(largest, high)
+    if num_classes is None and largest == 0:
+        raise UserError(
+            f"the masks hold no label but 0, and {ignore_index} is ignored. Save class indices, 1"
+            " for the foreground of a binary task, not 255; or pass --num-classes."
+        )
+    return num_classes or largest + 1
+
+
+def _parts(path: Path) -> tuple[Path, Path | None, Path | None]:
+    """The folders of training, validation and test data; without `train/` the folder itself."""
+    train, validation, test = (path / name for name in ("train", "val", "test"))
+    return (
+        train if train.is_dir() else path,
+        validation if validation.is_dir() else None,
+        test if test.is_dir() else None,
+    )
+
+
+def _segmentation_split(path: Path) -> Examples:
+    images = list_images(path / "images")
+    masks = {file.stem: file for file in list_images(path / "masks")}
+    stems = {file.stem for file in images}
+    for stem, mask in masks.items():
+        if stem not in stems:
+            raise UserError(
+                f"{mask} has no image. Add {path / 'images' / (stem + '.png')} or remove the mask."
+            )
+    for image in images:
+        if image.stem not in masks:
+            raise UserError(
+                f"{image} has no mask. Add {path / 'masks' / (image.stem + '.png')} or remove the"
+                " image."
+            )
+    paired = [masks[image.stem] for image in images]
+    inputs = _images(images)
+    for image, mask in zip(images, paired, strict=True):
+        sizes = open_image(mask, decode=False).size, open_image(image, decode=False).size
+        if sizes[0] != sizes[1]:
+            raise UserError(
+                f"{mask} is {sizes[0]} pixels but its image is {sizes[1]}. Give both the same size."
+            )
+    return Examples(inputs, Column(list(paired), read_mask), [image.stem for image in images])
+
+
+def _classification_split(path: Path, classes: list[str]) -> Examples:
+    unknown = sorted({folder.name for folder in path.iterdir() if folder.is_dir()} - set(classes))
+    if unknown:
+        raise UserError(
+            f"{path / unknown[0]} is a class that the training data lack. Add it to train/ or"
+            " remove it."
+        )
+    pairs = [
+        (file, c)
+        for c, name in enumerate(classes)
+        if (path / name).is_dir()
+        for file in list_images(path / name)
+    ]
+    files = [file for file, _ in pairs]
+    targets = Column([torch.tensor(c) for _, c in pairs])
+    return Examples(_images(files), targets, [f"{file.parent.name}/{file.name}" for file in files])
+
+
+def _images(files: list[Path]) -> Column:
+    """A column that reads images when asked; the first one says whether all are grey or in
+    colour.
+    """
+    grey = open_image(files[0], decode=False).mode in GREY
+    return Column(list(files), partial(read_image, grey=grey))

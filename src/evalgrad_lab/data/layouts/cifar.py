@@ -1,0 +1,84 @@
+"""CIFAR-10 and CIFAR-100 in their binary version: cifar-10-batches-bin/*.bin and
+cifar-100-binary/*.bin.
+
+The Python version of the same data is pickled, and a pickle from elsewhere can run any code: it is
+not read here.
+"""
+
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from evalgrad_lab.data.layouts.images import InMemory, existing
+from evalgrad_lab.errors import UserError
+
+PIXELS = 3 * 32 * 32
+HELD_OUT = 5000  # the last training images, which the papers keep for validation
+
+
+def cifar10(root: Path, split: str) -> InMemory:
+    """`train` without the last 5,000 images, `val` with only these, `trainval`, or `test`; classes
+    0..9.
+    """
+    folder = _folder(root, "cifar-10-batches-bin")
+    names = (
+        ["test_batch.bin"]
+        if split == "test"
+        else [f"data_batch_{number}.bin" for number in range(1, 6)]
+    )
+    return _part(np.concatenate([_records(folder / name, 1) for name in names]), 1, split)
+
+
+def cifar100(root: Path, split: str, *, noise: float = 0.0) -> InMemory:
+    """As `cifar10`; fine classes 0..99. A record holds the coarse class, the fine class and the
+    pixels.
+
+    With chance `noise` a label, but for those of `test`, becomes any of its coarse class, itself
+    included (smooth top-k, 5.1).
+    """
+    folder = _folder(root, "cifar-100-binary")
+    records = _records(folder / ("test.bin" if split == "test" else "train.bin"), 2)
+    return _part(records if split == "test" else _noisy(records, noise), 2, split)
+
+
+def _noisy(records: np.ndarray, noise: float) -> np.ndarray:
+    """The records with other fine labels; always the same ones, so that validation and a resumed
+    training agree.
+    """
+    generator = np.random.default_rng(0)
+    coarse, fine = records[:, 0], records[:, 1].copy()
+    changed = generator.random(len(fine)) < noise
+    for group in np.unique(coarse):
+        members = np.unique(records[coarse == group, 1])
+        chosen = changed & (coarse == group)
+        fine[chosen] = generator.choice(members, chosen.sum())
+    return np.column_stack([coarse, fine, records[:, 2:]])
+
+
+def _folder(root: Path, name: str) -> Path:
+    return existing(root / name, "the binary version, not the Python one")
+
+
+def _records(path: Path, labels: int) -> np.ndarray:
+    content = np.fromfile(existing(path, "a batch of images"), np.uint8)
+    if len(content) == 0 or len(content) % (labels + PIXELS):
+        raise UserError(
+            f"{path} must hold records of {labels + PIXELS} bytes; got {len(content)} bytes. Unpack"
+            " the archive again."
+        )
+    return content.reshape(-1, labels + PIXELS)
+
+
+def _part(records: np.ndarray, labels: int, split: str) -> InMemory:
+    cut = {
+        "train": slice(None, -HELD_OUT),
+        "val": slice(-HELD_OUT, None),
+        "trainval": slice(None),
+        "test": slice(None),
+    }
+    if split not in cut:
+        raise UserError(f"the split must be one of {', '.join(cut)}; got {split}.")
+    chosen = records[cut[split]]
+    images = torch.from_numpy(chosen[:, labels:].reshape(-1, 3, 32, 32).copy())
+    return InMemory(images, torch.from_numpy(chosen[:, labels - 1].astype(np.int64)))

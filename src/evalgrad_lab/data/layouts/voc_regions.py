@@ -1,0 +1,110 @@
+"""Detection on Pascal VOC 2012: the regions that selective search proposed, and which of them show
+an object of one class.
+"""
+
+from pathlib import Path
+from xml.etree import ElementTree
+
+import torch
+from torch import Tensor
+
+from evalgrad_lab.data.layouts.images import Regions, existing
+from evalgrad_lab.errors import UserError
+
+OVERLAP = 0.5  # a region that shares this much with an object, as IoU, shows it (R-CNN's rule)
+
+
+def voc_regions(root: Path, split: str, *, label: str) -> Regions:
+    """`train` or `val`; the regions are those of R-CNN's files,
+    selective_search_data/voc_2012_<split>.mat.
+    """
+    base = existing(root / "VOCdevkit" / "VOC2012", "Pascal VOC 2012")
+    names = (
+        existing(base / "ImageSets" / "Main" / f"{split}.txt", f"the names of the {split} split")
+        .read_text()
+        .split()
+    )
+    boxes = read_proposals(
+        existing(
+            root / "selective_search_data" / f"voc_2012_{split}.mat",
+            "R-CNN's regions of that split",
+        )
+    )
+    if missing := [name for name in names if name not in boxes]:
+        raise UserError(
+            f"{root}: the regions of {split} lack the image {missing[0]}. Take R-CNN's file of the"
+            " same split."
+        )
+    shown = [
+        shows(boxes[name], read_objects(base / "Annotations" / f"{name}.xml", label))
+        for name in names
+    ]
+    images = [
+        existing(base / "JPEGImages" / f"{name}.jpg", "the image of that name") for name in names
+    ]
+    return Regions(
+        [(image, boxes[name]) for image, name in zip(images, names, strict=True)],
+        torch.cat(shown).long(),
+    )
+
+
+def read_objects(path: Path, label: str) -> Tensor:
+    """Boxes (n, 4) = left, top, right, bottom, inclusive, of the objects of that class, without
+    those marked difficult.
+    """
+    text = existing(path, "the annotation of that image").read_text("utf-8", errors="replace")
+    # the only place where entities can be defined: expanding them could fill the memory
+    if "<!DOCTYPE" in text:
+        raise UserError(
+            f"{path} must not have a DOCTYPE. Take the annotation as Pascal VOC publishes it."
+        )
+    try:
+        objects = [
+            item
+            for item in ElementTree.fromstring(text).iter("object")
+            if item.findtext("name") == label
+        ]
+        kept = [item for item in objects if item.findtext("difficult") != "1"]
+        sides = ("xmin", "ymin", "xmax", "ymax")
+        found = [[float(item.findtext(f"bndbox/{side}", "")) for side in sides] for item in kept]
+    except (ElementTree.ParseError, ValueError) as error:
+        raise UserError(
+            f"{path} must be an annotation with a bndbox in every object: {error}. Replace the"
+            " file."
+        ) from error
+    return torch.tensor(found).view(-1, 4)
+
+
+def read_proposals(path: Path) -> dict[str, Tensor]:
+    """Boxes (n, 4) as above by the name of the image. The file has top, left, bottom, right."""
+    from scipy.io import loadmat
+    from scipy.io.matlab import MatReadError
+
+    try:
+        content = loadmat(path)
+        names, boxes = ([cell[0] for cell in content["images"].ravel()], content["boxes"].ravel())
+        return {
+            str(name): torch.from_numpy(box.astype("float32"))[:, [1, 0, 3, 2]]
+            for name, box in zip(names, boxes, strict=True)
+        }
+    except (MatReadError, KeyError, ValueError, IndexError) as error:
+        raise UserError(
+            f"{path} must be a MATLAB file with the cells images and boxes. Take R-CNN's file."
+        ) from error
+
+
+def shows(regions: Tensor, objects: Tensor) -> Tensor:
+    """(n,) bool: whether a region overlaps one of the objects enough."""
+    return (overlaps(regions, objects) >= OVERLAP).any(1)
+
+
+def overlaps(first: Tensor, second: Tensor) -> Tensor:
+    """(n, m) IoU of boxes (n, 4) and (m, 4), whose last row and column belong to them."""
+    a, b = first[:, None], second[None]
+    shared = (
+        (torch.minimum(a[..., 2:], b[..., 2:]) - torch.maximum(a[..., :2], b[..., :2]) + 1)
+        .clamp(min=0)
+        .prod(-1)
+    )
+    areas = [(box[..., 2:] - box[..., :2] + 1).prod(-1) for box in (a, b)]
+    return shared / (areas[0] + areas[1] - shared)

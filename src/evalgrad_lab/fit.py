@@ -1,0 +1,279 @@
+"""The one loop that trains: phases of losses, a schedule, batches of an epoch, hooks, checkpoints.
+
+It is Lightning's Fabric and a plain loop. Fabric brings devices, ranks and precision; Lightning's
+Trainer would spend about a millisecond per step in hooks, more than a whole step of a small task.
+"""
+
+import io
+import math
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import torch
+from torch import Tensor, nn
+
+from evalgrad_lab.data.batches import Batch, Batches, mixed_seed
+from evalgrad_lab.errors import UserError
+from evalgrad_lab.store import write_atomically
+
+if TYPE_CHECKING:
+    from lightning.fabric import Fabric
+
+# what the network says of a batch, and the batch -> loss; a module's state is part of checkpoints
+BatchLoss = Callable[[Any, Batch], Tensor]
+Schedule = Callable[[float], float]
+
+
+def poly(part: float, power: float = 0.9) -> float:
+    """(1 - k / max_iter)^power, by which Lovász-Softmax and loss max-pooling were trained.
+
+    >>> [round(poly(part), 3) for part in (0, 0.5, 1)]
+    [1.0, 0.536, 0.0]
+    """
+    return (1 - part) ** power
+
+
+def cosine(part: float) -> float:
+    """Half a cosine from 1 to 0."""
+    return (1 + math.cos(math.pi * part)) / 2
+
+
+SCHEDULES: dict[str, Schedule] = {"cosine": cosine, "poly": poly, "constant": lambda part: 1.0}
+OPTIMISERS: dict[str, Callable[..., torch.optim.Optimizer]] = {
+    "adamw": torch.optim.AdamW,
+    "adam": torch.optim.Adam,
+    "sgd": torch.optim.SGD,
+}
+
+
+def schedule_of(name: str) -> Schedule:
+    """The factor of the learning rate by the part of a phase that is over; ``drops:0.5,0.75``
+    divides it by ten at each of these parts.
+
+    >>> [schedule_of("drops:0.5,0.75")(part) for part in (0.4, 0.5)]
+    [1.0, 0.1]
+    """
+    kind, _, places = name.partition(":")
+    try:
+        drops = [float(place) for place in places.split(",")] if kind == "drops" else []
+    except ValueError:
+        drops = []
+    if drops:
+        return lambda part: 0.1 ** sum(part >= place for place in drops)
+    if name not in SCHEDULES:
+        raise UserError(
+            f"--schedule must be {', '.join(SCHEDULES)} or drops:PART,PART; got {name!r}."
+        )
+    return SCHEDULES[name]
+
+
+@dataclass(frozen=True)
+class Phase:
+    """A stretch of the training with one loss and the whole schedule. On one schedule without a
+    restart a second loss gets only the small steps, and does poorly.
+    """
+
+    loss: BatchLoss
+    steps: int
+
+
+@dataclass(frozen=True)
+class Pace:
+    """How the parameters move. `clip` is the largest norm of the gradient."""
+
+    learning_rate: float
+    weight_decay: float = 0.0
+    optimiser: Literal["adamw", "adam", "sgd"] = "adamw"
+    momentum: float = 0.0  # of sgd
+    schedule: str | Schedule = "cosine"
+    clip: float | None = None
+    seed: int = 0
+
+    def make_optimiser(self, parameters: Any) -> torch.optim.Optimizer:
+        more = {"momentum": self.momentum} if self.optimiser == "sgd" else {}
+        make = OPTIMISERS[self.optimiser]
+        return make(parameters, lr=self.learning_rate, weight_decay=self.weight_decay, **more)
+
+    def factor(self, step: int, phases: Sequence[Phase]) -> float:
+        """Of the learning rate at a step; each phase runs the whole schedule."""
+        name = self.schedule
+        schedule = schedule_of(name) if isinstance(name, str) else name
+        for phase in phases[:-1]:
+            if step < phase.steps:
+                return schedule(step / phase.steps)
+            step -= phase.steps
+        return schedule(min(step / max(phases[-1].steps, 1), 1.0))
+
+
+class Hook:
+    """What looks at a training, or acts in it: after every step, after every epoch. It may set
+    `training.stopped`. Its state is part of the checkpoints.
+    """
+
+    def after_step(self, training: "Training") -> None:
+        """The optimiser has stepped; `training` has the batch, output and loss of the step."""
+
+    def after_epoch(self, training: "Training") -> None:
+        """The batches of an epoch are used up, or the training ends."""
+
+    def state_dict(self) -> dict[str, Any]:
+        return {}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on from a state."""
+
+
+class Every(Hook):
+    """Calls `look(step)` after every `steps` steps, and after the last."""
+
+    def __init__(self, steps: int, look: Callable[[int], object]) -> None:
+        self.steps, self.look = steps, look
+
+    def after_step(self, training: "Training") -> None:
+        if training.step % self.steps == 0 or training.step == training.steps:
+            self.look(training.step)
+
+
+class Training:
+    """A network in training: `take(batch)` is one step. `fit` takes them all.
+
+    `network` is what is trained, in place; `seconds` counts the steps and what feeds them, without
+    the hooks.
+    """
+
+    batch: Batch
+    output: Any
+    loss: Tensor
+
+    def __init__(
+        self,
+        network: nn.Module,
+        phases: Sequence[Phase],
+        pace: Pace,
+        fabric: "Fabric | None" = None,
+    ) -> None:
+        self.network, self.phases, self.pace = network, list(phases), pace
+        self.fabric = fabric or one_cpu()
+        optimiser = pace.make_optimiser(network.parameters())
+        self.schedule = torch.optim.lr_scheduler.LambdaLR(
+            optimiser, lambda step: pace.factor(step, self.phases)
+        )
+        self.model, self.optimiser = self.fabric.setup(network, optimiser)
+        self.losses = [phase.loss for phase in self.phases if isinstance(phase.loss, nn.Module)]
+        for loss in self.losses:
+            loss.to(self.fabric.device)
+        self.steps = sum(phase.steps for phase in self.phases)
+        self.step, self.epoch, self.seconds, self.stopped = 0, 0, 0.0, False
+
+    def take(self, batch: Batch) -> Tensor:
+        """One step of the optimiser; the loss before it."""
+        self.batch = batch = batch.to(self.fabric.device)
+        self._seed()
+        self.optimiser.zero_grad()
+        self.output = self.model(batch.inputs)
+        loss = self._phase().loss(self.output, batch)
+        self.fabric.backward(loss)
+        if self.pace.clip is not None:
+            self.fabric.clip_gradients(self.model, self.optimiser, max_norm=self.pace.clip)
+        self.optimiser.step()
+        self.schedule.step()
+        self.step, self.loss = self.step + 1, loss.detach()
+        return self.loss
+
+    def _seed(self) -> None:
+        """Dropout after a resume as without. Not torch.manual_seed, which takes longer than a
+        small step where there is no GPU.
+        """
+        seed = mixed_seed(self.pace.seed, self.step, self.fabric.global_rank)
+        torch.default_generator.manual_seed(seed)
+        if self.fabric.device.type == "cuda":
+            torch.cuda.manual_seed(seed)
+
+    def _phase(self) -> Phase:
+        step = self.step
+        for phase in self.phases[:-1]:
+            if step < phase.steps:
+                return phase
+            step -= phase.steps
+        return self.phases[-1]
+
+    def state_dict(self) -> dict[str, Any]:
+        return {
+            "network": self.network.state_dict(),
+            "optimiser": self.optimiser.state_dict(),
+            "schedule": self.schedule.state_dict(),
+            "losses": [loss.state_dict() for loss in self.losses],
+            "step": self.step,
+            "epoch": self.epoch,
+            "seconds": self.seconds,
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.network.load_state_dict(state["network"])
+        self.optimiser.load_state_dict(state["optimiser"])
+        self.schedule.load_state_dict(state["schedule"])
+        for loss, saved in zip(self.losses, state["losses"], strict=True):
+            loss.load_state_dict(saved)
+        self.step, self.epoch, self.seconds = state["step"], state["epoch"], state["seconds"]
+
+
+def fit(
+    training: Training,
+    batches: Batches,
+    hooks: Sequence[Hook] = (),
+    checkpoint: Path | None = None,
+) -> Training:
+    """Take all steps that are left. `checkpoint` is written after every epoch, old or new after a
+    kill, never half; `resume` reads it.
+    """
+    training.network.train()
+    while training.step < training.steps and not training.stopped:
+        start = time.perf_counter()
+        for batch in batches(training.epoch):
+            training.take(batch)
+            training.seconds += time.perf_counter() - start
+            for hook in hooks:
+                hook.after_step(training)
+            if training.step == training.steps:
+                break
+            start = time.perf_counter()
+        training.epoch += 1
+        for hook in hooks:
+            hook.after_epoch(training)
+        if checkpoint is not None and training.fabric.is_global_zero:
+            _save(training, hooks, checkpoint)
+    return training
+
+
+def resume(training: Training, hooks: Sequence[Hook], state: dict[str, Any]) -> None:
+    """Bring a new training and its hooks to what a checkpoint of the same ones holds."""
+    training.load_state_dict(state)
+    for hook, saved in zip(hooks, state["hooks"], strict=True):
+        hook.load_state_dict(saved)
+
+
+def _save(training: Training, hooks: Sequence[Hook], path: Path) -> None:
+    state = {**training.state_dict(), "hooks": [hook.state_dict() for hook in hooks]}
+    buffer = io.BytesIO()
+    torch.save(state, buffer)
+    write_atomically(path, buffer.getvalue())
+
+
+@torch.no_grad()
+def scores_of(network: nn.Module, inputs: Tensor, size: int = 256) -> Tensor:
+    """What the network says of all inputs, in batches; it goes on training afterwards if it was."""
+    training = network.training
+    network.eval()
+    scores = torch.cat([network(batch) for batch in inputs.split(size)])
+    network.train(training)
+    return scores
+
+
+def one_cpu() -> "Fabric":
+    """This process alone, on the CPU."""
+    from lightning.fabric import Fabric  # takes seconds to import
+
+    return Fabric(accelerator="cpu", devices=1)

@@ -1,0 +1,185 @@
+"""What makes the losses of the table that are not evalgrad's own classes: each takes options and
+gives a loss under the same manners, the mean over valid items, 0 where there is none.
+
+The multi-class losses take scores ``(N, C, *)`` and class indices ``(N, *)``; the binary ones
+scores and labels 0 or 1, one shape.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any, Literal
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+import evalgrad as eg
+from evalgrad_lab.errors import UserError
+from evalgrad_lab.losses import find
+
+Loss = Callable[..., Tensor]
+
+
+def cross_entropy(
+    *, weight: Sequence[float] | None = None, ignore_index: int | None = None
+) -> Loss:
+    """Mean cross-entropy; with `weight` each item counts as much as its class weighs."""
+
+    def loss(scores: Tensor, target: Tensor) -> Tensor:
+        label = target.long()
+        weights = (
+            scores.new_ones(scores.shape[1])
+            if weight is None
+            else torch.as_tensor(weight).to(scores)
+        )
+        void = (
+            torch.zeros_like(label, dtype=torch.bool)
+            if ignore_index is None
+            else label == ignore_index
+        )
+        shares = weights[label.masked_fill(void, 0)].masked_fill(void, 0.0)
+        total = F.cross_entropy(
+            scores, label.masked_fill(void, -100), weight=weights, reduction="sum"
+        )
+        return total / shares.sum().clamp(min=torch.finfo(scores.dtype).tiny)
+
+    return loss
+
+
+def bce(*, positive_weight: float = 1.0, ignore_index: int | None = None) -> Loss:
+    """Mean logistic loss (binary cross-entropy of logits); a positive counts `positive_weight`
+    times.
+    """
+
+    def loss(scores: Tensor, target: Tensor) -> Tensor:
+        factor = torch.as_tensor(positive_weight).to(scores)
+        items = F.binary_cross_entropy_with_logits(
+            scores, (target == 1).to(scores), pos_weight=factor, reduction="none"
+        )
+        return mean_of_valid(items, target, ignore_index)
+
+    return loss
+
+
+def hinge(*, ignore_index: int | None = None) -> Loss:
+    """Mean hinge loss max(0, 1 - y s) with y = -1 or 1."""
+
+    def loss(scores: Tensor, target: Tensor) -> Tensor:
+        return mean_of_valid(
+            (1 - torch.where(target == 1, scores, -scores)).clamp(min=0), target, ignore_index
+        )
+
+    return loss
+
+
+def binary_soft_jaccard(*, per_image: bool = True, ignore_index: int | None = None) -> Loss:
+    """The soft Jaccard loss of the foreground; a score s against background 0 has the probability
+    sigmoid(s).
+    """
+    return lambda scores, target: eg.soft_jaccard_loss(
+        torch.stack([torch.zeros_like(scores), scores], 1),
+        target,
+        classes=[1],
+        per_image=per_image,
+        ignore_index=ignore_index,
+    )
+
+
+def loss_max_pooling(
+    *, p: float = 1.3, support: float = 0.25, ignore_index: int | None = None
+) -> Loss:
+    """Loss max-pooling of the cross-entropy of the pixels."""
+    criterion = torch.nn.CrossEntropyLoss(
+        reduction="none", ignore_index=-100 if ignore_index is None else ignore_index
+    )
+    pool = eg.LossMaxPooling(criterion, p=p, support=support)
+    return lambda scores, target: pool(scores, target.long())
+
+
+def binary_loss_max_pooling(
+    *, p: float = 1.3, support: float = 0.25, ignore_index: int | None = None
+) -> Loss:
+    """Loss max-pooling of the logistic loss of the pixels."""
+
+    def loss(scores: Tensor, target: Tensor) -> Tensor:
+        items = F.binary_cross_entropy_with_logits(
+            scores, (target == 1).to(scores), reduction="none"
+        )
+        return eg.loss_max_pooling(
+            items,
+            p=p,
+            support=support,
+            mask=None if ignore_index is None else target != ignore_index,
+        )
+
+    return loss
+
+
+def direct_jaccard(
+    *,
+    epsilon: float = 0.1,
+    direction: Literal["positive", "negative"] = "positive",
+    ignore_index: int | None = None,
+) -> Loss:
+    """The direct loss of the IoU of each image, its pixels in one list."""
+
+    def loss(scores: Tensor, target: Tensor) -> Tensor:
+        mask = None if ignore_index is None else (target != ignore_index).flatten(1)
+        labels = (target == 1).flatten(1)
+        return eg.direct_jaccard_loss(
+            scores.flatten(1), labels, epsilon=epsilon, direction=direction, mask=mask
+        )
+
+    return loss
+
+
+def mean_of_valid(items: Tensor, target: Tensor, ignore_index: int | None) -> Tensor:
+    """Mean of the items whose label is not `ignore_index`; 0 if there is none."""
+    if ignore_index is None:
+        return items.sum() / max(items.numel(), 1)
+    valid = target != ignore_index
+    return torch.where(valid, items, 0.0).sum() / valid.sum().clamp(min=1)
+
+
+def make(name: str, options: dict[str, Any]) -> Loss:
+    """The loss of the table called `name`, with the user's `options`; what does not fit is told in
+    a sentence. A sum takes `share` and the options of each of its losses by its name.
+    """
+    factory = find(name).factory
+    try:
+        if "+" in name:
+            return WeightedSum(*name.split("+", 1), **options)
+        return (globals().get(factory) or getattr(eg, factory))(**options)
+    except (TypeError, ValueError) as error:
+        raise UserError(f"the loss {name} does not take the options {options}: {error}") from error
+
+
+class WeightedSum(nn.Module):
+    """(1 - share) * first + share * second, each with its own options; `index` goes to those that
+    take it.
+    """
+
+    def __init__(
+        self, first: str, second: str, *, share: float = 0.5, **options: dict[str, Any]
+    ) -> None:
+        super().__init__()
+        if not 0 <= share <= 1:
+            raise ValueError(
+                f"`share` must be in [0, 1]; got {share}. It is the share of {second}."
+            )
+        if unknown := set(options) - {first, second}:
+            raise TypeError(
+                f"options of a sum are given by loss; got {sorted(unknown)}. Name {first} or"
+                f" {second}."
+            )
+        self.losses = [make(name, options.get(name, {})) for name in (first, second)]
+        self.takes_index = [find(name).takes_index for name in (first, second)]
+        self.shares = (1 - share, share)
+        # their state is saved
+        self.parts = nn.ModuleList(loss for loss in self.losses if isinstance(loss, nn.Module))
+
+    def forward(self, scores: Tensor, target: Tensor, *, index: Tensor | None = None) -> Tensor:
+        first, second = (
+            loss(scores, target, index=index) if takes else loss(scores, target)
+            for loss, takes in zip(self.losses, self.takes_index, strict=True)
+        )
+        return self.shares[0] * first + self.shares[1] * second

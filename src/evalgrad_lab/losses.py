@@ -1,0 +1,197 @@
+"""The losses by name: what each is for. Read by `--loss`, `--losses` and `evalgrad losses`, which
+is why torch is not imported here; `phases` makes them.
+
+A task is of one kind, which fixes what a loss is given:
+
+- "segmentation", "classification": scores ``(N, C, *)``, class indices ``(N, *)``;
+- "binary segmentation": scores and labels 0 or 1, both ``(N, *)``;
+- "ranking" (any binary task on items): scores and labels 0 or 1, both ``(n,)`` or ``(lists, n)``.
+"""
+
+import difflib
+from dataclasses import dataclass
+
+from evalgrad_lab.errors import UserError
+
+KINDS = ("segmentation", "binary segmentation", "classification", "ranking")
+PIXELS, BINARY, CLASSES, RANKING = ((kind,) for kind in KINDS)
+
+
+@dataclass(frozen=True)
+class Loss:
+    """One loss. `factory` names what makes it of its options, in `loss_factories` or in evalgrad: a
+    callable (scores, target) -> scalar; with `takes_index` also `index=`.
+
+    `needs` names the option that must be given and comes from the training data: "weight" (class
+    weights), "labels" (of every training item, in the order of `index`), or "" for none.
+    """
+
+    kinds: tuple[str, ...]
+    metric: str
+    guidance: str
+    factory: str
+    needs: str = ""
+    takes_index: bool = False
+
+
+LOSSES: dict[str, Loss] = {
+    "cross_entropy": Loss(
+        PIXELS + CLASSES,
+        "accuracy",
+        "the baseline; good when classes are balanced or training is long",
+        "cross_entropy",
+    ),
+    "weighted_cross_entropy": Loss(
+        PIXELS + CLASSES,
+        "mean class accuracy",
+        "lifts rare classes at the price of false alarms; the baseline to beat under imbalance",
+        "cross_entropy",
+        needs="weight",
+    ),
+    "bootstrapped_cross_entropy": Loss(
+        PIXELS,
+        "accuracy",
+        "trains on the hardest pixels; a cheap help for rare classes",
+        "BootstrappedCrossEntropy",
+    ),
+    "loss_max_pooling": Loss(
+        PIXELS,
+        "mean class accuracy",
+        "weighs pixels by the worst case; against imbalance without class weights",
+        "loss_max_pooling",
+    ),
+    "soft_jaccard": Loss(
+        PIXELS, "miou", "IoU with probabilities; simple, not tight", "SoftJaccardLoss"
+    ),
+    "lovasz_softmax": Loss(
+        PIXELS,
+        "miou",
+        "the first choice for mean IoU; gains most with rare classes and short training",
+        "LovaszSoftmaxLoss",
+    ),
+    "bce": Loss(
+        BINARY + RANKING,
+        "accuracy",
+        "the baseline; tune its decision threshold before you compare",
+        "bce",
+    ),
+    "hinge": Loss(BINARY + RANKING, "accuracy", "large margin for decisions at score 0", "hinge"),
+    "binary_soft_jaccard": Loss(
+        BINARY,
+        "image-iou",
+        "IoU of the foreground with probabilities; strong on thin shapes",
+        "binary_soft_jaccard",
+    ),
+    "binary_loss_max_pooling": Loss(
+        BINARY,
+        "mean class accuracy",
+        "weighs pixels by the worst case, for little foreground",
+        "binary_loss_max_pooling",
+    ),
+    "lovasz_hinge": Loss(
+        BINARY,
+        "image-iou",
+        "the first choice for the IoU of each image; `empty` says what images without"
+        " foreground do",
+        "LovaszHingeLoss",
+    ),
+    "direct_jaccard": Loss(
+        BINARY,
+        "image-iou",
+        "the IoU itself by direct loss minimisation; tune epsilon and the learning rate",
+        "direct_jaccard",
+    ),
+    "smooth_topk": Loss(
+        CLASSES,
+        "top5",
+        "top-k accuracy under label noise or many confusable classes; try temperature 0.1 and 1",
+        "SmoothTopKLoss",
+    ),
+    "topk_hinge": Loss(
+        CLASSES,
+        "top5",
+        "the sparse limit of smooth top-k; hard to train, shown for comparison",
+        "TopKHingeLoss",
+    ),
+    "direct_average_precision": Loss(
+        RANKING,
+        "ap",
+        "the first choice for AP with a small model or noisy positives; tune epsilon",
+        "DirectAveragePrecisionLoss",
+    ),
+    "direct_ndcg": Loss(
+        RANKING, "ndcg", "the first choice for NDCG@k; tune epsilon", "DirectNDCGLoss"
+    ),
+    "average_precision_hinge": Loss(
+        RANKING,
+        "ap",
+        "the structured SVM of AP; safe, pessimistic about outliers",
+        "AveragePrecisionHingeLoss",
+    ),
+    "average_precision_perceptron": Loss(
+        RANKING,
+        "ap",
+        "ranks pairs without a margin; shown for comparison",
+        "AveragePrecisionPerceptronLoss",
+    ),
+    "direct_zero_one": Loss(
+        RANKING,
+        "accuracy",
+        "decisions at score 0 by direct loss minimisation; can collapse",
+        "DirectZeroOneLoss",
+    ),
+    "zero_one_hinge": Loss(
+        RANKING, "accuracy", "the hinge loss of decisions at score 0, per list", "ZeroOneHingeLoss"
+    ),
+    "zero_one_perceptron": Loss(
+        RANKING, "accuracy", "the perceptron; shown for comparison", "ZeroOnePerceptronLoss"
+    ),
+    "f_beta": Loss(
+        RANKING,
+        "f1",
+        "F-beta at score 0 without tuning a threshold; best with small models",
+        "FBeta",
+        needs="labels",
+        takes_index=True,
+    ),
+    "recall_at_precision": Loss(
+        RANKING,
+        "recall@precision",
+        "most recall while alarms stay right",
+        "RecallAtPrecision",
+        needs="labels",
+        takes_index=True,
+    ),
+    "precision_at_recall": Loss(
+        RANKING,
+        "precision@recall",
+        "fewest false alarms at a given recall",
+        "PrecisionAtRecall",
+        needs="labels",
+        takes_index=True,
+    ),
+}
+
+
+def find(name: str) -> Loss:
+    """The loss of that name; ``first+second`` is the weighted sum of two."""
+    if "+" in name:
+        return _sum_of(*name.split("+", 1))
+    if name not in LOSSES:
+        near = difflib.get_close_matches(name, LOSSES, n=3, cutoff=0.4)
+        hint = f"Did you mean {' or '.join(near)}?" if near else "See `evalgrad losses`."
+        raise UserError(f"the loss must be one that `evalgrad losses` lists; got {name!r}. {hint}")
+    return LOSSES[name]
+
+
+def _sum_of(first: str, second: str) -> Loss:
+    parts = find(first), find(second)
+    kinds = tuple(kind for kind in parts[0].kinds if kind in parts[1].kinds)
+    if not kinds:
+        raise UserError(
+            f"a sum must be of losses for the same task; {first} is for {parts[0].kinds}, {second}"
+            f" for {parts[1].kinds}."
+        )
+    guidance = f"{first} and {second} together; `share` is the share of the latter"
+    takes_index = any(part.takes_index for part in parts)
+    return Loss(kinds, parts[1].metric, guidance, "WeightedSum", takes_index=takes_index)

@@ -1,0 +1,91 @@
+"""ResNet-18 for photographs (smooth top-k, section 5.2), and the dilated ResNet-101 of DeepLab-v2
+(loss max-pooling and Lovász-Softmax).
+
+Layers are laid out as in He et al., 2016; the dilated one keeps an eighth of the image's size in
+its last two stages.
+"""
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+
+def _convolution(
+    inputs: int, outputs: int, kernel: int, stride: int = 1, dilation: int = 1
+) -> nn.Sequential:
+    padding = dilation * (kernel // 2)
+    convolution = nn.Conv2d(inputs, outputs, kernel, stride, padding, dilation, bias=False)
+    return nn.Sequential(convolution, nn.BatchNorm2d(outputs))
+
+
+class Residual(nn.Module):
+    """Two 3x3 convolutions, or a 3x3 one between two 1x1 ones, added to the input."""
+
+    def __init__(
+        self, inputs: int, width: int, stride: int, dilation: int, bottleneck: bool
+    ) -> None:
+        super().__init__()
+        outputs = 4 * width if bottleneck else width
+        if bottleneck:
+            parts = [
+                _convolution(inputs, width, 1),
+                nn.ReLU(),
+                _convolution(width, width, 3, stride, dilation),
+                nn.ReLU(),
+            ]
+            parts.append(_convolution(width, outputs, 1))
+        else:
+            parts = [
+                _convolution(inputs, width, 3, stride, dilation),
+                nn.ReLU(),
+                _convolution(width, outputs, 3, 1, dilation),
+            ]
+        self.branch = nn.Sequential(*parts)
+        same = inputs == outputs and stride == 1
+        self.shortcut = nn.Identity() if same else _convolution(inputs, outputs, 1, stride)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.relu(self.shortcut(x) + self.branch(x))
+
+
+def _trunk(
+    blocks: tuple[int, ...], bottleneck: bool, strides: tuple[int, ...], dilations: tuple[int, ...]
+) -> nn.Sequential:
+    layers: list[nn.Module] = [_convolution(3, 64, 7, 2), nn.ReLU(), nn.MaxPool2d(3, 2, padding=1)]
+    inputs = 64
+    for stage, (count, stride, dilation) in enumerate(zip(blocks, strides, dilations, strict=True)):
+        width = 64 * 2**stage
+        for block in range(count):
+            layers.append(
+                Residual(inputs, width, stride if block == 0 else 1, dilation, bottleneck)
+            )
+            inputs = 4 * width if bottleneck else width
+    return nn.Sequential(*layers)
+
+
+def resnet18(outputs: int = 1000) -> nn.Sequential:
+    """Class scores ``(N, outputs)`` of images, 224x224 in the paper."""
+    trunk = _trunk((2, 2, 2, 2), False, (1, 2, 2, 2), (1, 1, 1, 1))
+    return nn.Sequential(trunk, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(512, outputs))
+
+
+class DeepLab(nn.Module):
+    """DeepLab-v2 at a single scale: a dilated ResNet-101 and the sum of four dilated 3x3
+    convolutions, enlarged to the image.
+
+    Args:
+        outputs: number of classes.
+        blocks: residual blocks of each stage; (3, 4, 23, 3) is ResNet-101.
+    """
+
+    def __init__(self, outputs: int = 21, blocks: tuple[int, ...] = (3, 4, 23, 3)) -> None:
+        super().__init__()
+        self.trunk = _trunk(blocks, True, (1, 2, 1, 1), (1, 1, 2, 4))
+        self.heads = nn.ModuleList(
+            nn.Conv2d(2048, outputs, 3, padding=rate, dilation=rate) for rate in (6, 12, 18, 24)
+        )
+
+    def forward(self, images: Tensor) -> Tensor:
+        features = self.trunk(images)
+        scores = torch.stack([head(features) for head in self.heads]).sum(0)
+        return F.interpolate(scores, size=images.shape[-2:], mode="bilinear")

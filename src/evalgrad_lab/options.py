@@ -1,0 +1,164 @@
+"""The options of a command as a dataclass: one declaration for Python, the command line and config
+files. No torch here, so that `--help` is quick.
+"""
+
+import argparse
+import dataclasses
+import json
+import types
+from collections.abc import Sequence
+from dataclasses import MISSING, dataclass, field, fields
+from pathlib import Path
+from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+
+from evalgrad_lab.errors import UserError
+
+
+def option(
+    default: Any = MISSING,
+    *,
+    help: str,
+    positional: bool = False,
+    least: float | None = None,
+    below: float | None = None,
+    elsewhere: bool = False,
+) -> Any:
+    """A field of `Options`. `least` and `below` bound a number; `elsewhere` marks what does not
+    change a result, such as the number of workers, so that a run may go on with another value.
+    """
+    metadata = {
+        "help": help,
+        "positional": positional,
+        "least": least,
+        "below": below,
+        "elsewhere": elsewhere,
+    }
+    if isinstance(default, (dict, list)):
+        return field(default_factory=lambda: type(default)(default), metadata=metadata)
+    return field(default=default, metadata=metadata)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """What a command takes; numbers and choices are checked when it is made."""
+
+    def __post_init__(self) -> None:
+        kinds = get_type_hints(type(self))
+        for one in fields(self):
+            _check(flag(one), getattr(self, one.name), kinds[one.name], one.metadata)
+
+    def plain(self, *, elsewhere: bool = True) -> dict[str, Any]:
+        """As JSON takes it; without what does not change a result, if that is not asked for."""
+        kept = [one for one in fields(self) if elsewhere or not one.metadata["elsewhere"]]
+        values = {one.name: getattr(self, one.name) for one in kept}
+        return {name: str(v) if isinstance(v, Path) else v for name, v in values.items()}
+
+
+Kind = TypeVar("Kind", bound=Options)
+
+
+def flag(one: "dataclasses.Field[Any]") -> str:
+    """How the command line spells a field."""
+    name = one.name.replace("_", "-")
+    return name.upper() if one.metadata["positional"] else f"--{name}"
+
+
+def _check(name: str, value: Any, kind: Any, limits: Any) -> None:
+    kinds = get_args(kind) if get_origin(kind) in (Union, types.UnionType) else (kind,)
+    if value is None and type(None) in kinds:
+        return
+    choices = [choice for part in kinds if get_origin(part) is Literal for choice in get_args(part)]
+    if choices and value not in choices:
+        raise UserError(f"{name} must be one of {', '.join(map(str, choices))}; got {value!r}.")
+    if (limits["least"] is not None and value < limits["least"]) or (
+        limits["below"] is not None and value >= limits["below"]
+    ):
+        upper = "" if limits["below"] is None else f" and below {limits['below']:g}"
+        raise UserError(f"{name} must be at least {limits['least']:g}{upper}; got {value}.")
+
+
+def parse(kind: type[Kind], parser: argparse.ArgumentParser, arguments: Sequence[str]) -> Kind:
+    """The options of a command line. `--config FILE` is a JSON object with the names of options;
+    what the command line says comes before it.
+    """
+    kinds = get_type_hints(kind)
+    for one in fields(kind):
+        _add(parser, one, kinds[one.name])
+    parser.add_argument("--config", type=Path, help="JSON file of options by their names")
+    first = argparse.ArgumentParser(add_help=False)
+    first.add_argument("--config", type=Path)
+    path = first.parse_known_args([a for a in arguments if a not in ("-h", "--help")])[0].config
+    if path is not None:
+        known = {one.name for one in fields(kind)}
+        given = read_config(path, known)
+        for action in parser._actions:
+            if action.dest in given:
+                action.required = False
+        parser.set_defaults(**given)
+    found = vars(parser.parse_args(list(arguments)))
+    return kind(**{one.name: found[one.name] for one in fields(kind)})
+
+
+def read_config(path: Path, known: set[str]) -> dict[str, Any]:
+    """The options of a config file; `_` and `-` in their names are the same."""
+    try:
+        content = json.loads(path.read_text())
+    except (OSError, ValueError) as error:
+        raise UserError(f"--config: {path} cannot be read as JSON ({error}).") from error
+    if not isinstance(content, dict):
+        raise UserError(f"--config: {path} must hold a JSON object of options.")
+    given = {name.replace("-", "_"): value for name, value in content.items()}
+    if unknown := sorted(set(given) - known):
+        raise UserError(
+            f"--config: {path} has {', '.join(unknown)}; the options are"
+            f" {', '.join(sorted(known))}."
+        )
+    return given
+
+
+def _add(parser: argparse.ArgumentParser, one: "dataclasses.Field[Any]", kind: Any) -> None:
+    parts = [part for part in get_args(kind) or (kind,) if part is not type(None)]
+    inner = parts[0] if get_origin(kind) in (Union, types.UnionType) else kind
+    default = one.default_factory() if one.default_factory is not MISSING else one.default
+    more: dict[str, Any] = {"help": one.metadata["help"]}
+    if inner is bool:
+        parser.add_argument(flag(one), dest=one.name, action="store_true", help=more["help"])
+        return
+    if get_origin(inner) is Literal:
+        more["choices"] = get_args(inner)
+    elif get_origin(inner) is list:
+        more["nargs"] = "*" if one.metadata["positional"] else "+"
+    elif get_origin(inner) is dict:
+        more["type"], more["metavar"] = json_object, "JSON"
+    elif get_origin(inner) is tuple:
+        more["type"] = numbers
+    else:
+        more["type"] = inner
+    if one.metadata["positional"]:
+        parser.add_argument(one.name, metavar=flag(one), default=default, **more)
+        return
+    required = default is MISSING
+    parser.add_argument(
+        flag(one), dest=one.name, required=required, default=None if required else default, **more
+    )
+
+
+def numbers(text: str) -> tuple[float, ...]:
+    """Numbers with commas between them."""
+    try:
+        return tuple(float(part) for part in text.split(","))
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"must be numbers such as 1,0.5; got {text!r}") from error
+
+
+def json_object(text: str) -> dict[str, Any]:
+    """A JSON object."""
+    try:
+        value = json.loads(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"must be JSON; got {text!r} ({error})") from error
+    if not isinstance(value, dict):
+        raise argparse.ArgumentTypeError(
+            f"must be a JSON object such as '{{\"epsilon\": 0.1}}'; got {text!r}"
+        )
+    return value

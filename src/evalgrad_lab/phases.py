@@ -1,0 +1,191 @@
+"""The phases of a training: a loss by its name, what it needs of the training data, how it sees a
+batch, and how the baseline is mixed in.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+import evalgrad as eg
+from evalgrad_lab import losses
+from evalgrad_lab.data.batches import Batch
+from evalgrad_lab.data.dataset import Examples
+from evalgrad_lab.errors import UserError
+from evalgrad_lab.fit import Phase
+from evalgrad_lab.loss_factories import make
+
+# A mean over pixels or items: the mean over the ranks serves. Every other loss is computed on the
+# batches of all ranks.
+MEANS = ("cross_entropy", "weighted_cross_entropy", "bce", "hinge")
+BASELINES = {
+    "segmentation": "cross_entropy",
+    "classification": "cross_entropy",
+    "binary segmentation": "bce",
+    "ranking": "bce",
+}
+
+
+def kind_of(loss: str, task: str, num_classes: int) -> str:
+    """The kind of task that the loss sees; a loss for another task is told."""
+    kinds = losses.find(loss).kinds
+    if task in kinds:
+        return task
+    if task == "segmentation" and "binary segmentation" in kinds:
+        if num_classes != 2:
+            raise UserError(
+                f"--loss {loss} is for two classes; the data have {num_classes}. Take"
+                " lovasz_softmax."
+            )
+        return "binary segmentation"
+    raise UserError(
+        f"--loss {loss} is for {' and '.join(kinds)}, and --task is {task}. `evalgrad losses` lists"
+        " those for it."
+    )
+
+
+def shaped(output: Tensor, kind: str) -> Tensor:
+    """What a network with one output says, in the shape of the target: pixels ``(N, H, W)``,
+    items ``(N,)``.
+    """
+    if kind == "ranking" and output.ndim == 2 and output.shape[1] == 1:
+        return output[:, 0]
+    return output[:, 0] if kind == "binary segmentation" and output.ndim == 4 else output
+
+
+@dataclass(frozen=True)
+class Given:
+    """What a loss may ask of the data, and of the training."""
+
+    train: Examples
+    num_classes: int
+    ignore_index: int | None = None
+    ranks: int = 1
+
+
+class OnBatches(nn.Module):
+    """A loss of the table as `fit` calls it: with what the network says and the batch.
+
+    Where the batch holds lists, each is a ranking of its own, and the loss is their mean; but a
+    loss that takes an index looks at the whole data set.
+    """
+
+    def __init__(self, loss: Callable[..., Tensor], kind: str, takes_index: bool) -> None:
+        super().__init__()
+        self.loss, self.kind, self.takes_index = loss, kind, takes_index
+
+    def forward(self, output: Tensor, batch: Batch) -> Tensor:
+        scores, target = shaped(output, self.kind), batch.target
+        if self.takes_index:
+            return self.loss(scores, target, index=batch.index)
+        if batch.lists is None:
+            return self.loss(scores, target)
+        parts = (batch.lists == number for number in batch.lists.unique())
+        return torch.stack([self.loss(scores[part], target[part]) for part in parts]).mean()
+
+
+def on_batches(name: str, options: dict[str, Any], kind: str, given: Given) -> OnBatches:
+    """The loss `name` for these data. Over ranks it is that of the batches of all of them; of
+    lists each rank has its own.
+    """
+    loss = make(name, _with_data(name, options, kind, given))
+    takes_index = losses.find(name).takes_index
+    by_list = given.train.lists is not None and not takes_index
+    if given.ranks > 1 and name not in MEANS and not by_list:
+        loss = eg.distributed.global_batch(loss, once="index" if takes_index else None)
+    return OnBatches(loss, kind, takes_index)
+
+
+def _with_data(name: str, options: dict[str, Any], kind: str, given: Given) -> dict[str, Any]:
+    """The options with what the loss needs of the training data, where the user has not said it.
+    `weight_power` makes class weights of the frequencies.
+    """
+    if options.get("solver") == "lagrangian":
+        raise UserError(
+            f"--loss-options: the solver of {name} must be ratio; lagrangian has steps of its own,"
+            " see docs/s_measures.md."
+        )
+    if "+" in name:
+        parts = name.split("+", 1)
+        asked = {part: _with_data(part, options.get(part, {}), kind, given) for part in parts}
+        return {**options, **asked}
+    known: dict[str, Any] = {}
+    if "segmentation" in kind and given.ignore_index is not None:
+        known["ignore_index"] = given.ignore_index
+    needs, rest = losses.find(name).needs, dict(options)
+    if needs == "labels" and needs not in options:
+        known["labels"] = given.train.labels()
+    if needs == "weight" and needs not in options:
+        known["weight"] = class_weights(given, rest.pop("weight_power", 1.0))
+    return {**known, **rest}
+
+
+def class_weights(given: Given, power: float) -> list[float]:
+    """frequency ** -power of each class in the training data, with mean 1: power 0 is unweighted,
+    1 the inverse frequency.
+    """
+    count, target = torch.zeros(given.num_classes, dtype=torch.double), given.train.target
+    assert target is not None
+    places = range(0 if isinstance(target, Tensor) else len(target))
+    for part in [target] if isinstance(target, Tensor) else (target[i] for i in places):
+        labels = part if given.ignore_index is None else part[part != given.ignore_index]
+        count += torch.bincount(labels.flatten(), minlength=given.num_classes)
+    weight = count.clamp(min=1) ** -power
+    return (weight / weight.mean()).tolist()
+
+
+@dataclass(frozen=True)
+class Mix:
+    """How the baseline joins the metric's loss: "then", it has the first `share` of the steps;
+    "sum", the loss has that `share`.
+    """
+
+    order: str
+    share: float
+
+
+def parse_mix(text: str) -> Mix | None:
+    """Read `--mix`: none, then:SHARE or sum:SHARE.
+
+    >>> parse_mix("then:0.25")
+    Mix(order='then', share=0.25)
+    """
+    if text == "none":
+        return None
+    order, _, share = text.partition(":")
+    try:
+        mix = Mix(order, float(share))
+    except ValueError:
+        mix = Mix(order, math.nan)
+    if order not in ("then", "sum") or not 0 < mix.share < 1:
+        raise UserError(
+            "--mix must be none, then:SHARE or sum:SHARE with a share between 0 and 1; got"
+            f" {text!r}. then:0.5 trains the first half on the baseline, sum:0.5 trains on the mean"
+            " of both."
+        )
+    return mix
+
+
+def plan(
+    loss: str, options: dict[str, Any], kind: str, mix: Mix | None, steps: int, given: Given
+) -> list[Phase]:
+    """One phase, or two where the baseline comes first."""
+    baseline = BASELINES[kind]
+    if mix is None:
+        return [Phase(on_batches(loss, options, kind, given), steps)]
+    if loss == baseline:
+        raise UserError(
+            f"--mix mixes the baseline {baseline} with another loss; --loss is {baseline} itself."
+            " Drop --mix."
+        )
+    if mix.order == "sum":
+        both = {loss: options, "share": mix.share}
+        return [Phase(on_batches(f"{baseline}+{loss}", both, kind, given), steps)]
+    first = round(mix.share * steps)
+    return [
+        Phase(on_batches(baseline, {}, kind, given), first),
+        Phase(on_batches(loss, options, kind, given), steps - first),
+    ]

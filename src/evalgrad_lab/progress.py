@@ -1,0 +1,73 @@
+"""The hook that shows and logs a training: a row of `log.csv` per epoch, and lines on stderr."""
+
+import csv
+import io
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from evalgrad_lab.errors import UserError
+from evalgrad_lab.fit import Hook, Training
+from evalgrad_lab.store import write_atomically
+from evalgrad_lab.validation import Validation
+
+
+class Progress(Hook):
+    """Writes the mean loss and the metric of every epoch to `path`, prints them, and tells of a
+    loss that was not finite.
+    """
+
+    EVERY = 10.0  # seconds between two lines that are not in a terminal
+
+    def __init__(self, path: Path, validation: Validation, metric: str) -> None:
+        self.path, self.validation, self.metric = path, validation, metric
+        self.rows: list[dict[str, Any]] = []
+        self.total, self.steps, self.spoken = torch.tensor(0.0), 0, -self.EVERY
+
+    def after_step(self, training: Training) -> None:
+        # added up where it is and looked at once in an epoch, not to wait for a GPU
+        self.total = self.total.to(training.loss.device) + training.loss
+        self.steps += 1
+
+    def after_epoch(self, training: Training) -> None:
+        loss = float(self.total) / self.steps
+        self.total, self.steps = torch.tensor(0.0), 0
+        if not torch.tensor(loss).isfinite():
+            raise UserError(
+                f"the loss was not finite in epoch {training.epoch}. Begin again with a smaller"
+                " --learning-rate."
+            )
+        metric = self.validation.curve[-1]["metric"]
+        row = {"epoch": training.epoch, "step": training.step, "loss": loss, "metric": metric}
+        self.rows.append({**row, "seconds": training.seconds})
+        if training.fabric.is_global_zero:
+            self._write()
+            self._say(training, loss, metric)
+
+    def _write(self) -> None:
+        buffer = io.StringIO(newline="")
+        writer = csv.DictWriter(buffer, list(self.rows[0]))
+        writer.writeheader()
+        writer.writerows(self.rows)
+        write_atomically(self.path, buffer.getvalue().encode())
+
+    def _say(self, training: Training, loss: float, metric: float) -> None:
+        done = training.step == training.steps or training.stopped
+        line = (
+            f"epoch {training.epoch}, step {training.step} of {training.steps}: loss {loss:.4g},"
+            f" validation {self.metric} {metric:.4f}"
+        )
+        if sys.stderr.isatty():
+            print(f"\r\033[K{line}", end="\n" if done else "", file=sys.stderr, flush=True)
+        elif done or time.monotonic() - self.spoken >= self.EVERY:
+            self.spoken = time.monotonic()
+            print(line, file=sys.stderr, flush=True)
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"rows": self.rows}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.rows = state["rows"]

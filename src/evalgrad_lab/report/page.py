@@ -1,0 +1,78 @@
+"""The report: one HTML file that needs nothing else, from the templates and the style sheet beside
+this module.
+"""
+
+from pathlib import Path
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup, escape
+
+from evalgrad_lab.report import charts, words
+from evalgrad_lab.report.panels import CONFIDENCE, Panel, grouped_by, panels
+from evalgrad_lab.report.records import Comparison
+from evalgrad_lab.report.sections import section
+from evalgrad_lab.store import write_atomically
+
+FOLDER = Path(__file__).parent
+
+
+def write_report(comparison: Comparison, path: str | Path) -> None:
+    """Write the report of a comparison to `path`, whole or not at all."""
+    write_atomically(Path(path), render(comparison).encode())
+
+
+def render(comparison: Comparison) -> str:
+    """The report as text."""
+    found = panels(comparison["records"])
+    by_task = grouped_by(found, lambda panel: panel.task)
+    environment = Environment(
+        loader=FileSystemLoader(FOLDER),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters["breakable"] = _breakable
+    return environment.get_template("page.html").render(
+        style=Markup((FOLDER / "style.css").read_text()),
+        words=words,
+        sentences=words.opening(found),
+        confidence=f"{CONFIDENCE:.0%}",
+        glance=_glance(found),
+        anchors={task: f"task-{number}" for number, task in enumerate(by_task, 1)},
+        sections=[section(group) for group in by_task.values()],
+        comparison=comparison,
+        seeds=sorted({record["seed"] for record in comparison["records"]}),
+        note=words.chance(found),
+    )
+
+
+def _breakable(name: str) -> Markup:
+    """A name that may be broken after an underscore or a plus sign, where a long loss would widen
+    its column.
+    """
+    return escape(name).replace("_", Markup("_<wbr>")).replace("+", Markup("+<wbr>"))
+
+
+def _glance(found: list[Panel]) -> list[tuple[Panel, Markup]]:
+    """Every panel with its interval drawn; one scale for all."""
+    differences = [
+        panel.champion.difference for panel in found if panel.champion and panel.champion.difference
+    ]
+    ends = [
+        0.0,
+        *(end for difference in differences for end in difference.interval or (difference.mean,)),
+    ]
+    low, high = min(ends), max(ends)
+    rows = []
+    for panel in found:
+        difference = panel.champion.difference if panel.champion else None
+        drawing = charts.NOTHING
+        if difference:
+            description = (
+                f"{panel.task}, {panel.budget}: {words.signed(difference.mean)} points,"
+                f" {words.interval(difference)}"
+            )
+            drawing = charts.interval_bar(difference, low, high, description)
+        rows.append((panel, drawing))
+    return rows

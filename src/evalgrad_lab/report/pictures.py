@@ -1,0 +1,65 @@
+"""Images and label maps as PNG inside the page. Classes keep one colour each in light and dark, as
+on a printed map.
+"""
+
+import base64
+import io
+from collections.abc import Sequence
+
+import numpy as np
+from PIL import Image
+
+from evalgrad_lab.report.records import Grid
+
+# Background first. Neighbours differ in lightness, so that classes stay apart without colour
+# vision.
+CLASS_COLOURS = (
+    *(
+        (34, 38, 46),
+        (230, 159, 0),
+        (86, 180, 233),
+        (0, 158, 115),
+        (240, 228, 66),
+        (0, 114, 178),
+        (213, 94, 0),
+        (204, 121, 167),
+    ),
+    *(
+        (255, 255, 255),
+        (120, 94, 240),
+        (150, 220, 190),
+        (170, 68, 153),
+        (136, 136, 136),
+        (102, 17, 0),
+        (221, 204, 119),
+        (51, 34, 136),
+    ),
+)
+
+
+def image_picture(image: Grid | list[Grid]) -> str:
+    """An image (H, W) or (1, H, W) in grey, (3, H, W) in colour, from its darkest to its brightest
+    value, as a data URI.
+    """
+    array = np.asarray(image, dtype=np.float64)
+    if array.ndim == 3:
+        array = array[0] if len(array) == 1 else np.moveaxis(array, 0, -1)
+    low, high = array.min(), array.max()
+    return _uri(Image.fromarray(np.uint8(np.round(255 * (array - low) / ((high - low) or 1.0)))))
+
+
+def label_picture(labels: Sequence[Sequence[int]]) -> str:
+    """A label map as a data URI. Labels beyond the colours begin again with the first class;
+    ignored ones (< 0) are background.
+    """
+    array = np.maximum(np.asarray(labels), 0)
+    colours = len(CLASS_COLOURS) - 1
+    picture = Image.fromarray(np.uint8(np.where(array > 0, (array - 1) % colours + 1, 0)), mode="P")
+    picture.putpalette([channel for colour in CLASS_COLOURS for channel in colour])
+    return _uri(picture)
+
+
+def _uri(picture: Image.Image) -> str:
+    file = io.BytesIO()
+    picture.save(file, "PNG", optimize=True)
+    return "data:image/png;base64," + base64.b64encode(file.getvalue()).decode()

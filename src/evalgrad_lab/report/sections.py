@@ -1,0 +1,292 @@
+"""What the page shows of one task, ready to be placed: figures drawn, tables filled."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import isfinite
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+from markupsafe import Markup
+
+from evalgrad_lab.report import charts, pictures, words
+from evalgrad_lab.report.panels import Panel, Row, grouped_by, rank_correlation
+from evalgrad_lab.report.records import Record
+
+COLOURS_PER_ROLE = 5
+Unit = Literal["iteration", "seconds"]
+UNITS: dict[Unit, str] = {"iteration": "iterations", "seconds": "seconds of training"}
+
+
+class Figure(NamedTuple):
+    """A drawing and the words above it."""
+
+    drawing: Markup
+    caption: str
+
+
+class Picture(NamedTuple):
+    """An image of an example."""
+
+    uri: str
+    caption: str
+
+
+class Cost(NamedTuple):
+    """Speed and memory of a loss, averaged over its runs; `spent` is (iterations, seconds) at each
+    budget.
+    """
+
+    loss: str
+    step: float
+    loss_share: float
+    relative: float | None
+    megabytes: float
+    spent: dict[str, tuple[float, float]]
+
+
+@dataclass(frozen=True)
+class Section:
+    """One task: its panels share losses, styles and metric."""
+
+    panels: list[Panel]
+    description: str
+    styles: dict[str, str]
+    curves: list[tuple[str, list[Figure]]]
+    bars: list[Figure]
+    examples: list[list[Picture]]
+    scatters: list[Figure]
+    metrics: dict[str, dict[str, float]]
+    costs: list[Cost]
+
+    @property
+    def first(self) -> Panel:
+        return self.panels[0]
+
+    @property
+    def best(self) -> dict[str, float]:
+        """The highest mean of every metric."""
+        names = next(iter(self.metrics.values()))
+        return {name: max(means[name] for means in self.metrics.values()) for name in names}
+
+    def settings(self, row: Row) -> list[tuple[list[int], dict[str, Any]]]:
+        """The hyper-parameters of a row's runs, with the seeds that share them."""
+        shared = grouped_by(row.runs, lambda run: tuple(sorted(run["hyper"].items())))
+        return [([run["seed"] for run in runs], runs[0]["hyper"]) for runs in shared.values()]
+
+    def row(self, panel: Panel, loss: str) -> Row | None:
+        return next((row for row in panel.rows if row.loss == loss), None)
+
+    def key(self, loss: str) -> Markup:
+        return charts.key(self.styles[loss])
+
+
+def section(panels: list[Panel]) -> Section:
+    """The section of a task from its panels, one for each budget."""
+    styles = line_styles(panels)
+    first = panels[0]
+    return Section(
+        panels=panels,
+        description=first.rows[0].runs[0].get("description", ""),
+        styles=styles,
+        curves=[
+            (panel.budget, figures)
+            for panel in panels
+            if (figures := learning_curves(panel, styles))
+        ],
+        bars=per_class(first, styles),
+        examples=example_pictures(first),
+        scatters=loss_against_metric(first, styles),
+        metrics=other_metrics(first),
+        costs=costs(panels),
+    )
+
+
+def line_styles(panels: Sequence[Panel]) -> dict[str, str]:
+    """A CSS class for each loss: grey and earthen dashes for baselines, strong lines for ours."""
+    roles = {row.loss: row.role for panel in panels for row in panel.rows}
+    by_role = grouped_by(roles, lambda loss: roles[loss])
+    return {
+        loss: f"{role}{k % COLOURS_PER_ROLE}"
+        for role, losses in by_role.items()
+        for k, loss in enumerate(losses)
+    }
+
+
+def learning_curves(panel: Panel, styles: dict[str, str]) -> list[Figure]:
+    """Validation metric against iterations and against seconds."""
+    rows = [row for row in panel.rows if any(run["curve"] for run in row.runs)]
+    figures = []
+    for unit, name in UNITS.items() if rows else ():
+        lines = [learning_curve(row, unit, styles[row.loss]) for row in rows]
+        caption = f"Validation {panel.metric} (%) against {name}"
+        ends = ", ".join(f"{line.name} ends at {100 * line.mean[-1]:.1f}" for line in lines)
+        figures.append(
+            Figure(
+                charts.curves(lines, name, f"{caption}, {panel.task}, {panel.budget}: {ends}."),
+                caption,
+            )
+        )
+    return figures
+
+
+def learning_curve(row: Row, unit: Unit, style: str) -> charts.Line:
+    """The seeds of a loss at the same shares of their training: in equal time they differ in
+    iterations, always in seconds.
+    """
+    curves = [run["curve"] for run in row.runs if run["curve"]]
+    shares = [[point["iteration"] / curve[-1]["iteration"] for point in curve] for curve in curves]
+
+    def at_shares_of_first(name: Literal["iteration", "seconds", "metric"]) -> np.ndarray:
+        return np.array(
+            [
+                np.interp(shares[0], own, [p[name] for p in curve])
+                for own, curve in zip(shares, curves, strict=True)
+            ]
+        )
+
+    metric = at_shares_of_first("metric")
+    x, mean = at_shares_of_first(unit).mean(axis=0), metric.mean(axis=0)
+    return charts.Line(
+        row.loss,
+        style,
+        x.tolist(),
+        mean.tolist(),
+        metric.min(axis=0).tolist(),
+        metric.max(axis=0).tolist(),
+    )
+
+
+def per_class(panel: Panel, styles: dict[str, str]) -> list[Figure]:
+    """The metric of every class, best baseline against best of ours, in two halves that stand side
+    by side.
+    """
+    groups, labels = [], []
+    for row in (panel.reference, panel.champion):
+        found = [run["per_class"] for run in row.runs if run["per_class"]] if row else []
+        if not row or not found:
+            return []
+        labels = found[0]["labels"]
+        groups.append(
+            charts.Bars(
+                row.loss,
+                styles[row.loss],
+                np.mean([item["values"] for item in found], axis=0).tolist(),
+            )
+        )
+    highest = max(max(group.values) for group in groups)
+    half = -(-len(labels) // 2)
+    return [
+        _class_half(panel, labels, groups, slice(start, start + half), highest)
+        for start in range(0, len(labels), half)
+    ]
+
+
+def _class_half(
+    panel: Panel, labels: list[str], groups: list[charts.Bars], part: slice, highest: float
+) -> Figure:
+    some = [group._replace(values=group.values[part]) for group in groups]
+    caption = f"{labels[part][0]} to {labels[part][-1]}, {panel.budget} (%, mean over seeds)"
+    better = sum(ours > theirs for theirs, ours in zip(some[0].values, some[1].values, strict=True))
+    description = (
+        f"{caption}. {some[1].name} is above {some[0].name} on {better} of {len(labels[part])}"
+        " classes."
+    )
+    return Figure(charts.class_bars(labels[part], some, highest, description), caption)
+
+
+def example_pictures(panel: Panel) -> list[list[Picture]]:
+    """For each example: the image, its target and the prediction of every loss, from the first seed
+    that kept them.
+    """
+    kept = {
+        row.loss: next((run["examples"] for run in row.runs if run["examples"]), None)
+        for row in panel.rows
+    }
+    by_loss = {loss: examples for loss, examples in kept.items() if examples}
+    if not by_loss:
+        return []
+    rows = []
+    for index, example in enumerate(next(iter(by_loss.values()))):
+        given = [
+            Picture(pictures.image_picture(example["image"]), "image"),
+            Picture(pictures.label_picture(example["target"]), "target"),
+        ]
+        guesses = [
+            Picture(pictures.label_picture(kept[index]["prediction"]), loss)
+            for loss, kept in by_loss.items()
+        ]
+        rows.append(given + guesses)
+    return rows
+
+
+def loss_against_metric(panel: Panel, styles: dict[str, str]) -> list[Figure]:
+    """Does a lower training loss mean a better metric? One small figure per loss, on one vertical
+    scale.
+    """
+    looks = {
+        row.loss: [point for run in row.runs for point in run["curve"] if isfinite(point["loss"])]
+        for row in panel.rows
+    }
+    metrics = [point["metric"] for points in looks.values() for point in points]
+    figures = []
+    for loss, points in looks.items():
+        if points:
+            x, y = [point["loss"] for point in points], [point["metric"] for point in points]
+            correlation = rank_correlation(x, y)
+            text = (
+                f"rank correlation {words.decimal(correlation)}"
+                if correlation is not None
+                else "no rank correlation"
+            )
+            description = (
+                f"Training loss of {loss} against validation {panel.metric}, {panel.task}: {text}."
+            )
+            drawing = charts.scatter(x, y, (min(metrics), max(metrics)), styles[loss], description)
+            figures.append(Figure(drawing, f"{loss}: {text}"))
+    return figures
+
+
+def other_metrics(panel: Panel) -> dict[str, dict[str, float]]:
+    """Every test metric of a panel, as loss -> metric -> mean; empty where the headline metric is
+    the only one.
+    """
+    means = {row.loss: _mean_metrics(row.runs) for row in panel.rows}
+    return means if any(len(metrics) > 1 for metrics in means.values()) else {}
+
+
+def _mean_metrics(runs: Sequence[Record]) -> dict[str, float]:
+    return {name: float(np.mean([run["test"][name] for run in runs])) for name in runs[0]["test"]}
+
+
+def costs(panels: list[Panel]) -> list[Cost]:
+    """Speed and memory of every loss over all budgets; `relative` is its time per step over that of
+    the first panel's reference.
+    """
+    runs = grouped_by(
+        (run for panel in panels for row in panel.rows for run in row.runs), lambda run: run["loss"]
+    )
+    step = {
+        loss: float(np.mean([run["milliseconds_per_step"] for run in own]))
+        for loss, own in runs.items()
+    }
+    reference = panels[0].reference
+    return [
+        Cost(
+            loss=loss,
+            step=step[loss],
+            loss_share=float(np.mean([run["loss_milliseconds"] for run in own])),
+            relative=step[loss] / step[reference.loss] if reference else None,
+            megabytes=float(np.mean([run["peak_megabytes"] for run in own])),
+            spent={
+                budget: _spent(some)
+                for budget, some in grouped_by(own, lambda run: run["budget"]).items()
+            },
+        )
+        for loss, own in runs.items()
+    ]
+
+
+def _spent(runs: Sequence[Record]) -> tuple[float, float]:
+    return float(np.mean([run["iterations"] for run in runs])), float(
+        np.mean([run["seconds"] for run in runs])
+    )

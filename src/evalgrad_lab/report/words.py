@@ -1,0 +1,156 @@
+"""Numbers as text, and what a comparison says in words: terminal and page share them, so they
+cannot disagree.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from evalgrad_lab.report.panels import CONFIDENCE, Difference, Panel, Verdict, grouped_by
+
+VERDICTS: tuple[Verdict, ...] = ("win", "tie", "loss", "unknown")
+_OPENINGS = {
+    "win": "It paid on",
+    "tie": "No difference could be measured on",
+    "loss": "It was worse on",
+    "unknown": "There is no verdict on",
+}
+
+
+class Sentence(NamedTuple):
+    """One sentence of the opening; `verdict` is None for the first, which counts."""
+
+    verdict: Verdict | None
+    text: str
+
+
+def decimal(value: float, digits: int = 2) -> str:
+    """A number with a minus sign that is as wide as a plus."""
+    return f"{value:.{digits}f}".replace("-", "\N{MINUS SIGN}")
+
+
+def points(value: float) -> str:
+    """A metric in per cent.
+
+    >>> points(0.6)
+    '60.0'
+    """
+    return decimal(100 * value, digits=1)
+
+
+def signed(value: float) -> str:
+    """A difference in percentage points, with its sign; what rounds to zero has none."""
+    text = f"{100 * value:+.1f}"
+    return "0.0" if float(text) == 0 else text.replace("-", "\N{MINUS SIGN}")
+
+
+def with_spread(mean: float, spread: float | None) -> str:
+    """Mean and standard deviation over seeds."""
+    return (
+        f"{points(mean)} ± {points(spread)}" if spread is not None else f"{points(mean)} (one seed)"
+    )
+
+
+def interval(difference: Difference) -> str:
+    """The confidence interval, or why there is none."""
+    if difference.interval is None:
+        return "one seed: no interval"
+    low, high = difference.interval
+    return f"{signed(low)} to {signed(high)}"
+
+
+def verdict_reason(panel: Panel) -> str:
+    """Why a panel has no verdict."""
+    if panel.champion is None:
+        return "no loss of ours was trained"
+    if panel.reference is None:
+        return "no baseline was trained"
+    return "one seed gives no interval" if panel.champion.difference else "the losses share no seed"
+
+
+def opening(panels: Iterable[Panel]) -> list[Sentence]:
+    """Where training on the metric paid and where it did not: counts first, then a sentence for
+    each verdict that occurs.
+    """
+    by_verdict = grouped_by(panels, lambda panel: panel.verdict)
+    found = [verdict for verdict in VERDICTS if verdict in by_verdict]
+    return [
+        _counts(by_verdict),
+        *(Sentence(verdict, _places(verdict, by_verdict[verdict])) for verdict in found),
+    ]
+
+
+def chance(panels: Sequence[Panel]) -> str:
+    """How to read the verdicts, with what the number of comparisons does to them."""
+    judged = sum(panel.verdict != "unknown" for panel in panels)
+    unvalidated = sorted({panel.task for panel in panels if not panel.validated})
+    exception = (
+        f" (on test for {', '.join(unvalidated)}: no validation values)"
+        if unvalidated
+        else ", never on test"
+    )
+    return (
+        "Each comparison sets the best of our losses against the best baseline; both are chosen on"
+        f" validation{exception}. A verdict needs the {CONFIDENCE:.0%} interval of the difference,"
+        " paired by seed, to leave out zero. Were all losses equal, about"
+        f" {judged * (1 - CONFIDENCE):.1f} of {_number(judged)} would still do so by chance."
+    )
+
+
+def _counts(by_verdict: dict[Verdict, list[Panel]]) -> Sentence:
+    wins, ties, losses = (by_verdict.get(verdict, []) for verdict in ("win", "tie", "loss"))
+    judged = len(wins) + len(ties) + len(losses)
+    if not judged:
+        return Sentence(
+            None,
+            "Nothing can be said yet about training on the metric: no comparison has two seeds.",
+        )
+    designed = sum(panel.designed for panel in wins)
+    return Sentence(
+        None,
+        f"Training on the metric paid in {len(wins) or 'none'} of"
+        f" {_number(judged)}{f' ({designed} of them on designed data)' if designed else ''}, made"
+        f" no measurable difference in {len(ties) or 'none'} and was worse in"
+        f" {len(losses) or 'none'}.",
+    )
+
+
+def _number(comparisons: int) -> str:
+    return f"{comparisons} comparison{'s' * (comparisons != 1)}"
+
+
+def _places(verdict: Verdict, panels: list[Panel]) -> str:
+    """The tasks of one verdict: 'It paid on a (x against y: +2.0 points at 500 iterations) and b
+    (...).'
+    """
+    tasks = []
+    for task, group in grouped_by(panels, lambda panel: panel.task).items():
+        label = "designed data; " if group[0].designed else ""
+        details = [_detail(rivals, own) for rivals, own in grouped_by(group, _rivals).items()]
+        tasks.append(f"{task} ({label}{'; '.join(details)})")
+    listed = tasks[0] if len(tasks) == 1 else f"{', '.join(tasks[:-1])} and {tasks[-1]}"
+    return f"{_OPENINGS[verdict]} {listed}."
+
+
+def _rivals(panel: Panel) -> str:
+    """Who meets whom, or why nobody does."""
+    if panel.champion is None or panel.champion.difference is None or panel.reference is None:
+        return verdict_reason(panel)
+    one_seed = ", one seed" if panel.verdict == "unknown" else ""
+    return f"{panel.champion.loss} against {panel.reference.loss}{one_seed}"
+
+
+def _detail(rivals: str, panels: list[Panel]) -> str:
+    """The budgets at which the same two losses meet."""
+    gains = [
+        (panel.champion.difference if panel.champion else None, panel.budget) for panel in panels
+    ]
+    parts = [
+        f"{signed(gain.mean)}{' points' * (k == 0)} at {budget}"
+        for k, (gain, budget) in enumerate(gains)
+        if gain
+    ]
+    return (
+        f"{rivals}: {', '.join(parts)}"
+        if parts
+        else f"{rivals} at {', '.join(budget for _, budget in gains)}"
+    )

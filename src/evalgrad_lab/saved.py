@@ -1,0 +1,125 @@
+"""What a training leaves: `best.safetensors`, the weights, and `model.json`, all it takes to use
+them. Both are plain data.
+"""
+
+import json
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load, save
+from torch import Tensor, nn
+
+from evalgrad_lab import models
+from evalgrad_lab.data.files.read import Reading
+from evalgrad_lab.errors import UserError
+from evalgrad_lab.store import write_atomically
+
+
+@dataclass(frozen=True)
+class Description:
+    """The model and its data, in plain types."""
+
+    task: str
+    metric: str
+    kind: str  # of the loss, see `losses`
+    loss: str
+    model: str  # see `models`
+    model_options: dict[str, Any]
+    inputs: int  # channels of an image, or columns of a table
+    outputs: int
+    classes: list[str]
+    columns: list[str]
+    target: str
+    group: str | None
+    mean: list[float]
+    std: list[float]
+    ignore_index: int
+
+    def reading(self) -> Reading:
+        """How data for this model are read."""
+        count = len(self.classes)
+        return Reading(self.task, self.target, self.group, count, self.ignore_index)
+
+
+class Normalise(nn.Module):
+    """(x - mean) / std of every channel or column; the numbers are those of the description."""
+
+    mean: Tensor
+    std: Tensor
+
+    def __init__(self, mean: list[float], std: list[float]) -> None:
+        super().__init__()
+        self.register_buffer("mean", torch.tensor(mean), persistent=False)
+        self.register_buffer("std", torch.tensor(std), persistent=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        shape = (1, -1, *[1] * (x.ndim - 2))
+        return (x - self.mean.view(shape)) / self.std.view(shape)
+
+
+def build(description: Description) -> nn.Sequential:
+    """The network that the description names, with fresh weights behind its normalisation."""
+    known = description
+    network = models.build(known.model, known.inputs, known.outputs, known.model_options)
+    return nn.Sequential(Normalise(known.mean, known.std), network)
+
+
+def write(folder: Path, description: Description, network: nn.Module) -> None:
+    """Both files; the description first, so that weights are never without one."""
+    write_atomically(folder / "model.json", json.dumps(asdict(description), indent=1).encode())
+    weights = {
+        name: tensor.detach().cpu().contiguous() for name, tensor in network.state_dict().items()
+    }
+    write_atomically(folder / "best.safetensors", save(weights))
+
+
+def read(folder: Path) -> tuple[Description, nn.Sequential]:
+    """The trained network, ready to predict, and its description."""
+    description = read_description(folder)
+    network = build(description)
+    path = folder / "best.safetensors"
+    try:
+        weights = load(path.read_bytes())
+    except (OSError, SafetensorError) as error:
+        raise UserError(
+            f"{path} cannot be read ({error}). Let `evalgrad train` finish, or give the folder of"
+            " another run."
+        ) from error
+    check_weights(path, weights, network)
+    network.load_state_dict(weights)
+    return description, network.eval()
+
+
+def read_description(folder: Path) -> Description:
+    """`model.json`, checked for its fields."""
+    path = folder / "model.json"
+    try:
+        values = json.loads(path.read_text())
+    except (OSError, ValueError) as error:
+        raise UserError(
+            f"{path} cannot be read ({error}). Give the --out folder of a finished `evalgrad"
+            " train`."
+        ) from error
+    names = {field.name for field in fields(Description)}
+    if not isinstance(values, dict) or set(values) != names:
+        raise UserError(
+            f"{path} must have the fields {', '.join(sorted(names))}. It is of another version, or"
+            " no model description."
+        )
+    return Description(**values)
+
+
+def check_weights(path: Path, weights: dict[str, Tensor], network: nn.Module) -> None:
+    """Whether the weights fit the network; the first that does not is named."""
+    expected = {name: tuple(tensor.shape) for name, tensor in network.state_dict().items()}
+    found = {name: tuple(tensor.shape) for name, tensor in weights.items()}
+    for name in sorted(expected.keys() | found.keys()):
+        if expected.get(name) != found.get(name):
+            raise UserError(
+                f"{path} is a checkpoint of another model: {name} is {found.get(name, 'missing')}"
+                f" there and {expected.get(name, 'missing')} here. Give the same --model,"
+                " --model-options and data, or another --out."
+            )

@@ -1,0 +1,59 @@
+"""A content-addressed store of finished runs: a run is described by plain data, and the description
+is its address.
+
+An interrupted command loses only the runs in flight; a rerun finds the finished ones by their
+description and reuses them.
+"""
+
+import hashlib
+import json
+import os
+import uuid
+from pathlib import Path
+from typing import Any
+
+
+def write_atomically(path: Path, data: bytes) -> None:
+    """Write `data` so that a reader sees the old file or the new one, never half of it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    # not mkstemp, whose files only their owner can read
+    temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
+    try:
+        with open(temporary, "xb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+
+
+class Store:
+    """Finished runs under `folder`, one JSON file each: `{"description": ..., "result": ...}`.
+
+    >>> import tempfile
+    >>> store = Store(Path(tempfile.mkdtemp()))
+    >>> store.load({"task": "circles", "seed": 0}) is None
+    True
+    >>> store.save({"task": "circles", "seed": 0}, {"iou": 0.5})
+    >>> store.load({"seed": 0, "task": "circles"})
+    {'iou': 0.5}
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def path(self, description: dict[str, Any]) -> Path:
+        canonical = json.dumps(description, sort_keys=True, allow_nan=False)
+        return self.folder / f"{hashlib.sha256(canonical.encode()).hexdigest()[:32]}.json"
+
+    def load(self, description: dict[str, Any]) -> Any | None:
+        path = self.path(description)
+        return json.loads(path.read_text())["result"] if path.exists() else None
+
+    def save(self, description: dict[str, Any], result: Any) -> None:
+        record = {"description": description, "result": result}
+        write_atomically(
+            self.path(description), json.dumps(record, sort_keys=True, indent=1).encode()
+        )

@@ -1,0 +1,187 @@
+"""How a trained network looks at images: once, in tiles, at several scales and mirrored, or over
+crops.
+
+Every function takes the network as a callable on batches ``(N, channels, H, W)``, so that they
+nest: tiles of several scales are ``tiled(lambda crops: multi_scale(network, crops), images)``.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+import evalgrad as eg
+from evalgrad_lab import metrics
+from evalgrad_lab.data.batches import Batch, in_order
+from evalgrad_lab.data.dataset import Examples
+from evalgrad_lab.data.files.read import check_inputs
+from evalgrad_lab.errors import UserError
+from evalgrad_lab.options import Options, option
+from evalgrad_lab.phases import shaped
+from evalgrad_lab.saved import Description
+
+Network = Callable[[Tensor], Tensor]
+
+
+def probabilities(scores: Tensor) -> Tensor:
+    """Softmax over the classes ``(N, C, *)``; with one output the sigmoid."""
+    return torch.sigmoid(scores) if scores.shape[1] == 1 else scores.softmax(1)
+
+
+def tiled(network: Network, images: Tensor, *, tiles: int = 5, overlap: int = 0) -> Tensor:
+    """What `network` says of upright tiles of full height, side by side (loss max-pooling,
+    section 5.2).
+
+    Args:
+        network: maps images to scores of the same height and width.
+        images: ``(N, channels, H, W)``.
+        tiles: their number. Without overlap this is the paper's efficient tiling.
+        overlap: pixels that neighbours share, for context; of these the left tile decides the left
+            half and the right tile the right half. The paper takes 200.
+    """
+    width = images.shape[-1]
+    cuts = [round(i * width / tiles) for i in range(tiles + 1)]
+    decided = []
+    for left, right in pairwise(cuts):
+        start, stop = max(left - (overlap - overlap // 2), 0), min(right + overlap // 2, width)
+        decided.append(network(images[..., start:stop])[..., left - start : right - start])
+    return torch.cat(decided, -1)
+
+
+def multi_scale(
+    network: Network,
+    images: Tensor,
+    *,
+    scales: Sequence[float] = (1.0, 0.75, 0.5),
+    flips: bool = False,
+) -> Tensor:
+    """Mean of the probabilities of `network` at several scales of the image (Lovász-Softmax,
+    section 4.3).
+
+    Args:
+        network: maps images to scores of the same height and width.
+        images: ``(N, channels, H, W)``.
+        scales: factors of the size; what is found is brought back to the size of the image.
+        flips: look at the mirror image too, at every scale.
+    """
+    size = images.shape[-2:]
+    views = []
+    for scale in scales:
+        shape = [max(round(scale * side), 1) for side in size]
+        scaled = (
+            images
+            if shape == list(size)
+            else F.interpolate(images, size=shape, mode="bilinear", antialias=scale < 1)
+        )
+        for mirrored in (False, True)[: 1 + flips]:
+            found = probabilities(network(scaled.flip(-1) if mirrored else scaled))
+            found = found.flip(-1) if mirrored else found
+            views.append(
+                found if shape == list(size) else F.interpolate(found, size=size, mode="bilinear")
+            )
+    return torch.stack(views).mean(0)
+
+
+def ten_crops(images: Tensor, size: int) -> Tensor:
+    """The four corners and the centre of every image, and their mirror images: ``(N, 10, channels,
+    size, size)``.
+    """
+    height, width = images.shape[-2:]
+    down, right = height - size, width - size
+    corners = [(0, 0), (0, right), (down, 0), (down, right), (down // 2, right // 2)]
+    crops = torch.stack(
+        [images[..., top : top + size, left : left + size] for top, left in corners], 1
+    )
+    return torch.cat([crops, crops.flip(-1)], 1)
+
+
+def crop_marginals(
+    network: Network, images: Tensor, *, size: int, k: int = 5, temperature: float = 1.0
+) -> Tensor:
+    """Probability ``(N, C)`` of each class to be among the k predicted, averaged over ten crops
+    (smooth top-k, section 5.2).
+
+    The k largest are the prediction, as `topk_predict` makes it.
+    """
+    crops = ten_crops(images, size)
+    scores = network(crops.flatten(0, 1)).unflatten(0, crops.shape[:2])
+    return eg.topk_probabilities(scores, k=k, temperature=temperature).mean(1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ViewOptions(Options):
+    """The options that `evaluate` and `predict` share."""
+
+    run: Path = option(help="the --out folder of `evalgrad train`", positional=True)
+    data: Path = option(help="as for `evalgrad train`")
+    batch_size: int = option(16, help="examples at a time (16)", least=1)
+    device: str = option("auto", help="where the network runs (auto: cuda if there is one)")
+    tiles: int = option(1, help="segmentation: upright tiles of full height", least=1)
+    overlap: int = option(0, help="pixels that neighbouring tiles share", least=0)
+    scales: tuple[float, ...] = option(
+        (1.0,), help="segmentation: mean over these scales, e.g. 1,0.75,0.5"
+    )
+    flips: bool = option(False, help="segmentation: look at the mirror image too")
+    crops: int | None = option(
+        None, help="classification: top-k marginals over ten crops of this side", least=1
+    )
+
+
+def make_view(options: ViewOptions, description: Description, network: nn.Module) -> Network:
+    """Scores of a batch of inputs, looked at as the options say. Their sign or order decides, as
+    for plain scores.
+    """
+    dense = options.tiles > 1 or options.overlap or options.scales != (1.0,) or options.flips
+    if dense and description.task != "segmentation":
+        raise UserError(
+            "--tiles, --overlap, --scales and --flips are for segmentation; the model is for"
+            f" {description.task}."
+        )
+    if options.crops is not None and (description.task != "classification" or description.columns):
+        raise UserError(
+            f"--crops is for the classification of images; the model is for {description.task}."
+        )
+    if options.crops is not None:
+        size, k = options.crops, metrics.find(description.metric, description.task).k
+        return lambda images: crop_marginals(network, _large_enough(images, size), size=size, k=k)
+    view: Network = network
+    if options.scales != (1.0,) or options.flips:
+        view = _scaled(network, options.scales, options.flips)
+    if options.tiles > 1:
+        inner = view
+        return lambda images: tiled(inner, images, tiles=options.tiles, overlap=options.overlap)
+    return view
+
+
+def scores_by_batch(
+    options: ViewOptions, description: Description, network: nn.Module, examples: Examples
+) -> Iterator[tuple[Tensor, Batch]]:
+    """Scores and batch, in the order of the examples, after all inputs have been checked."""
+    best = "cuda" if torch.cuda.is_available() else "cpu"
+    device = best if options.device == "auto" else options.device
+    view = make_view(options, description, network.to(device))
+    alike = check_inputs(options.data, examples, description.inputs)
+    for batch in in_order(examples, options.batch_size if alike else 1):
+        with torch.inference_mode():
+            yield shaped(view(batch.inputs.to(device)), description.kind).cpu(), batch
+
+
+def _scaled(network: nn.Module, scales: tuple[float, ...], flips: bool) -> Network:
+    def view(images: Tensor) -> Tensor:
+        mean = multi_scale(network, images, scales=scales, flips=flips)
+        return torch.logit(mean) if mean.shape[1] == 1 else mean  # one output is decided at 0
+
+    return view
+
+
+def _large_enough(images: Tensor, size: int) -> Tensor:
+    if min(images.shape[-2:]) < size:
+        raise UserError(
+            f"--crops {size} is larger than an image of {tuple(images.shape[-2:])} pixels. Take"
+            " smaller crops."
+        )
+    return images
