@@ -23,6 +23,8 @@ NAMES = (
     "miou, image-miou, image-iou, accuracy, top5 (any k), ap, ndcg, ndcg@10, f1,"
     " recall@precision=0.9, precision@recall=0.9"
 )
+# what `class_table` says of every class in any case
+IN_TABLE = ("miou", "image-miou", "image-iou", "dice", "image-dice", "f1", "accuracy")
 
 
 @dataclass(frozen=True)
@@ -95,11 +97,81 @@ def finite(value: Tensor) -> float:
 def measured(measure: Measure, batches: Iterable[tuple[Tensor, Tensor, Tensor | None]]) -> Tensor:
     """The rows of all batches (scores, target, lists), of all ranks."""
     rows = [measure.rows(scores, target, 0.0, lists) for scores, target, lists in batches]
-    found = torch.cat(rows) if rows else torch.empty(0)
+    return _of_all_ranks(torch.cat(rows) if rows else torch.empty(0))
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """What a network is worth on some examples: the metric, `confusion` and the table of classes
+    made of it, both as JSON takes them.
+    """
+
+    value: float
+    classes: list[dict[str, Any]]
+    confusion: list[Any]
+
+
+def judge(
+    metric: Metric,
+    batches: Iterable[tuple[Tensor, Tensor, Tensor | None]],
+    classes: list[str],
+    ignore_index: int,
+    threshold: float = 0.0,
+) -> Judgement:
+    """Of all batches (scores, target, lists), of all ranks, decided at the threshold."""
+    measure, rows, total = metric.measure(len(classes), ignore_index), [], torch.empty(0)
+    for scores, target, lists in batches:
+        rows.append(measure.rows(scores, target, threshold, lists))
+        counts = confusion(scores, target, len(classes), ignore_index, threshold)
+        total = total + counts if total.numel() else counts
+    found = _of_all_ranks(torch.cat(rows) if rows else torch.empty(0))
+    total = _of_all_ranks(total[None]).sum(0)
+    table = class_table(total, classes)
+    if measure.per_class is not None and metric.name not in IN_TABLE:
+        for row, value in zip(table, measure.per_class(found), strict=True):
+            row[metric.name] = value if math.isfinite(value) else None
+    return Judgement(finite(measure.value(found)), table, total.tolist())
+
+
+def confusion(
+    scores: Tensor, target: Tensor, num_classes: int, ignore_index: int, threshold: float = 0.0
+) -> Tensor:
+    """How many items of each true class (row) were given each class (column): ``(C, C)``. Of the
+    labels ``(N, C)`` of a multilabel task each has a matrix of no and yes: ``(C, 2, 2)``.
+    """
+    predicted = decide(scores, scores.ndim == target.ndim, threshold)
+    if scores.ndim == target.ndim == 2:
+        pairs = (2 * target + predicted).T
+        return torch.stack([torch.bincount(pair, minlength=4).view(2, 2) for pair in pairs])
+    valid = target != ignore_index
+    pairs = num_classes * target[valid] + predicted[valid]
+    return torch.bincount(pairs, minlength=num_classes**2).view(num_classes, num_classes)
+
+
+def class_table(confusion: Tensor, classes: list[str]) -> list[dict[str, Any]]:
+    """Items, precision, recall, F1 and IoU of every class; None for 0/0."""
+    found = (confusion.diag(), confusion.sum(0), confusion.sum(1))
+    if confusion.ndim == 3:
+        found = (confusion[:, 1, 1], confusion[:, :, 1].sum(1), confusion[:, 1].sum(1))
+    counts = torch.stack(found, 1).tolist()
+    return [{"class": name, **_rates(*row)} for name, row in zip(classes, counts, strict=True)]
+
+
+def _rates(right: int, predicted: int, true: int) -> dict[str, Any]:
+    parts = {
+        "precision": (right, predicted),
+        "recall": (right, true),
+        "f1": (2 * right, predicted + true),
+        "iou": (right, predicted + true - right),
+    }
+    return {"count": true, **{name: a / b if b else None for name, (a, b) in parts.items()}}
+
+
+def _of_all_ranks(rows: Tensor) -> Tensor:
     if not torch.distributed.is_initialized():
-        return found
+        return rows
     parts: list[Any] = [None] * torch.distributed.get_world_size()
-    torch.distributed.all_gather_object(parts, found.cpu())
+    torch.distributed.all_gather_object(parts, rows.cpu())
     return torch.cat([part for part in parts if part.numel()])
 
 

@@ -1,5 +1,5 @@
 """Reader of `.npz` files: `inputs` and `target`, and for validation `val_inputs` and `val_target`;
-`group` for rankings in lists.
+`group` for rankings in lists, `classes` for the names of the classes.
 
 Images are (N, H, W) or (N, H, W, channels), of 8 bits or numbers in [0, 1]; tables (N, columns).
 """
@@ -11,17 +11,17 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from evalgrad_lab.data.dataset import Column, Examples, Found
-from evalgrad_lab.data.files.folders import check_labels
+from evalgrad_lab.data.dataset import Examples, Found, Reading
+from evalgrad_lab.data.files.folders import class_names
 from evalgrad_lab.errors import UserError
 
 
-def read_arrays(path: Path, task: str, num_classes: int | None, ignore_index: int) -> Found:
+def read_arrays(path: Path, how: Reading) -> Found:
     """The data set in an `.npz` file."""
     arrays = _load(path)
-    train = _split(path, arrays, "", task)
+    train = _split(path, arrays, "", how.task)
     validation, test = (
-        _split(path, arrays, prefix, task) if f"{prefix}inputs" in arrays else None
+        _split(path, arrays, prefix, how.task) if f"{prefix}inputs" in arrays else None
         for prefix in ("val_", "test_")
     )
     targets = [
@@ -30,14 +30,15 @@ def read_arrays(path: Path, task: str, num_classes: int | None, ignore_index: in
         if part is not None and part.target is not None
         for i in range(len(part))
     ]
-    classes = check_labels(targets, 2 if task == "ranking" else num_classes, ignore_index)
-    return Found(train, validation, test, classes=[str(c) for c in range(classes)])
+    names = [str(name) for name in arrays.get("classes", ())]
+    classes = class_names(path, targets, names, how)
+    return Found(train, validation, test, classes=classes)
 
 
 def read_array_inputs(path: Path) -> Examples:
     """The inputs alone, for predictions."""
     values = _inputs(path, "inputs", _load(path))
-    return Examples(Column(list(values)), None, [str(i) for i in range(len(values))])
+    return Examples(values, None, [str(i) for i in range(len(values))])
 
 
 def _load(path: Path) -> dict[str, np.ndarray]:
@@ -75,9 +76,7 @@ def _split(path: Path, arrays: dict[str, np.ndarray], prefix: str, task: str) ->
             )
         lists = np.unique(group, return_inverse=True)[1].tolist()
     labels = torch.from_numpy(target.astype(np.int64))
-    return Examples(
-        Column(list(inputs)), Column(list(labels)), [str(i) for i in range(len(inputs))], lists
-    )
+    return Examples(inputs, labels, [str(i) for i in range(len(inputs))], lists)
 
 
 def _inputs(path: Path, key: str, arrays: dict[str, np.ndarray]) -> Tensor:
