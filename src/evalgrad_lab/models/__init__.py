@@ -3,10 +3,13 @@ other. A factory is called as ``factory(inputs, outputs=..., **options)``: chann
 scores out.
 """
 
+import hashlib
 import importlib
+import inspect
 import os
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from torch import nn
@@ -75,3 +78,11 @@ def find(name: str) -> Factory:
             f" imported ({error})."
         ) from error
     return factory
+
+
+def source_digest(name: str) -> str:
+    """Of the file that a factory of the user's is in; "" for a network of the table."""
+    if name in MODELS:
+        return ""
+    source = inspect.getsourcefile(find(name))
+    return hashlib.sha256(Path(source).read_bytes()).hexdigest()[:16] if source else ""
