@@ -2,13 +2,13 @@
 ready to be trained by `train` and by every run of `compare --data`.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from evalgrad_lab import losses, metrics, saved
 from evalgrad_lab.commands.train import TrainOptions
@@ -32,6 +32,8 @@ MODELS: dict[tuple[str, bool], tuple[str, dict[str, Any], float]] = {
     ("classification", False): ("mlp", {"widths": [128, 128]}, 0.003),
     ("ranking", True): ("densenet", {"depth": 13, "growth": 12}, 0.003),
     ("ranking", False): ("mlp", {"widths": [64]}, 0.003),
+    ("multilabel", True): ("densenet", {"depth": 13, "growth": 12}, 0.003),
+    ("multilabel", False): ("mlp", {"widths": [128, 128]}, 0.003),
 }
 SMOOTH = 3  # looks whose mean chooses the network: one alone is noise
 BATCH = 16  # the default; doubled while too many batches would hold no positive
@@ -55,7 +57,8 @@ class Ready:
     @property
     def steps(self) -> int:
         ranks = self.options.devices * self.options.num_nodes
-        per_epoch = steps_per_epoch(self.data.train, self.batch_size, ranks)
+        size = self.batch_size * self.options.accumulate
+        per_epoch = steps_per_epoch(self.data.train, size, ranks)
         return self.options.iterations or self.options.epochs * per_epoch
 
     def phases(self) -> list[Phase]:
@@ -74,7 +77,9 @@ class Ready:
             options.optimiser,
             options.momentum,
             schedule_of(options.schedule),
-            seed=options.seed,
+            options.clip,
+            options.accumulate,
+            options.seed,
         )
 
     def network(self) -> nn.Module:
@@ -83,12 +88,13 @@ class Ready:
         return saved.build(self.description)
 
     def training(self, fabric: "Fabric | None" = None) -> Training:
-        return Training(self.network(), self.phases(), self.pace(), fabric)
+        compiled = self.options.compile
+        return Training(self.network(), self.phases(), self.pace(), fabric, compiled)
 
     def batches(self, rank: int = 0, ranks: int = 1) -> Batches:
         options = self.options
-        size = (self.batch_size, options.seed, options.augment, options.crop)
-        loading = Loading(*size, options.ignore_index, options.workers)
+        how = (options.augment, options.crop, options.ignore_index, options.workers)
+        loading = Loading(self.batch_size * options.accumulate, options.seed, *how)
         return loaded(self.data.train, loading, rank, ranks)
 
     def validation(self, training: Training) -> Validation:
@@ -118,8 +124,8 @@ class Ready:
         scored = self.scored(training, part)
         rest = (self.data.classes, self.options.ignore_index, threshold or 0.0)
         judged = metrics.judge(self.metric, scored, *rest)
-        undecided = self.options.task == "ranking" and threshold is None
-        return replace(judged, classes=[], confusion=[]) if undecided else judged
+        binary = self.options.task in ("ranking", "multilabel")
+        return judged.undecided() if binary and threshold is None else judged
 
     @torch.no_grad()
     def scored(self, training: Training, part: Examples, alone: bool = False) -> Scored:
@@ -186,12 +192,20 @@ def _parts(found: Found, options: TrainOptions) -> Dataset[Examples]:
         )
     data = found.complete(options.validation, options.test, options.seed, options.split)
     for name, part in (("training", data.train), ("validation", data.validation)):
-        if options.task == "ranking" and len(part.labels().unique()) < 2:
-            raise UserError(
-                f"{options.data}: the {name} data must have items with target 0 and with target 1."
-                " Add data."
-            )
+        if options.task in ("ranking", "multilabel"):
+            _check_both(options, name, part.labels(), data.classes)
     return data
+
+
+def _check_both(options: TrainOptions, part: str, labels: Tensor, classes: list[str]) -> None:
+    columns = labels[:, None] if labels.ndim == 1 else labels
+    one_sided = (columns.amin(0) == columns.amax(0)).nonzero()
+    if len(one_sided):
+        label = f" of {classes[int(one_sided[0])]}" if labels.ndim == 2 else ""
+        raise UserError(
+            f"{options.data}: the {part} data must have items with target 0 and with target 1"
+            f"{label}. Add data."
+        )
 
 
 def _batch_size(options: TrainOptions, train: Examples) -> tuple[int, str]:

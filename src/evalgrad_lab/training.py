@@ -93,7 +93,7 @@ def make_fabric(options: TrainOptions) -> "Fabric":
     """Lightning's devices, ranks and precision."""
     from lightning.fabric import Fabric  # takes seconds to import
 
-    names = ("accelerator", "devices", "num_nodes", "strategy")
+    names = ("accelerator", "devices", "num_nodes", "strategy", "precision")
     where = {name: getattr(options, name) for name in names}
     try:
         return Fabric(**where)

@@ -145,7 +145,7 @@ def scores_by_batch(
     device = best if options.device == "auto" else options.device
     view = make_view(options, description, network.to(device))
     alike = look_at(options.run, examples, description.inputs).alike
-    dims = {"segmentation": 3}.get(description.task, 1)  # of the target
+    dims = {"segmentation": 3, "multilabel": 2}.get(description.task, 1)  # of the target
     for batch in in_order(examples, options.batch_size if alike else 1):
         with torch.inference_mode():
             scores = shaped(view(batch.inputs.to(device)), description.kind).cpu()

@@ -100,7 +100,8 @@ def evaluate(options: EvaluateOptions) -> EvaluateResult:
     )
     rest = (description.classes, description.ignore_index, threshold or 0.0)
     judged = metrics.judge(metric, scored, *rest)
-    undecided = description.task == "ranking" and threshold is None
+    if description.task in ("ranking", "multilabel") and threshold is None:
+        judged = judged.undecided()
     result = EvaluateResult(
         metric.name,
         judged.value,
@@ -108,8 +109,8 @@ def evaluate(options: EvaluateOptions) -> EvaluateResult:
         len(examples),
         *seen,
         threshold,
-        [] if undecided else judged.classes,
-        [] if undecided else judged.confusion,
+        judged.classes,
+        judged.confusion,
         options.run / "evaluation" / "result.json",
     )
     write_atomically(result.path, json.dumps(result.plain(), indent=1).encode())

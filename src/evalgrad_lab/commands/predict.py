@@ -74,6 +74,8 @@ def _probabilities(scores: "Tensor", description: "Description", marginals: bool
     """
     import torch
 
+    if description.task == "multilabel":
+        return torch.sigmoid(scores)
     if description.task == "ranking" or description.threshold is not None:
         second = torch.sigmoid(scores)
         return torch.stack([1 - second, second], 1)
@@ -127,7 +129,9 @@ def _rows(
     """
     from evalgrad_lab import metrics
 
-    if description.task == "ranking":
+    if description.task == "multilabel":
+        rows = [_marks(description, row, threshold) for row in scores.tolist()]
+    elif description.task == "ranking":
         rows = [{"score": repr(float(score))} for score in scores]
         if threshold is not None:
             for row, score in zip(rows, scores.tolist(), strict=True):
@@ -141,6 +145,18 @@ def _rows(
             columns = zip(description.classes, chance, strict=True)
             row.update({f"probability_{name}": repr(value) for name, value in columns})
     return rows
+
+
+def _marks(
+    description: "Description", scores: list[float], threshold: float | None
+) -> dict[str, str]:
+    """The score of every label and, where a threshold decides, whether it is given."""
+    row = {}
+    for name, score in zip(description.classes, scores, strict=True):
+        row[f"score_{name}"] = repr(score)
+        if threshold is not None:
+            row[f"prediction_{name}"] = str(int(score > threshold))
+    return row
 
 
 def _guesses(description: "Description", best: "Tensor", places: "Tensor") -> dict[str, str]:

@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from evalgrad_lab.options import Options, option
 
-Kind = Literal["segmentation", "classification", "ranking"]
+Kind = Literal["segmentation", "classification", "ranking", "multilabel"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,16 +30,26 @@ class DataOptions(Options):
         help="examples, or lists with --group (16; more where few items are positive)",
         least=1,
     )
+    accumulate: int = option(
+        1, help="batches per step; the loss is that of all of them together (1)", least=1
+    )
     optimiser: Literal["adamw", "adam", "sgd"] = option("adamw", help="(adamw)")
     momentum: float = option(0.0, help="of sgd (0)", least=0, below=1)
     schedule: str = option("cosine", help="of the learning rate: cosine, poly, constant, drops:...")
+    clip: float | None = option(None, help="largest norm of the gradient", least=1e-9)
+    precision: Literal["32-true", "bf16-mixed"] = option(
+        "32-true", help="of the network; bf16-mixed: bfloat16 where that is safe (32-true)"
+    )
+    compile: bool = option(False, help="run the network through torch.compile", elsewhere=True)
     augment: Literal["none", "flip", "full"] = option(
         "none", help="of images: mirror; full: scale or move them too"
     )
     crop: int | None = option(None, help="train on random squares of this side", least=1)
     num_classes: int | None = option(None, help="default: the largest label + 1", least=1)
     ignore_index: int = option(255, help="label of pixels that do not count (255)")
-    target: str = option("target", help="column of a CSV to predict (target)")
+    target: str = option(
+        "target", help="column of a CSV to predict (target); for multilabel several: a,b,c"
+    )
     group: str | None = option(
         None, help="column of a CSV that says which list an item belongs to; lists are kept whole"
     )

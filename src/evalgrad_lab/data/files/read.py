@@ -30,6 +30,7 @@ def read(path: Path, how: Reading) -> Found:
         "segmentation": "a folder or .npz",
         "classification": "a folder, .npz or .csv",
         "ranking": ".npz or .csv",
+        "multilabel": ".npz or .csv",
     }
     raise UserError(f"--data must be {forms[how.task]} for {how.task}, and exist; got {path}.")
 

@@ -1,6 +1,6 @@
-"""Reader of CSV tables: a header, one target column, an optional column that says which list a row
-belongs to, the rest numbers or words. A column of words becomes one column of 0 and 1 for each of
-them, called `column=word`.
+"""Reader of CSV tables: a header, one target column (several for a multilabel task), an optional
+column that says which list a row belongs to, the rest numbers or words. A column of words becomes
+one column of 0 and 1 for each of them, called `column=word`.
 """
 
 import csv
@@ -18,20 +18,32 @@ MOST_WORDS = 100  # different ones in a column; more are names or texts, which s
 
 def read_table(path: Path, how: Reading) -> Found:
     """The data set in a CSV file. Classes are named by what the target column holds; rankings need
-    0 and 1.
+    0 and 1. The target of a multilabel task is several such columns, with commas between their
+    names, which name the labels.
     """
     header, rows = _rows(path)
-    for column, option in ((how.target, "--target"), (how.group, "--group")):
+    names = how.target.split(",") if how.task == "multilabel" else [how.target]
+    for column, option in [*((name, "--target") for name in names), (how.group, "--group")]:
         if column is not None and column not in header:
             raise UserError(
                 f"{path} has no column {column!r}; it has {', '.join(header)}. Name the right one"
                 f" with {option}."
             )
-    labels = [row[header.index(how.target)] for row in rows]
-    classes = _classes(path, labels, how)
-    targets = torch.tensor([classes.index(label) for label in labels])
+    if how.task == "multilabel" and len(names) < 2:
+        raise UserError(
+            "--target must name at least two columns for multilabel, such as a,b; got"
+            f" {how.target!r}. With one column --task ranking is the same."
+        )
+    found = [[row[header.index(name)] for row in rows] for name in names]
+    values = [_classes(path, name, labels, how) for name, labels in zip(names, found, strict=True)]
+    numbers = [
+        [v.index(label) for label in labels] for v, labels in zip(values, found, strict=True)
+    ]
+    many = how.task == "multilabel"
+    targets = torch.tensor(numbers).T if many else torch.tensor(numbers[0])
+    classes = names if many else values[0]
     lists = None if how.group is None else _numbered([row[header.index(how.group)] for row in rows])
-    columns = how.columns or _columns(path, header, rows, (how.target, how.group))
+    columns = how.columns or _columns(path, header, rows, (*names, how.group))
     inputs = _inputs(path, header, rows, columns)
     examples = Examples(inputs, targets, [str(i) for i in range(len(rows))], lists)
     return Found(examples, classes=classes, columns=list(columns))
@@ -65,13 +77,15 @@ def _rows(path: Path) -> tuple[list[str], list[list[str]]]:
     return header, rows
 
 
-def _classes(path: Path, labels: list[str], how: Reading) -> list[str]:
-    ranking = ["0", "1"] if how.task == "ranking" else sorted(set(labels), key=_number_or_word)
-    classes = ranking if how.classes is None else list(how.classes)
+def _classes(path: Path, column: str, labels: list[str], how: Reading) -> list[str]:
+    """What a target column may hold."""
+    binary = how.task in ("ranking", "multilabel")
+    classes = list(how.classes or sorted(set(labels), key=_number_or_word))
+    classes = ["0", "1"] if binary else classes
     for line, label in enumerate(labels, start=2):
         if label not in classes:
-            known = "0 or 1 for a ranking" if how.task == "ranking" else f"one of {classes}"
-            raise UserError(f"{path}, line {line}: {how.target} must be {known}; got {label!r}.")
+            known = "0 or 1" if binary else f"one of {classes}"
+            raise UserError(f"{path}, line {line}: {column} must be {known}; got {label!r}.")
     return classes
 
 
