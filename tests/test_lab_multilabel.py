@@ -70,7 +70,8 @@ def test_every_metric_is_trained_for(tmp_path, metric, loss):
         assert list(found.classes[0]) == ["class", "count", "ap"]  # nothing is decided
     if metric == "f1":
         predict(PredictOptions(**data, out=tmp_path / "out", probabilities=True))
-        rows = list(csv.DictReader((tmp_path / "out" / "predictions.csv").open()))
+        text = (tmp_path / "out" / "predictions.csv").read_text()
+        rows = list(csv.DictReader(text.splitlines()))
         assert [float(row["score_green"]) for row in rows] == pytest.approx(scores[:, 1].tolist())
         decided = scores[:, 0] > description.threshold
         assert [int(row["prediction_red"]) for row in rows] == decided.long().tolist()

@@ -2,6 +2,7 @@
 ready to be trained by `train` and by every run of `compare --data`.
 """
 
+import sys
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from evalgrad_lab import losses, metrics, saved
+from evalgrad_lab import losses, metrics, models, saved
 from evalgrad_lab.commands.train import TrainOptions
 from evalgrad_lab.data.batches import Batches, Loading, in_order, loaded, steps_per_epoch
 from evalgrad_lab.data.dataset import Dataset, Examples, Found, Reading
@@ -19,6 +20,7 @@ from evalgrad_lab.decisions import Scored, choose_threshold, one_score, sample
 from evalgrad_lab.errors import UserError
 from evalgrad_lab.fit import Pace, Phase, Training, schedule_of
 from evalgrad_lab.metrics import Judgement, Measure, Metric
+from evalgrad_lab.models.weights import load_weights
 from evalgrad_lab.phases import Given, kind_of, parse_mix, plan, shaped
 from evalgrad_lab.validation import Validation, broadcast_buffers
 
@@ -83,9 +85,12 @@ class Ready:
         )
 
     def network(self) -> nn.Module:
-        """With the weights of the seed."""
+        """With the weights of the seed, or those of the file that it starts with."""
         torch.manual_seed(self.options.seed)
-        return saved.build(self.description)
+        network = saved.build(self.description)
+        if path := start_of(self.options):
+            _say_once(f"{path}: {load_weights(network[1], path)}")
+        return network
 
     def training(self, fabric: "Fabric | None" = None) -> Training:
         compiled = self.options.compile
@@ -157,6 +162,17 @@ def prepare(options: TrainOptions, digest: str | None = None) -> Ready:
     batch_size, note = _batch_size(options, data.train)
     ready = (options, data, digest, metric, measure, description, alike, batch_size, note)
     return Ready(*ready)
+
+
+def start_of(options: TrainOptions) -> Path | None:
+    """The weights that a network starts with: those of `--weights`, or the model's own."""
+    own = models.choose(options.model, options.task).weights if options.model else None
+    return options.weights or own
+
+
+@lru_cache
+def _say_once(text: str) -> None:
+    print(text, file=sys.stderr)
 
 
 def files_of(options: TrainOptions) -> tuple[Path, Path | None, Path | None]:
@@ -234,7 +250,10 @@ def _describe(
     image = data.train.inputs[0]
     model, model_options, _ = MODELS[options.task, image.ndim > 1]
     if options.model is not None:
-        model, model_options = options.model, {}
+        chosen = models.choose(options.model, options.task)
+        model, model_options = chosen.name, {**chosen.options, **(options.model_options or {})}
+    elif options.model_options is not None:
+        model_options = options.model_options
     loss = options.loss or metric.loss
     losses.find(loss)
     kind = kind_of(loss, options.task, len(data.classes))
@@ -244,7 +263,7 @@ def _describe(
         kind=kind,
         loss=loss,
         model=model,
-        model_options=model_options if options.model_options is None else options.model_options,
+        model_options=model_options,
         inputs=image.shape[0],
         outputs=1 if kind in ("binary segmentation", "ranking") else len(data.classes),
         classes=data.classes,

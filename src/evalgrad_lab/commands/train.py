@@ -20,9 +20,14 @@ class DataOptions(Options):
     validation_data: Path | None = option(None, help="validation data of their own, as --data")
     test_data: Path | None = option(None, help="test data of their own, as --data")
     model: str | None = option(
-        None, help="a name of docs/train.md, or package.module:factory(inputs, outputs=...)"
+        None,
+        help="a name of docs/train.md, package.module:factory(inputs, outputs=...), or a Hugging"
+        " Face folder",
     )
     model_options: dict[str, Any] | None = option(None, help="passed to the factory")
+    weights: Path | None = option(
+        None, help="file or folder of weights that the network starts with"
+    )
     epochs: int = option(50, help="passes over the training data (50)", least=1)
     iterations: int | None = option(None, help="steps, instead of --epochs", least=1)
     batch_size: int | None = option(

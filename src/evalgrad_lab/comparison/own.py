@@ -18,8 +18,9 @@ from evalgrad_lab.comparison import budget
 from evalgrad_lab.comparison.candidates import Entrant, entrants, free_axes, points, with_point
 from evalgrad_lab.comparison.own_trials import own_trial, step_seconds
 from evalgrad_lab.data.batches import steps_per_epoch
+from evalgrad_lab.data.files.read import digest_of
 from evalgrad_lab.errors import UserError
-from evalgrad_lab.ready import Ready, prepare
+from evalgrad_lab.ready import Ready, prepare, start_of
 from evalgrad_lab.report.panels import Panel, panels
 from evalgrad_lab.report.records import Record, shown_under
 from evalgrad_lab.report.words import interval, signed
@@ -101,7 +102,8 @@ class Own:
 
     def _plan(self, times: dict[str, Any]) -> budget.Plan:
         options, ready = self.options, self.ready
-        per_epoch = steps_per_epoch(ready.data.train, ready.batch_size, 1)
+        size = ready.batch_size * ready.options.accumulate
+        per_epoch = steps_per_epoch(ready.data.train, size, 1)
         counts = (options.trials, options.search_seeds, options.seeds or SEEDS)
         plan = budget.Plan(*counts, ready.steps)
         if options.budget is None:
@@ -179,10 +181,11 @@ def plain(options: TrainOptions) -> dict[str, Any]:
 
 
 def address(ready: Ready) -> str:
-    """Digests of the data and of the user's own network: what was trained on other ones does not
-    answer.
+    """Digests of the data, of the user's own network and of the weights that it starts with: what
+    was trained on other ones does not answer.
     """
-    return f"{ready.digest} {models.source_digest(ready.description.model)}"
+    weights = digest_of([start_of(ready.options)])
+    return f"{ready.digest} {models.source_digest(ready.description.model)} {weights}"
 
 
 def concluded(found: Sequence[Panel]) -> tuple[str | None, str, str]:
