@@ -63,6 +63,11 @@ class Ready:
         per_epoch = steps_per_epoch(self.data.train, size, ranks)
         return self.options.iterations or self.options.epochs * per_epoch
 
+    @property
+    def last_part(self) -> Examples:
+        """What is looked at once, after the training: the test part, or validation without one."""
+        return self.data.test if len(self.data.test) else self.data.validation
+
     def phases(self) -> list[Phase]:
         options, loss = self.options, self.description.loss
         own = self.metric.options if loss == self.metric.loss else {}

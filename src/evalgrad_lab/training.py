@@ -14,9 +14,12 @@ from evalgrad_lab.data.dataset import Examples
 from evalgrad_lab.data.files.read import digest_of, fingerprints
 from evalgrad_lab.errors import UserError
 from evalgrad_lab.fit import Hook, Training, fit, resume
+from evalgrad_lab.metrics import decide
 from evalgrad_lab.progress import Progress
 from evalgrad_lab.ready import Ready, dataset, files_of, prepare
+from evalgrad_lab.report.run_page import write_run
 from evalgrad_lab.store import write_atomically
+from evalgrad_lab.trials import EXAMPLES, shown
 from evalgrad_lab.validation import Validation
 
 if TYPE_CHECKING:
@@ -43,17 +46,20 @@ def run(options: TrainOptions) -> TrainResult:
     fabric.launch()  # the other ranks come here by themselves
     training = ready.training(fabric)
     validation = ready.validation(training)
-    hooks = [validation, Progress(options.out / "log.csv", validation, options.metric)]
+    progress = Progress(options.out / "log.csv", validation, options.metric)
+    hooks: list[Hook] = [validation, progress]
     if state is not None:
         resume(training, hooks, state)
     if fabric.is_global_zero:
         _remember(asked)
         print(ready.note, end="\n" * bool(ready.note), file=sys.stderr)
     result = fitted(ready, training, validation, hooks, options.out / "last.ckpt", tuned)
+    examples = examples_of(ready, training, ready.last_part, result.threshold)
     if fabric.is_global_zero:
         description = replace(ready.description, threshold=result.threshold)
         saved.write(options.out, description, training.network)
         saved.write_parts(options.out, ready.data, files_of(options))
+        write_run(options.out, options.plain(), result.plain(), progress.rows, examples)
         write_atomically(path, json.dumps(result.plain(), indent=1).encode())
     return result
 
@@ -72,8 +78,7 @@ def fitted(
     fit(training, batches, hooks, checkpoint)
     validation.restore_best(training)
     threshold, value = ready.decision(training)
-    part = ready.data.test if len(ready.data.test) else ready.data.validation
-    judged = ready.judged(training, part, threshold)
+    judged = ready.judged(training, ready.last_part, threshold)
     return TrainResult(
         ready.options.out,
         ready.options.metric,
@@ -87,6 +92,22 @@ def fitted(
         judged.classes,
         judged.confusion,
     )
+
+
+def examples_of(
+    ready: Ready, training: Training, part: Examples, threshold: float | None
+) -> list[dict[str, Any]]:
+    """The first images of a part with their masks and the predicted ones, ignored pixels as -1;
+    nothing but for segmentation.
+    """
+    found: list[dict[str, Any]] = []
+    count = EXAMPLES if ready.options.task == "segmentation" else 0
+    for i in range(min(count, len(part))):
+        ((scores, target, _),) = ready.scored(training, part.take([i]), alone=True)
+        predicted = decide(scores, scores.ndim == target.ndim, threshold or 0.0)
+        target = target.masked_fill(target == ready.options.ignore_index, -1)
+        found.append(shown(part.inputs[i], target[0], predicted[0]))
+    return found
 
 
 def make_fabric(options: TrainOptions) -> "Fabric":

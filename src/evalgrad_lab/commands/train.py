@@ -158,6 +158,8 @@ def result_path(options: TrainOptions) -> Path:
 
 def main(options: TrainOptions) -> int:
     """The command."""
+    from evalgrad_lab.commands.evaluate import print_classes
+
     before = result_path(options).read_text() if result_path(options).exists() else ""
     result = train(options)
     import torch
@@ -171,10 +173,12 @@ def main(options: TrainOptions) -> int:
         )
     if result.tuned:
         print(f"--tune {options.tune} chose {result.tuned}")
+    print_classes(result.classes, result.confusion)
     test = "" if result.test is None else f", test {result.test:.4f}"
     again = "" if result.test is None else f"`evalgrad evaluate {options.out}` measures it again, "
     print(
         f"{result.loss} for {result.metric}: validation {result.validation:.4f}{test}; model in"
-        f" {options.out}: {again}`evalgrad predict {options.out} --data ...` uses it"
+        f" {options.out}: {again}`evalgrad predict {options.out} --data ...` uses it, report.html"
+        " shows it"
     )
     return 0

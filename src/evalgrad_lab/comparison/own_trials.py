@@ -8,12 +8,10 @@ from typing import Any
 
 from evalgrad_lab.commands.train import TrainOptions
 from evalgrad_lab.comparison.candidates import with_point
-from evalgrad_lab.fit import Training
-from evalgrad_lab.metrics import decide
 from evalgrad_lab.peak_memory import PeakMemory
 from evalgrad_lab.ready import Ready, prepare
-from evalgrad_lab.training import fitted, make_fabric
-from evalgrad_lab.trials import EXAMPLES, costs, interleaved, shown
+from evalgrad_lab.training import examples_of, fitted, make_fabric
+from evalgrad_lab.trials import costs, interleaved
 
 MOST_CLASSES = 40  # that the report shows one by one
 
@@ -35,7 +33,7 @@ def own_trial(
     validation = ready.validation(training)
     with PeakMemory() as memory:
         result = fitted(ready, training, validation, [validation], None, {})
-    title = ready.metric.title
+    title, shown = ready.metric.title, (ready, training, ready.data.test, result.threshold)
     return {
         "task": ready.options.data.name,
         "title": f"{ready.options.data.name}, {title}",
@@ -48,7 +46,7 @@ def own_trial(
         "validation": {title: result.validation},
         "test": {title: result.test},
         "per_class": per_class(ready, result.classes),
-        "examples": _examples(ready, training, result.threshold),
+        "examples": None if seed else examples_of(*shown),
         **costs(training, validation, memory),
     }
 
@@ -93,18 +91,3 @@ def per_class(ready: Ready, classes: list[dict[str, Any]]) -> dict[str, Any] | N
         return None
     labels = [row["class"] for row in classes]
     return {"labels": labels, "values": [row[column] or 0.0 for row in classes]}
-
-
-def _examples(
-    ready: Ready, training: Training, threshold: float | None
-) -> list[dict[str, Any]] | None:
-    """Some test images of the first seed, with their masks and the predicted ones."""
-    if ready.options.task != "segmentation" or ready.options.seed != 0:
-        return None
-    part = ready.data.test.take(range(min(EXAMPLES, len(ready.data.test))))
-    found = []
-    for i in range(len(part)):
-        ((scores, target, _),) = ready.scored(training, part.take([i]), alone=True)
-        predicted = decide(scores, scores.ndim == target.ndim, threshold or 0.0)
-        found.append(shown(part.inputs[i], target[0], predicted[0]))
-    return found
