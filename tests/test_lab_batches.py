@@ -20,6 +20,7 @@ from evalgrad_lab.data.batches import (
 from evalgrad_lab.data.dataset import Column, Examples, Found, Part, set_aside
 from evalgrad_lab.data.files import folders
 from evalgrad_lab.data.files.read import look_at
+from evalgrad_lab.data.samplers import drawing
 
 
 def rows(count, classes=2, lists=None):
@@ -72,8 +73,10 @@ def test_images_of_8_and_16_bits_and_colours_are_read_in_the_unit_interval(tmp_p
 
 
 def test_the_order_depends_on_seed_and_epoch_and_the_ranks_share_it():
+    shuffled = drawing("uniform", Examples(torch.zeros(10, 1), None), 0, 255)
+
     def order(epoch, rank=0, ranks=1, seed=0):
-        sampler = EpochOrder(10, seed, rank, ranks, shuffle=True)
+        sampler = EpochOrder(10, seed, rank, ranks, shuffled)
         sampler.epoch = epoch
         assert len(sampler) == len(list(sampler))
         return list(sampler)
@@ -89,7 +92,7 @@ def test_the_order_depends_on_seed_and_epoch_and_the_ranks_share_it():
 
 
 def test_validation_is_in_order_and_without_repetition():
-    parts = [list(EpochOrder(10, 0, rank, 3, shuffle=False)) for rank in range(3)]
+    parts = [list(EpochOrder(10, 0, rank, 3)) for rank in range(3)]
     assert sorted(i for part in parts for _, i in part) == list(range(10))
 
 

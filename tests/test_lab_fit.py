@@ -164,6 +164,12 @@ def test_steps_end_in_the_middle_of_an_epoch_and_hooks_see_all_of_them():
     assert ours.seconds > 0
 
 
+def test_an_epoch_without_a_batch_is_told_and_does_not_hang():
+    training = Training(nn.Linear(1, 1), [Phase(lambda output, batch: output.sum(), 3)], Pace(0.1))
+    with pytest.raises(ValueError, match=r"fit: epoch 0 has no batch\. Make"):
+        fit(training, lambda epoch: [])
+
+
 def test_validation_keeps_the_best_and_stops_after_its_patience():
     values = iter([0.1, 0.9, 0.5, 0.4, 0.8])
     ours, states = training(), []

@@ -97,6 +97,7 @@ class Pace:
     clip: float | None = None
     accumulate: int = 1
     seed: int = 0
+    nesterov: bool = False  # of sgd
 
     def make_optimiser(
         self, network: nn.Module, phases: Sequence[Phase] = ()
@@ -104,7 +105,8 @@ class Pace:
         groups: list[dict[str, Any]] = [{"params": list(network.parameters())}]
         if own := [parameter for phase in phases for parameter in phase.parameters]:
             groups.append({"params": own, "weight_decay": 0.0})
-        more = {"momentum": self.momentum} if self.optimiser == "sgd" else {}
+        of_sgd = {"momentum": self.momentum, "nesterov": self.nesterov}
+        more: dict[str, Any] = of_sgd if self.optimiser == "sgd" else {}
         make = OPTIMISERS[self.optimiser]
         return make(groups, lr=self.learning_rate, weight_decay=self.weight_decay, **more)
 
@@ -256,7 +258,7 @@ def fit(
     """
     training.network.train()
     while training.step < training.steps and not training.stopped:
-        start = time.perf_counter()
+        start, before = time.perf_counter(), training.step
         for batch in batches(training.epoch):
             training.take(batch)
             training.seconds += time.perf_counter() - start
@@ -265,6 +267,8 @@ def fit(
             if training.step == training.steps:
                 break
             start = time.perf_counter()
+        if training.step == before:
+            raise ValueError(f"fit: epoch {training.epoch} has no batch. Make the batches smaller.")
         training.epoch += 1
         for hook in hooks:
             hook.after_epoch(training)

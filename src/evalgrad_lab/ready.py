@@ -87,6 +87,7 @@ class Ready:
             options.clip,
             options.accumulate,
             options.seed,
+            options.nesterov,
         )
 
     def network(self) -> nn.Module:
@@ -103,8 +104,9 @@ class Ready:
 
     def batches(self, rank: int = 0, ranks: int = 1) -> Batches:
         options = self.options
+        size = self.batch_size * options.accumulate
         how = (options.augment, options.crop, options.ignore_index, options.workers)
-        loading = Loading(self.batch_size * options.accumulate, options.seed, *how)
+        loading = Loading(size, options.seed, *how, options.sampler)
         return loaded(self.data.train, loading, rank, ranks)
 
     def validation(self, training: Training) -> Validation:
@@ -188,7 +190,8 @@ def files_of(options: TrainOptions) -> tuple[Path, Path | None, Path | None]:
 def dataset(options: TrainOptions, digest: str) -> Dataset[Examples]:
     """The three parts of the data."""
     how = (options.target, options.group, options.num_classes, options.ignore_index)
-    return _parts(_found(*files_of(options), Reading(options.task, *how), digest), options)
+    reading = Reading(options.task, *how, options.data_options)
+    return _parts(_found(*files_of(options), reading, digest), options)
 
 
 @lru_cache(maxsize=1)
@@ -212,6 +215,10 @@ def _parts(found: Found, options: TrainOptions) -> Dataset[Examples]:
             " on. Make them smaller."
         )
     data = found.complete(options.validation, options.test, options.seed, options.split)
+    if options.limit is not None:
+        parts = (data.train, data.validation, data.test)
+        first = (part.take(range(min(options.limit, len(part)))) for part in parts)
+        data = Dataset(*first, classes=data.classes, columns=data.columns)
     for name, part in (("training", data.train), ("validation", data.validation)):
         if options.task in ("ranking", "multilabel"):
             _check_both(options, name, part.labels(), data.classes)
@@ -278,6 +285,7 @@ def _describe(
         mean=mean,
         std=std,
         ignore_index=options.ignore_index,
+        data_options=options.data_options,
         threshold=None,
     )
     parts = (data.validation, data.test)

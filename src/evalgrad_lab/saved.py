@@ -39,13 +39,14 @@ class Description:
     mean: list[float]
     std: list[float]
     ignore_index: int
+    data_options: dict[str, Any]
     threshold: float | None  # of the decision; None: the largest score decides, or nothing does
 
     def reading(self) -> Reading:
         """How data for this model are read."""
         count, columns = len(self.classes), tuple(self.columns) or None
-        known = (tuple(self.classes), columns)
-        return Reading(self.task, self.target, self.group, count, self.ignore_index, *known)
+        how = (self.target, self.group, count, self.ignore_index, self.data_options)
+        return Reading(self.task, *how, tuple(self.classes), columns)
 
 
 class Normalise(nn.Module):
@@ -84,7 +85,9 @@ def write_parts(folder: Path, data: Dataset[Examples], files: Sequence[Path | No
     """`parts.json`: which examples were trained on, validated on and kept for the test, by name and
     fingerprint, and the files they are from.
     """
-    parts: dict[str, Any] = {"data": [None if f is None else str(f.resolve()) for f in files]}
+    # a layout, NAME:FOLDER, is no path that exists
+    places = [f if f is None or not f.exists() else f.resolve() for f in files]
+    parts: dict[str, Any] = {"data": [f and str(f) for f in places]}
     for name in ("train", "validation", "test"):
         part = getattr(data, name)
         parts[name] = list(zip(part.names, fingerprints(part), strict=True))

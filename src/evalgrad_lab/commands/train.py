@@ -17,6 +17,10 @@ Kind = Literal["segmentation", "classification", "ranking", "multilabel"]
 class DataOptions(Options):
     """What trainings on the user's data have in common, in `train` and in `compare --data`."""
 
+    data_options: dict[str, Any] = option({}, help="of a layout; see docs/papers/README.md")
+    limit: int | None = option(
+        None, help="use so many examples of each part, to try things out", least=2
+    )
     validation_data: Path | None = option(None, help="validation data of their own, as --data")
     test_data: Path | None = option(None, help="test data of their own, as --data")
     model: str | None = option(
@@ -40,6 +44,7 @@ class DataOptions(Options):
     )
     optimiser: Literal["adamw", "adam", "sgd"] = option("adamw", help="(adamw)")
     momentum: float = option(0.0, help="of sgd (0)", least=0, below=1)
+    nesterov: bool = option(False, help="the momentum of sgd looks ahead")
     schedule: str = option("cosine", help="of the learning rate: cosine, poly, constant, drops:...")
     clip: float | None = option(None, help="largest norm of the gradient", least=1e-9)
     precision: Literal["32-true", "bf16-mixed"] = option(
@@ -50,6 +55,10 @@ class DataOptions(Options):
         "none", help="of images: mirror; full: scale or move them too"
     )
     crop: int | None = option(None, help="train on random squares of this side", least=1)
+    sampler: Literal["uniform", "equibatch", "quarter_positive"] = option(
+        "uniform",
+        help="equibatch: images with each class in turn; quarter_positive: of a ranking",
+    )
     num_classes: int | None = option(None, help="default: the largest label + 1", least=1)
     ignore_index: int = option(255, help="label of pixels that do not count (255)")
     target: str = option(

@@ -36,6 +36,17 @@ class Column:
 
 
 @dataclass(frozen=True)
+class Known:
+    """What is known of images before they are read: how they are normalised, and whether all have
+    one size. Large data sets are not read as a whole to find out.
+    """
+
+    mean: list[float]
+    std: list[float]
+    same_size: bool = False
+
+
+@dataclass(frozen=True)
 class Examples:
     """One part of a data set; position i of every field is one example.
 
@@ -48,6 +59,7 @@ class Examples:
     target: Tensor | Column | None
     names: list[str] = field(default_factory=list)
     lists: list[int] | None = None
+    known: Known | None = None
 
     def __len__(self) -> int:
         return len(self.inputs)
@@ -59,7 +71,7 @@ class Examples:
         assert inputs is not None
         names = [self.names[i] for i in positions] if self.names else []
         lists = None if self.lists is None else [self.lists[i] for i in positions]
-        return Examples(inputs, target, names, lists)
+        return Examples(inputs, target, names, lists, self.known)
 
     def labels(self) -> Tensor:
         """All targets, where they have one shape: classes, not label maps of various sizes."""
@@ -104,6 +116,7 @@ class Reading:
     group: str | None = None
     num_classes: int | None = None
     ignore_index: int = 255
+    options: dict[str, Any] = field(default_factory=dict, hash=False)  # of a layout
     classes: tuple[str, ...] | None = None
     columns: tuple[str, ...] | None = None
 

@@ -17,7 +17,17 @@ from evalgrad_lab.errors import UserError
 
 
 def read(path: Path, how: Reading) -> Found:
-    """The data set at `path`, read according to its form and the task."""
+    """The data set at `path`, read according to its form and the task; `NAME:FOLDER` is a folder in
+    the official layout of that data set.
+    """
+    name, colon, root = str(path).partition(":")
+    if colon and not path.exists():
+        from evalgrad_lab.data.layouts import LAYOUTS, read_layout
+
+        if name in LAYOUTS:
+            return read_layout(name, Path(root), how.task, how.options)
+    if how.options:
+        raise UserError(f"--data-options are for a layout, NAME:FOLDER; --data is {path}.")
     if path.is_dir() and how.task == "segmentation":
         return folders.read_segmentation(path, how)
     if path.is_dir() and how.task == "classification":
@@ -92,7 +102,9 @@ def look_at(path: Path, examples: Examples, channels: int | None = None) -> Look
     """Read every input once. A broken file or other channels are told, before anything is
     written.
     """
-    inputs = examples.inputs
+    inputs, known = examples.inputs, examples.known
+    if known is not None:
+        return Look(known.mean, known.std, known.same_size)
     parts = (
         [inputs] if isinstance(inputs, Tensor) else (inputs[i][None] for i in range(len(inputs)))
     )
@@ -115,7 +127,11 @@ def look_at(path: Path, examples: Examples, channels: int | None = None) -> Look
 
 
 def fingerprints(examples: Examples) -> list[str]:
-    """What each input is known by, whatever file it comes from."""
+    """What each input is known by, whatever file it comes from; in a layout, which is not read as a
+    whole, its name.
+    """
+    if examples.known is not None:
+        return list(examples.names)
     return [_fingerprint(examples.inputs[i]) for i in range(len(examples))]
 
 
