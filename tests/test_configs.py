@@ -13,8 +13,8 @@ import torch
 from evalgrad_lab import TrainOptions, train
 from evalgrad_lab.cli import main
 from evalgrad_lab.data.batches import Loading, loaded
-from evalgrad_lab.data.dataset import Examples, Part
-from evalgrad_lab.data.files.read import Reading, check_inputs, read, statistics
+from evalgrad_lab.data.dataset import Examples, Part, Reading
+from evalgrad_lab.data.files.read import look_at, read
 from evalgrad_lab.data.layouts.cifar import cifar100
 from evalgrad_lab.data.layouts.images import DEVIATION, MEAN, images_in_memory, resized
 from evalgrad_lab.data.samplers import quarter_positive
@@ -79,7 +79,7 @@ def test_the_command_line_comes_before_the_config(tmp_path, capsys):
         *("--data-options", '{"resize": [32, 64]}', "--accelerator", "cpu"),
     ]
     assert main(arguments) == 0
-    assert "lovasz_softmax for miou: best validation" in " ".join(capsys.readouterr().out.split())
+    assert "lovasz_softmax for miou: validation" in " ".join(capsys.readouterr().out.split())
     description = json.loads((tmp_path / "out" / "model.json").read_text())
     assert description["classes"][0] == "road"
     assert description["mean"] == MEAN
@@ -158,9 +158,9 @@ def test_large_data_sets_are_not_read_to_be_normalised(tmp_path):
     found = read(Path(f"cityscapes:{tmp_path}"), Reading("segmentation"))
     for image in (tmp_path / "leftImg8bit").rglob("*.png"):
         image.write_bytes(b"")  # whoever reads it is told
-    assert statistics(found.train) == (MEAN, DEVIATION, False)
-    assert check_inputs(tmp_path, found.validation, 3) is False
-    assert statistics(found.train.take([0]))[0] == MEAN
+    assert look_at(tmp_path, found.train) == (MEAN, DEVIATION, False)
+    assert not look_at(tmp_path, found.validation, 3).alike
+    assert look_at(tmp_path, found.train.take([0])).mean == MEAN
 
 
 def test_cifar_noise_stays_in_the_coarse_class_and_repeats(tmp_path):

@@ -156,7 +156,7 @@ def test_a_table_without_the_target_column(capsys, tmp_path):
     [
         ("", "has no rows below its header"),
         ("a,target\n1,0\n2\n", "line 3 has 1 fields and the header 2"),
-        ("a,target\n1,0\nx,1\n", "line 3: all columns but the target must be numbers"),
+        ("a,target\n1,0\nx,1\n", "line 3: the column a must hold numbers; got 'x'. Fill the gap"),
         ("a,target\n1,0\nnan,1\n", "line 3: all numbers must be finite"),
         ("a,target\n1,0\n2,7\n", "line 3: target must be 0 or 1; got '7'"),
         ("a,target\n1,0\n2,0\n3,0\n", "must have items with target 0 and with target 1"),
@@ -319,7 +319,8 @@ def again(capsys, finished, *more):
 def test_a_run_with_other_options_is_not_overwritten(capsys, finished):
     message = again(capsys, finished, "--out", finished / "run", "--batch-size", 8)
     assert (
-        f"{finished}/run holds a run with --batch-size 16; got 8. Choose another --out" in message
+        f"{finished}/run holds a run with --batch-size left out; got 8. Choose another --out"
+        in message
     )
 
 

@@ -9,8 +9,8 @@ from training_data import write_colours, write_segmentation, write_table
 
 from evalgrad_lab import ExportOptions, TrainOptions, export, saved, train
 from evalgrad_lab.cli import main
-from evalgrad_lab.commands.export import Decided, decided
 from evalgrad_lab.errors import UserError
+from evalgrad_lab.exporting import Decided
 
 # torch's exporter warns of its own parts
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
@@ -50,14 +50,14 @@ def test_a_program_says_what_the_network_says(runs, tmp_path, task):
     run, shape = runs[task]
     export(ExportOptions(run=run, out=tmp_path / "model.pt2", size=size(shape)))
     program = torch.export.load(tmp_path / "model.pt2").module()
-    _, network = saved.read(run)
+    description, network = saved.read(run)
     for count in (1, 5):
         inputs = torch.rand(count, *shape)
         labels, probabilities = program(inputs)
         with torch.no_grad():
             scores = network(inputs)
         if task == "ranking":
-            assert torch.equal(labels, (scores > 0).long())
+            assert torch.equal(labels, (scores > description.threshold).long())
             torch.testing.assert_close(probabilities, 1 / (1 + torch.exp(-scores)))
         else:
             assert torch.equal(labels, scores.argmax(1))
@@ -73,8 +73,9 @@ def test_onnx_says_what_the_network_says(runs, tmp_path, task):
     session = runtime.InferenceSession(tmp_path / "model.onnx")
     inputs = torch.rand(3, *shape)
     labels, probabilities = session.run(None, {"inputs": inputs.numpy()})
+    description, network = saved.read(run)
     with torch.no_grad():
-        expected = decided(*saved.read(run))(inputs)
+        expected = Decided(network, description.kind, description.threshold)(inputs)
     assert np.array_equal(labels, expected[0].numpy())
     np.testing.assert_allclose(probabilities, expected[1].numpy(), atol=1e-5)
 
@@ -85,6 +86,9 @@ def test_the_threshold_and_the_kind_decide():
     assert labels.tolist() == [[0, 1], [1, 0]]
     labels, _ = Decided(torch.nn.Identity(), "ranking", 0.5)(scores[:, :1])
     assert labels.tolist() == [0, 1]
+    labels, chances = Decided(torch.nn.Identity(), "classification", 1.0)(scores)
+    assert labels.tolist() == [1, 0]  # the second score is more than 1 above the first
+    torch.testing.assert_close(chances, scores.softmax(1))
 
 
 @pytest.mark.parametrize(

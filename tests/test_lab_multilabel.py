@@ -2,20 +2,30 @@
 wrong.
 """
 
+import csv
+
 import numpy as np
 import pytest
 import torch
 from sklearn.metrics import average_precision_score
-from training_data import table
+from training_data import table as numbers
 
-from evalgrad_lab import EvaluateOptions, TrainOptions, evaluate, saved, train
+from evalgrad_lab import (
+    EvaluateOptions,
+    PredictOptions,
+    TrainOptions,
+    evaluate,
+    predict,
+    saved,
+    train,
+)
 from evalgrad_lab.data.files.read import Reading, read
 from evalgrad_lab.errors import UserError
 
 
 def write(path, count=120):
     """Rows of three numbers with two labels, as a CSV and as an .npz."""
-    x, first, _ = table(count)
+    x, first, _ = numbers(count)
     second = (x[:, 2] > 0.5).astype(int)
     lines = [",".join(map(str, [*row, a, b])) for row, a, b in zip(x, first, second)]
     (path / "data.csv").write_text("\n".join(["a,b,c,red,green", *lines]))
@@ -25,11 +35,11 @@ def write(path, count=120):
 
 def test_both_forms_are_read_alike(tmp_path):
     x, target = write(tmp_path)
-    csv = read(tmp_path / "data.csv", Reading("multilabel", "red,green"))
+    table = read(tmp_path / "data.csv", Reading("multilabel", "red,green"))
     npz = read(tmp_path / "data.npz", Reading("multilabel"))
-    assert (csv.classes, csv.columns) == (["red", "green"], ["a", "b", "c"])
+    assert (table.classes, table.columns) == (["red", "green"], ["a", "b", "c"])
     assert npz.classes == ["0", "1"]
-    for found in (csv, npz):
+    for found in (table, npz):
         assert torch.equal(found.train.labels(), torch.tensor(target))
         assert torch.allclose(found.train.inputs[5], torch.tensor(x[5]).float())
 
@@ -51,11 +61,22 @@ def test_every_metric_is_trained_for(tmp_path, metric, loss):
     description, network = saved.read(tmp_path / "run")
     assert (description.loss, description.outputs) == (loss, 2)
     assert result.validation > 0.6
+    with torch.no_grad():
+        scores = network(torch.tensor(x).float())
+    data = {"run": tmp_path / "run", "data": tmp_path / "data.csv"}
     if metric == "ap":
-        found = evaluate(EvaluateOptions(run=tmp_path / "run", data=tmp_path / "data.csv"))
-        with torch.no_grad():
-            scores = network(torch.tensor(x).float())
+        found = evaluate(EvaluateOptions(**data, include_trained=True))
         assert found.value == pytest.approx(average_precision_score(target, scores), abs=1e-6)
+        assert list(found.classes[0]) == ["class", "count", "ap"]  # nothing is decided
+    if metric == "f1":
+        predict(PredictOptions(**data, out=tmp_path / "out", probabilities=True))
+        text = (tmp_path / "out" / "predictions.csv").read_text()
+        rows = list(csv.DictReader(text.splitlines()))
+        assert [float(row["score_green"]) for row in rows] == pytest.approx(scores[:, 1].tolist())
+        decided = scores[:, 0] > description.threshold
+        assert [int(row["prediction_red"]) for row in rows] == decided.long().tolist()
+        chances = torch.sigmoid(scores[:, 0]).tolist()
+        assert [float(row["probability_red"]) for row in rows] == pytest.approx(chances)
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ network is worth on a part of the data. Higher is better.
 import math
 import re
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -53,6 +53,7 @@ NAMES = {
     "multilabel": f"{RANKED}, miou",
 }
 TASKS = tuple(NAMES)
+RATES = ("precision", "recall", "f1", "iou")
 # what `class_table` says of every class in any case
 IN_TABLE = ("miou", "image-miou", "image-iou", "dice", "image-dice", "f1", "accuracy")
 
@@ -100,6 +101,11 @@ class Judgement:
     value: float
     classes: list[dict[str, Any]]
     confusion: list[Any]
+
+    def undecided(self) -> "Judgement":
+        """Without what depends on a decision."""
+        kept = [{n: v for n, v in row.items() if n not in RATES} for row in self.classes]
+        return replace(self, classes=[row for row in kept if len(row) > 2], confusion=[])
 
 
 def judge(
@@ -150,13 +156,10 @@ def class_table(confusion: Tensor, classes: list[str]) -> list[dict[str, Any]]:
 
 
 def _rates(right: int, predicted: int, true: int) -> dict[str, Any]:
-    parts = {
-        "precision": (right, predicted),
-        "recall": (right, true),
-        "f1": (2 * right, predicted + true),
-        "iou": (right, predicted + true - right),
-    }
-    return {"count": true, **{name: a / b if b else None for name, (a, b) in parts.items()}}
+    both = predicted + true
+    parts = ((right, predicted), (right, true), (2 * right, both), (right, both - right))
+    rates = {name: a / b if b else None for name, (a, b) in zip(RATES, parts, strict=True)}
+    return {"count": true, **rates}
 
 
 def _of_all_ranks(rows: Tensor) -> Tensor:

@@ -5,7 +5,7 @@ depends on the seed and the epoch alone: what was interrupted can be repeated.
 import itertools
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -153,12 +153,26 @@ class _Items(Dataset[Batch]):
         return len(self.units)
 
     def __getitem__(self, key: tuple[int, int]) -> Batch:
-        epoch, unit = key
-        pairs = [self._pair(epoch, i) for i in self.units[unit]]
-        inputs, target = (torch.stack(part) for part in zip(*pairs, strict=True))
-        index = torch.tensor(self.units[unit])
-        in_lists = self.examples.lists is not None
-        return Batch(inputs, target, index, torch.full_like(index, unit) if in_lists else None)
+        return self.__getitems__([key])
+
+    def __getitems__(self, keys: list[tuple[int, int]]) -> Batch:
+        """A whole batch, which is what a `DataLoader` asks for where it can."""
+        epoch, numbers = keys[0][0], [unit for _, unit in keys]
+        index = torch.tensor([i for unit in numbers for i in self.units[unit]])
+        lists = None
+        if self.examples.lists is not None:
+            lists = torch.tensor([unit for unit in numbers for _ in self.units[unit]])
+        return Batch(*self._at(epoch, index), index, lists)
+
+    def _at(self, epoch: int, index: Tensor) -> tuple[Tensor, Tensor]:
+        """Tensors that are taken as they are need no loop over the examples."""
+        inputs, target, how = self.examples.inputs, self.examples.target, self.loading
+        as_they_are = epoch < 0 or (how.augment == "none" and how.crop is None)
+        if isinstance(inputs, Tensor) and isinstance(target, Tensor) and as_they_are:
+            return inputs[index], target[index]
+        pairs = [self._pair(epoch, i) for i in index.tolist()]
+        first, second = (torch.stack(part) for part in zip(*pairs, strict=True))
+        return first, second
 
     def _pair(self, epoch: int, i: int) -> tuple[Tensor, Tensor]:
         examples, how = self.examples, self.loading
@@ -177,20 +191,16 @@ def _loader(
         items,
         batch_size=size,
         sampler=order,
-        collate_fn=_join,
+        collate_fn=_as_it_is,
         drop_last=drop_last,
         num_workers=workers,
         persistent_workers=workers > 0,
     )
 
 
-def _join(entries: list[Batch]) -> Batch:
-    inputs, target, index = (
-        torch.cat([getattr(entry, name) for entry in entries])
-        for name in ("inputs", "target", "index")
-    )
-    lists = [entry.lists for entry in entries if entry.lists is not None]
-    return Batch(inputs, target, index, torch.cat(lists) if lists else None)
+def _as_it_is(batch: Any) -> Any:
+    """`_Items` gives whole batches already."""
+    return batch
 
 
 def mixed_seed(*numbers: int) -> int:

@@ -3,7 +3,9 @@ other, and so does a Hugging Face model folder. A factory is called as ``factory
 outputs=..., **options)``: channels or columns in, scores out.
 """
 
+import hashlib
 import importlib
+import inspect
 import os
 import sys
 from collections.abc import Callable
@@ -108,3 +110,11 @@ def find(name: str) -> Factory:
             f" config.json; {name!r} cannot be imported ({error})."
         ) from error
     return factory
+
+
+def source_digest(name: str) -> str:
+    """Of the file that a factory of the user's is in; "" for a network of the table."""
+    if name in MODELS:
+        return ""
+    source = inspect.getsourcefile(find(name))
+    return hashlib.sha256(Path(source).read_bytes()).hexdigest()[:16] if source else ""

@@ -8,7 +8,6 @@ from typing import Any
 
 from evalgrad_lab.report import charts, pictures
 from evalgrad_lab.report.page import fill
-from evalgrad_lab.report.records import Example
 from evalgrad_lab.report.sections import Figure, Picture
 from evalgrad_lab.store import write_atomically
 
@@ -20,7 +19,7 @@ def write_run(
     options: dict[str, Any],
     result: dict[str, Any],
     curve: list[dict[str, Any]],
-    examples: list[Example],
+    examples: list[Any],
 ) -> None:
     """Write `report.html` into the folder of a run, whole or not at all.
 
@@ -76,7 +75,7 @@ def _shaded(
     return [(name, [(count, count / max(sum(row), 1)) for count in row]) for name, row in rows]
 
 
-def _pictures(example: Example) -> list[Picture]:
+def _pictures(example: Any) -> list[Picture]:
     labels = [(example["target"], "target"), (example["prediction"], "prediction")]
     found = [Picture(pictures.label_picture(values), caption) for values, caption in labels]
     return [Picture(pictures.image_picture(example["image"]), "image"), *found]

@@ -1,5 +1,6 @@
 """Reader of `.npz` files: `inputs` and `target`, and for validation `val_inputs` and `val_target`;
-`group` for rankings in lists. The target of a multilabel task is (N, labels), 0 and 1.
+`group` for rankings in lists, `classes` for the names of the classes. The target of a multilabel
+task is (N, labels), 0 and 1.
 
 Images are (N, H, W) or (N, H, W, channels), of 8 bits or numbers in [0, 1]; tables (N, columns).
 """
@@ -11,17 +12,17 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from evalgrad_lab.data.dataset import Column, Examples, Found
-from evalgrad_lab.data.files.folders import check_labels
+from evalgrad_lab.data.dataset import Examples, Found, Reading
+from evalgrad_lab.data.files.folders import class_names
 from evalgrad_lab.errors import UserError
 
 
-def read_arrays(path: Path, task: str, num_classes: int | None, ignore_index: int) -> Found:
+def read_arrays(path: Path, how: Reading) -> Found:
     """The data set in an `.npz` file."""
     arrays = _load(path)
-    train = _split(path, arrays, "", task)
+    train = _split(path, arrays, "", how.task)
     validation, test = (
-        _split(path, arrays, prefix, task) if f"{prefix}inputs" in arrays else None
+        _split(path, arrays, prefix, how.task) if f"{prefix}inputs" in arrays else None
         for prefix in ("val_", "test_")
     )
     targets = [
@@ -30,25 +31,35 @@ def read_arrays(path: Path, task: str, num_classes: int | None, ignore_index: in
         if part is not None and part.target is not None
         for i in range(len(part))
     ]
-    if task in ("ranking", "multilabel"):
-        classes = _check_binary(targets) if task == "multilabel" else 1 + _check_binary(targets)
-    else:
-        classes = check_labels(targets, num_classes, ignore_index)
-    return Found(train, validation, test, classes=[str(c) for c in range(classes)])
+    names = [str(name) for name in arrays.get("classes", ())]
+    if how.task in ("ranking", "multilabel"):
+        _check_binary(targets)
+    names_of = _label_names if how.task == "multilabel" else class_names
+    classes = names_of(path, targets, names, how)
+    return Found(train, validation, test, classes=classes)
 
 
-def _check_binary(targets: list[tuple[str, Tensor]]) -> int:
-    """How many labels an example has; they are 0 or 1."""
+def _check_binary(targets: list[tuple[str, Tensor]]) -> None:
     for name, target in targets:
         if not ((target == 0) | (target == 1)).all():
             raise UserError(f"{name}: the target must be 0 or 1; got {target.tolist()}.")
-    return targets[0][1].numel()
+
+
+def _label_names(
+    path: Path, targets: list[tuple[str, Tensor]], names: list[str], how: Reading
+) -> list[str]:
+    """The names of the labels of a multilabel task."""
+    count = len(targets[0][1])
+    found = list(how.classes or names) or [str(c) for c in range(count)]
+    if len(found) != count:
+        raise UserError(f"{path} has {count} labels, and {len(found)} are known: {found}.")
+    return found
 
 
 def read_array_inputs(path: Path) -> Examples:
     """The inputs alone, for predictions."""
     values = _inputs(path, "inputs", _load(path))
-    return Examples(Column(list(values)), None, [str(i) for i in range(len(values))])
+    return Examples(values, None, [str(i) for i in range(len(values))])
 
 
 def _load(path: Path) -> dict[str, np.ndarray]:
@@ -90,9 +101,8 @@ def _split(path: Path, arrays: dict[str, np.ndarray], prefix: str, task: str) ->
                 f" item; got {group.shape}."
             )
         lists = np.unique(group, return_inverse=True)[1].tolist()
-    names = [str(i) for i in range(len(inputs))]
-    targets = Column(list(torch.from_numpy(target.astype(np.int64))))
-    return Examples(Column(list(inputs)), targets, names, lists)
+    targets = torch.from_numpy(target.astype(np.int64))
+    return Examples(inputs, targets, [str(i) for i in range(len(inputs))], lists)
 
 
 def _inputs(path: Path, key: str, arrays: dict[str, np.ndarray]) -> Tensor:
