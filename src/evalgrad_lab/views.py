@@ -7,6 +7,7 @@ nest: tiles of several scales are ``tiled(lambda crops: multi_scale(network, cro
 
 from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
+from pathlib import Path
 
 import torch
 import torch.nn.functional as F
@@ -138,13 +139,19 @@ def make_view(options: ViewOptions, description: Description, network: nn.Module
 
 
 def scores_by_batch(
-    options: ViewOptions, description: Description, network: nn.Module, examples: Examples
+    options: ViewOptions,
+    description: Description,
+    network: nn.Module,
+    examples: Examples,
+    source: Path,
 ) -> Iterator[tuple[Tensor, Batch]]:
-    """Scores and batch, in the order of the examples, after all inputs have been checked."""
+    """Scores and batch, in the order of the examples, after all inputs have been checked; what is
+    wrong with them is told as of the `source`.
+    """
     best = "cuda" if torch.cuda.is_available() else "cpu"
     device = best if options.device == "auto" else options.device
     view = make_view(options, description, network.to(device))
-    alike = look_at(options.run, examples, description.inputs).alike
+    alike = look_at(source, examples, description.inputs).alike
     dims = {"segmentation": 3, "multilabel": 2}.get(description.task, 1)  # of the target
     for batch in in_order(examples, options.batch_size if alike else 1):
         with torch.inference_mode():

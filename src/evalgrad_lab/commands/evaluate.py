@@ -96,7 +96,9 @@ def evaluate(options: EvaluateOptions) -> EvaluateResult:
     part, examples, seen = _examples(options, description)
     scored = (
         (scores, batch.target, batch.lists)
-        for scores, batch in views.scores_by_batch(options, description, network, examples)
+        for scores, batch in views.scores_by_batch(
+            options, description, network, examples, options.data or options.run
+        )
     )
     rest = (description.classes, description.ignore_index, threshold or 0.0)
     judged = metrics.judge(metric, scored, *rest)

@@ -46,7 +46,8 @@ def predict(options: PredictOptions) -> PredictResult:
     threshold = options.decided_at(description)
     examples = read_inputs(options.data, description.columns)
     rows: list[dict[str, str]] = []
-    for scores, batch in views.scores_by_batch(options, description, network, examples):
+    source = options.data
+    for scores, batch in views.scores_by_batch(options, description, network, examples, source):
         names = [examples.names[i] for i in batch.index]
         chances = _probabilities(scores, description, options.crops is not None)
         if description.task == "segmentation":
