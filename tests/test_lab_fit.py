@@ -396,8 +396,8 @@ def test_two_processes_train_as_one_on_the_union_of_their_batches(tmp_path):
         " main\ntorch.set_num_threads(1)\nsys.exit(main())\n"
     )
     weights = []
-    for devices, batch in ((1, 10), (2, 5)):
-        out = tmp_path / f"run{devices}"
+    for devices, batch, parts in ((1, 10, 1), (2, 5, 1), (2, 1, 5)):
+        out = tmp_path / f"run{devices}{parts}"
         options = [
             "--task",
             "ranking",
@@ -411,6 +411,8 @@ def test_two_processes_train_as_one_on_the_union_of_their_batches(tmp_path):
             "3",
             "--batch-size",
             batch,
+            "--accumulate",
+            parts,
             "--test",
             0,
         ]
@@ -430,8 +432,9 @@ def test_two_processes_train_as_one_on_the_union_of_their_batches(tmp_path):
         )
         state = torch.load(out / "last.ckpt", weights_only=True)["network"]
         weights.append(state)
-    one, two = weights
-    assert all(torch.allclose(one[name], two[name], atol=1e-6) for name in one)
+    one, *others = weights
+    for other in others:
+        assert all(torch.allclose(one[name], other[name], atol=1e-6) for name in one)
 
 
 class Seen(Hook):
