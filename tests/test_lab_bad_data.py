@@ -222,7 +222,7 @@ def test_a_broken_npz(capsys, tmp_path, arrays, message):
         ),
         (
             ["--model", "no_such_module:Net"],
-            "or package.module:factory; 'no_such_module:Net' cannot be imported",
+            "config.json; 'no_such_module:Net' cannot be imported",
         ),
         (["--model", "torch:zeros"], "torch:zeros must take (inputs, outputs=...)"),
         (["--augment", "full"], "--augment full scales them. Pass --crop SIZE"),

@@ -177,7 +177,27 @@ class Arrays(Table):
         return top_k_accuracy_score(target, chances, k=2, labels=range(6))
 
 
-CASES = [Segmentation, BinarySegmentation, Colours, Arrays, Words, Table, Lists]
+class Labels(Table):
+    """CSV of two labels: the mean of their APs."""
+
+    options: ClassVar = {"task": "multilabel", "metric": "ap", "target": "target,sign"}
+
+    def write(self, path):
+        x, target, _ = table()
+        rows = [[*r, t, int(r[2] > 0)] for r, t in zip(x.tolist(), target.tolist())]
+        lines = ["a,b,c,target,sign", *(",".join(map(repr, row)) for row in rows)]
+        (path / "data.csv").write_text("\n".join(lines) + "\n")
+        return path / "data.csv"
+
+    def measured(self, data, out, names):
+        (x, target, _), rows = table(), self.rows(out)
+        places = [int(name) for name in names]
+        labels = {"target": target, "sign": x[:, 2] > 0}
+        scores = {n: [float(rows[i][f"score_{n}"]) for i in places] for n in labels}
+        return np.mean([average_precision_score(labels[n][places], scores[n]) for n in labels])
+
+
+CASES = [Segmentation, BinarySegmentation, Colours, Arrays, Words, Table, Lists, Labels]
 
 
 def stored_runs(out):

@@ -133,6 +133,8 @@ def test_what_was_trained_on_is_left_out_and_said(run, tmp_path, capsys):
     assert (found.examples, found.trained, found.validated) == (200, 0, 0)
     everything = EvaluateOptions(run=path, data=run / "data.csv", include_trained=True)
     assert evaluate(everything).examples == 200
+    with pytest.raises(UserError, match="--include-trained is of --data"):
+        evaluate(EvaluateOptions(run=path, include_trained=True))
 
 
 def test_only_trained_examples_or_changed_data_are_told(run, tmp_path, capsys):
@@ -351,7 +353,7 @@ def test_commands_that_train_nothing_do_not_import_torch():
     """Their start-up is a third of a second with it left out, and several with it."""
     code = (
         "import sys\nfrom evalgrad_lab import cli\nfrom evalgrad_lab.commands import ("
-        "compare, evaluate, losses, predict, search, train)\n"
+        "compare, evaluate, export, losses, predict, search, train)\n"
         "assert cli.main(['losses']) == 0\n"
         "heavy = {'torch', 'numpy', 'lightning', 'scipy', 'sklearn'} & set(sys.modules)\n"
         "assert not heavy, heavy\n"

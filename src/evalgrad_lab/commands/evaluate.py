@@ -127,6 +127,8 @@ def _examples(
     from evalgrad_lab.data.files.read import fingerprints, read
 
     if options.data is None:
+        if options.include_trained:
+            raise UserError("--include-trained is of --data. Give data, or drop it.")
         return "test", training.stored_test(options.run), (0, 0)
     found = read(options.data, description.reading())
     parts = {"test": found.test, "validation": found.validation, "all": found.train}
