@@ -26,7 +26,6 @@ EVALGRAD_API const evalgrad::Kernel* evalgrad_kernels() {
         kernel<lovasz::softmax_bin_counts>("lovasz_bin_counts"),
         kernel<lovasz::softmax_bin_gradient>("lovasz_bin_gradient"),
         kernel<lovasz::rows>("lovasz_rows"),
-        kernel<lovasz::hinge_bins>("lovasz_hinge_bins"),
         kernel<lovasz::prox>("lovasz_prox"),
         kernel<pooling::loss_max_pooling>("loss_max_pooling"),
         EVALGRAD_BOTH("smooth_topk", topk::smooth_topk),
@@ -36,8 +35,6 @@ EVALGRAD_API const evalgrad::Kernel* evalgrad_kernels() {
         EVALGRAD_BOTH("ap_structured", ranking::ap_structured),
         EVALGRAD_BOTH("weighted_errors", s_measures::weighted_errors),
         EVALGRAD_BOTH("error_totals", s_measures::error_totals),
-        EVALGRAD_BOTH("s_measure_batch", s_measures::batch),
-        EVALGRAD_BOTH("renewed_multipliers", s_measures::renewed_multipliers),
         {nullptr, nullptr, nullptr},
     };
     return kernels;

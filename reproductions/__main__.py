@@ -18,7 +18,7 @@ from evalgrad_lab.data.fetched import NotFetchedError
 from evalgrad_lab.errors import UserError
 from evalgrad_lab.runs import Runs
 from evalgrad_lab.store import Store
-from reproductions import configs, pages
+from reproductions import pages
 from reproductions.experiment import Experiment, Outcome, Size, SkippedError, Table
 
 PROG = "python -m reproductions"
@@ -57,21 +57,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="finished runs and pages (default %(default)s)",
     )
     parser.add_argument("--docs", type=Path, help="write the pages here and not under --out")
-    full = parser.add_argument_group(
-        "a paper's full setting", "on a machine that has the data and the GPU"
-    )
-    full.add_argument(
-        "--config",
-        metavar="NAME",
-        help=f"one of {', '.join(configs.names())}, or a file of your own",
-    )
-    full.add_argument("--data", type=Path, help="the folder of the data set in its official layout")
-    full.add_argument(
-        "--weights", type=Path, help="where the network starts from, a saved state_dict"
-    )
-    full.add_argument(
-        "--dry-run", action="store_true", help="build everything and take one step on small crops"
-    )
     parser.add_argument(
         "--jobs",
         type=int,
@@ -86,8 +71,6 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.list:
         console.print(_listing())
         return 0
-    if arguments.config:
-        return _full_setting(arguments, console)
     if not arguments.names:
         raise UserError(
             "name an experiment, a paper, or `all`. `python -m reproductions --list` names them."
@@ -114,32 +97,6 @@ def run(arguments: argparse.Namespace) -> int:
             (paper,) = reproductions.papers([experiment.paper])
             path = pages.write_page(paper, sections, skipped, folder)
             console.print(f"written to {path}")
-    return 0
-
-
-def _full_setting(arguments: argparse.Namespace, console: Console) -> int:
-    """Train a config, or try one step of it."""
-    from reproductions import full_setting  # lightning takes seconds to import
-
-    config = configs.read(arguments.config)
-    if arguments.data is None:
-        raise UserError(
-            f"--config {arguments.config} needs --data, the folder of {config.data['layout']} in"
-            " its official layout."
-        )
-    if arguments.dry_run:
-        console.print(
-            escape(full_setting.dry_run(config, arguments.data, weights=arguments.weights))
-        )
-        return 0
-    console.print(escape(f"{config.title} ({config.source}). {config.notes}"))
-    metric = full_setting.train(
-        config,
-        arguments.data,
-        arguments.out / Path(arguments.config).stem,
-        weights=arguments.weights,
-    )
-    console.print(f"{config.metric} {metric:.4f}")
     return 0
 
 

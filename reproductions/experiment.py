@@ -2,7 +2,6 @@
 numbers.
 """
 
-import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -10,11 +9,11 @@ from typing import Any, Literal
 from matplotlib.figure import Figure
 
 from evalgrad_lab.runs import Runs
+from reproductions.verdicts import Verdict
 
 # tiny: seconds, for the tests; default: minutes, on embedded data; full: on the data that `make
 # data` fetches.
 Size = Literal["tiny", "default", "full"]
-Cell = str | int | float
 
 
 class SkippedError(Exception):
@@ -31,7 +30,7 @@ class Table:
 
     title: str
     columns: Sequence[str]
-    rows: Sequence[Sequence[Cell]]
+    rows: Sequence[Sequence[object]]
 
     def cells(self) -> list[list[str]]:
         """The rows as text: floats with four significant digits; other forms are the experiment's
@@ -54,27 +53,6 @@ class Outcome:
     seeds: Sequence[int]
     tables: Sequence[Table] = ()
     figures: Mapping[str, Figure] = field(default_factory=dict)  # caption -> picture
-
-
-@dataclass(frozen=True)
-class Verdict:
-    """Does it go where the paper says, how far, and why."""
-
-    direction: Literal["same", "partly", "other"]
-    sentence: str
-
-    def __str__(self) -> str:
-        words = {
-            "same": "Same direction",
-            "partly": "Partly the same direction",
-            "other": "Not the same direction",
-        }
-        return f"{words[self.direction]}: {self.sentence}"
-
-
-def judge(claims: Sequence[bool], sentence: str) -> Verdict:
-    """The verdict on a paper's claims, each found or not: all, some or none of them."""
-    return Verdict("same" if all(claims) else "partly" if any(claims) else "other", sentence)
 
 
 @dataclass(frozen=True)
@@ -103,14 +81,3 @@ class Paper:
     citation: str
     introduction: str  # what stands at the head of its page
     experiments: Sequence[Experiment]
-
-
-def spread(values: Sequence[float], digits: int = 1) -> str:
-    """Mean and standard deviation over the seeds, such as '91.2 ± 0.4'; a single value without a
-    spread.
-
-    >>> spread([1.0, 3.0])
-    '2.0 ± 1.4'
-    """
-    mean = f"{statistics.fmean(values):.{digits}f}"
-    return f"{mean} ± {statistics.stdev(values):.{digits}f}" if len(values) > 1 else mean

@@ -64,22 +64,22 @@ def _jaccard(function: Callable[..., Tensor]) -> Callable[[Tensor, Tensor], Tens
     return lambda x, y: function(x.argmax(1), y, num_classes=CLASSES)
 
 
-def _measure(measure: torch.nn.Module) -> Callable[[Tensor, Tensor], Tensor]:
+def _measure(name: str, measure: torch.nn.Module) -> Function:
     """An S-measure in eval mode, a function. Training moves its state:
     test_s_measures_training.py.
     """
     measure.eval()
     moved = copy.deepcopy(measure).to("meta")  # learned thresholds live on the device of the scores
-    return lambda x, y: (moved if x.is_meta else measure)(x, y)
+    return _smooth(name, lambda x, y: (moved if x.is_meta else measure)(x, y), keeps_dtype=False)
 
 
 FUNCTIONS = (
-    _smooth("FBeta", _measure(eg.FBeta())),
-    _smooth("FBeta(surrogate=square)", _measure(eg.FBeta(surrogate="square"))),
-    _smooth("PrecisionAtRecall", _measure(eg.PrecisionAtRecall(0.8))),
-    _smooth("RecallAtPrecision", _measure(eg.RecallAtPrecision(0.8))),
-    _smooth("ROCAUC", _measure(eg.ROCAUC(3))),
-    _smooth("PRAUC", _measure(eg.PRAUC(3))),
+    _measure("FBeta", eg.FBeta()),
+    _measure("FBeta(surrogate=square)", eg.FBeta(surrogate="square")),
+    _measure("PrecisionAtRecall", eg.PrecisionAtRecall(0.8)),
+    _measure("RecallAtPrecision", eg.RecallAtPrecision(0.8)),
+    _measure("ROCAUC", eg.ROCAUC(3)),
+    _measure("PRAUC", eg.PRAUC(3)),
     _smooth(
         "jaccard_lovasz_extension",
         lambda x, y: eg.jaccard_lovasz_extension(x, y > 0),

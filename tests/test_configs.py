@@ -1,78 +1,90 @@
-"""The papers' full settings: every config is read, built and takes one step on a tiny folder in the
-official layout.
+"""The papers' full settings: every config is one of `evalgrad train`, and takes a step on a tiny
+folder in the official layout.
 """
 
 import json
+from dataclasses import fields, replace
+from pathlib import Path
 
 import layout_folders as folders
-import numpy as np
 import pytest
 import torch
 
+from evalgrad_lab import TrainOptions, train
+from evalgrad_lab.cli import main
+from evalgrad_lab.data.batches import Loading, loaded
+from evalgrad_lab.data.dataset import Examples, Part, Reading
+from evalgrad_lab.data.files.read import look_at, read
 from evalgrad_lab.data.layouts.cifar import cifar100
+from evalgrad_lab.data.layouts.images import DEVIATION, MEAN, images_in_memory, resized
+from evalgrad_lab.data.samplers import quarter_positive
 from evalgrad_lab.errors import UserError
+from evalgrad_lab.fit import Pace, Phase, Training
 from evalgrad_lab.models.alexnet import alexnet
 from evalgrad_lab.models.resnet import DeepLab, resnet18
-from reproductions import configs, full_setting
-from reproductions.__main__ import main
-from reproductions.full_setting.data import (
-    Prepared,
-    central,
-    loader,
-    prepared,
-    quarter_positive,
-    resized,
-)
-from reproductions.full_setting.module import FullSetting, schedule_of
+from evalgrad_lab.options import read_config
 
-WRITERS = {
-    "cityscapes": folders.write_cityscapes,
-    "voc": folders.write_voc,
-    "voc_regions": folders.write_voc_regions,
-    "coco_stuff": folders.write_coco_stuff,
-    "coco_sky": folders.write_coco_stuff,
-    "cifar100": folders.write_cifar,
-    "imagenet": folders.write_imagenet,
+HOME = Path(__file__).parents[1] / "reproductions" / "configs"
+CONFIGS = {path.stem: path for path in sorted(HOME.glob("*.json"))}
+LAYOUTS = {
+    "cifar100_densenet_smooth_topk": ("cifar100", folders.write_cifar),
+    "cityscapes_deeplab_loss_max_pooling": ("cityscapes", folders.write_cityscapes),
+    "cityscapes_enet_lovasz": ("cityscapes", folders.write_cityscapes),
+    "coco_sky_segnet": ("coco_sky", folders.write_coco_stuff),
+    "coco_stuff_deeplab": ("coco_stuff", folders.write_coco_stuff),
+    "imagenet_resnet18_smooth_topk": ("imagenet", folders.write_imagenet),
+    "voc_deeplab_loss_max_pooling": ("voc", folders.write_voc),
+    "voc_deeplab_lovasz": ("voc", folders.write_voc),
+    "voc_detection_direct_ap": ("voc_regions", folders.write_voc_regions),
+}
+# what a test can afford; the large networks differ only in the number of blocks
+SMALL = {
+    "deeplab": {"blocks": (1, 1, 1, 1)},
+    "densenet": {"depth": 7, "growth": 4},
+    "segnet": {"widths": [4, 8]},
+    "alexnet": {"hidden": 8},
 }
 
 
-def smaller(config):
-    """The config with a network that a test can afford; the large ones differ only in the number of
-    blocks.
-    """
-    small = {
-        "deeplab": {"blocks": (1, 1, 1, 1)},
-        "densenet": {"depth": 7, "growth": 4},
-        "segnet": {"widths": [4, 8]},
-    }
-    small["alexnet"] = {"hidden": 8}
-    config.model.update(small.get(config.model["name"], {}))
-    return config
+def options_of(name, root, **changes):
+    layout, write = LAYOUTS[name]
+    write(root / "data")
+    given = read_config(CONFIGS[name], {one.name for one in fields(TrainOptions)})
+    where = {"data": Path(f"{layout}:{root / 'data'}"), "out": root / "out", "accelerator": "cpu"}
+    return TrainOptions(**(given | where | changes))
 
 
-@pytest.mark.parametrize("name", configs.names())
+@pytest.mark.parametrize("name", CONFIGS)
 def test_every_config_takes_a_step(name, tmp_path):
     torch.set_num_threads(1)
-    config = smaller(configs.read(name))
-    WRITERS[config.data["layout"]](tmp_path)
-    said = full_setting.dry_run(config, tmp_path)
-    assert said.startswith(f"{config.title}: ")
-    assert "one step done: loss" in said
-    assert "nan" not in said.partition(config.notes)[0]
-    assert said.endswith(config.notes)
+    options = options_of(name, tmp_path, iterations=1, batch_size=2, limit=6)
+    small = SMALL.get(options.model, {})
+    if options.crop:
+        options = replace(options, crop=32)
+    if options.model == "resnet18":  # of three classes there is no top 5
+        options = replace(options, loss_options={**options.loss_options, "k": 2}, metric="top1")
+    result = train(replace(options, model_options={**(options.model_options or {}), **small}))
+    assert result.steps == 1
+    assert 0 <= result.validation <= 1
+    assert result.test is None
+    assert (tmp_path / "out" / "best.safetensors").exists()
 
 
-def test_the_command_tries_a_config(tmp_path, capsys):
+def test_the_command_line_comes_before_the_config(tmp_path, capsys):
     folders.write_cityscapes(tmp_path)
     arguments = [
-        "--config",
-        "cityscapes_enet_lovasz",
-        "--data",
-        str(tmp_path),
-        "--dry-run",
+        *("train", "--config", str(CONFIGS["cityscapes_enet_lovasz"])),
+        *("--data", f"cityscapes:{tmp_path}", "--out", str(tmp_path / "out")),
+        *("--iterations", "1", "--batch-size", "2", "--limit", "2"),
+        *("--data-options", '{"resize": [32, 64]}', "--accelerator", "cpu"),
     ]
     assert main(arguments) == 0
-    assert "0.4 million parameters, one step done" in " ".join(capsys.readouterr().out.split())
+    assert "lovasz_softmax for miou: validation" in " ".join(capsys.readouterr().out.split())
+    description = json.loads((tmp_path / "out" / "model.json").read_text())
+    assert description["classes"][0] == "road"
+    assert description["mean"] == MEAN
+    evaluated = ["evaluate", str(tmp_path / "out"), "--data", f"cityscapes:{tmp_path}"]
+    assert main(evaluated) == 0
 
 
 def test_networks_have_the_published_number_of_parameters():
@@ -92,71 +104,63 @@ def test_deeplab_keeps_an_eighth_of_the_size_and_returns_to_the_image():
     assert model(images).shape == (1, 5, 65, 81)
 
 
-def test_schedules_by_the_part_that_is_over():
-    drops = schedule_of({"name": "drops", "at": [0.5, 0.75]})
-    assert [drops(part) for part in (0.0, 0.49, 0.5, 0.75)] == pytest.approx([1, 1, 0.1, 0.01])
-    assert schedule_of({"name": "poly"})(0.5) == pytest.approx(0.5**0.9)
+def test_nesterov_reaches_the_optimiser():
+    pace = Pace(0.1, optimiser="sgd", momentum=0.9, nesterov=True)
+    (group,) = Training(
+        torch.nn.Linear(1, 1), [Phase(lambda output, batch: output.sum(), 1)], pace
+    ).optimiser.param_groups
+    assert (group["nesterov"], group["momentum"]) == (True, 0.9)
 
 
-def test_learning_rate_follows_the_schedule(tmp_path):
-    config = configs.read("cityscapes_enet_lovasz")
-    made = FullSetting(config, steps=10).configure_optimizers()
-    optimiser, schedule = made["optimizer"], made["lr_scheduler"]["scheduler"]
-    for _ in range(5):
-        optimiser.step()
-        schedule.step()
-    assert optimiser.param_groups[0]["lr"] == pytest.approx(0.00025 * 0.5**0.9)
+def drawn(examples, sampler, epochs, **loading):
+    batches = loaded(examples, Loading(1, 0, sampler=sampler, **loading))
+    return [int(batch.index) for epoch in range(epochs) for batch in batches(epoch)]
 
 
-def test_equibatch_visits_every_class_that_is_there(tmp_path):
-    folders.write_voc(tmp_path)
-    config = configs.read("voc_deeplab_lovasz")
-    samples = prepared(config, tmp_path, "train", dry=True)
-    order = list(loader(config, samples, "train", 1, 0).sampler)
-    assert {index // 2 for index in order} == {0, 1}  # VOC's images have class 15, SBD's class 20
+def test_equibatch_visits_every_class_that_is_there():
+    target = torch.zeros(8, 2, 2, dtype=torch.int64)
+    target[0, 0, 0], target[1] = 3, 255
+    part = Part(torch.zeros(8, 1, 2, 2), target)
+    order = drawn(part, "equibatch", 4)
+    assert order.count(0) >= len(order) / 2  # the only image of class 3 has half of the turns
+    assert 1 not in order  # it has no class
+    assert drawn(part, "equibatch", 4) == order
+    assert order[8:16] != order[:8]
 
 
-def test_a_quarter_of_the_drawn_regions_are_positive():
+def test_a_quarter_of_the_drawn_items_are_positive():
     target = torch.tensor([0, 1, 0, 0, 0, 1, 0])
     chances = quarter_positive(target)
     assert chances.sum().item() == pytest.approx(1)
     assert chances[target == 1].tolist() == pytest.approx([0.125, 0.125])
     assert len(set(chances[target == 0].tolist())) == 1
-
-
-def test_validation_by_ap_ranks_all_batches_together():
-    config = smaller(configs.read("voc_detection_direct_ap"))
-    module = FullSetting(config, steps=1)
-    module.network, logged = torch.nn.Flatten(0), {}
-    module.log = lambda name, value, **_: logged.update({name: value.item()})
-    module.all_gather = lambda tensor: tensor
-    module.validation_step((torch.tensor([3.0, 1.0]), torch.tensor([1, 0])), 0)
-    module.validation_step((torch.tensor([4.0, 2.0]), torch.tensor([0, 1])), 1)
-    module.on_validation_epoch_end()
-    # positives at the places 2 and 3 of four
-    assert logged["metric"] == pytest.approx((1 / 2 + 2 / 3) / 2)
-    assert module.kept == []
+    rare = Part(torch.zeros(400, 1), (torch.arange(400) < 4).long())
+    share = sum(i < 4 for i in drawn(rare, "quarter_positive", 5)) / 2000
+    assert share == pytest.approx(0.25, abs=0.05)
 
 
 def test_label_maps_are_resized_without_new_labels():
-    target = torch.tensor([[0, 7], [255, 7]])
-    image, small = resized(torch.rand(3, 2, 2), target, [4, 6])
-    assert image.shape == (3, 4, 6)
-    assert small.unique().tolist() == [0, 7, 255]
-    assert resized(torch.rand(3, 10, 20), torch.tensor(1), 5)[0].shape == (3, 5, 10)
+    target = [torch.tensor([[0, 7], [255, 7]])]
+    column = type(images_in_memory(torch.zeros(1, 3, 2, 2), torch.zeros(1)).inputs)
+    examples = resized(Examples(column([torch.rand(3, 2, 2)]), column(target)), [4, 6])
+    assert examples.inputs[0].shape == (3, 4, 6)
+    assert examples.target[0].shape == (4, 6)
+    assert examples.target[0].unique().tolist() == [0, 7, 255]
+    assert examples.known.same_size
+    wide = resized(Examples(column([torch.rand(3, 10, 20)]), torch.tensor([1])), 5)
+    assert wide.inputs[0].shape == (3, 5, 10)
+    assert not wide.known.same_size
+    assert wide.target.tolist() == [1]
 
 
-def test_the_centre_is_cut_out_for_validation():
-    image = torch.arange(6 * 8.0).view(1, 6, 8)
-    assert torch.equal(central(image, 4), image[:, 1:5, 2:6])
-    assert central(image, None) is image
-
-
-def test_prepared_images_are_normalised():
-    image = torch.stack([torch.full((8, 8), value) for value in (0.485, 0.456, 0.406)])
-    values, target = Prepared([(image, torch.tensor(3))], None, "none", None)[0]
-    torch.testing.assert_close(values, torch.zeros(3, 8, 8))
-    assert target.item() == 3
+def test_large_data_sets_are_not_read_to_be_normalised(tmp_path):
+    folders.write_cityscapes(tmp_path)
+    found = read(Path(f"cityscapes:{tmp_path}"), Reading("segmentation"))
+    for image in (tmp_path / "leftImg8bit").rglob("*.png"):
+        image.write_bytes(b"")  # whoever reads it is told
+    assert look_at(tmp_path, found.train) == (MEAN, DEVIATION, False)
+    assert not look_at(tmp_path, found.validation, 3).alike
+    assert look_at(tmp_path, found.train.take([0])).mean == MEAN
 
 
 def test_cifar_noise_stays_in_the_coarse_class_and_repeats(tmp_path):
@@ -171,109 +175,53 @@ def test_cifar_noise_stays_in_the_coarse_class_and_repeats(tmp_path):
     )
 
 
-def test_training_ends_with_checkpoints_and_starts_from_weights(tmp_path):
-    folders.write_imagenet(tmp_path / "data")
-    config = configs.read("imagenet_resnet18_smooth_topk")
-    config.data.update(resize=32, crop=32)
-    config.training.update(epochs=1, batch=2)
-    config.model.update(outputs=10)
-    weights = tmp_path / "weights.pt"
-    torch.save(resnet18(10).state_dict(), weights)
-    metric = full_setting.train(
-        config, tmp_path / "data", tmp_path / "out", weights=weights, workers=0
-    )
-    assert 0 <= metric <= 1
-    assert {path.name for path in (tmp_path / "out").glob("*.ckpt")} == {"best.ckpt", "last.ckpt"}
-
-
-def changed(tmp_path, **parts):
-    content = json.loads((configs.HOME / "cityscapes_enet_lovasz.json").read_text()) | parts
-    path = tmp_path / "own.json"
-    path.write_text(json.dumps(content))
-    folders.write_cityscapes(tmp_path)
-    return full_setting.dry_run(configs.read(str(path)), tmp_path)
-
-
-def not_json(tmp_path):
-    (tmp_path / "own.json").write_text("{")
-    return configs.read(str(tmp_path / "own.json"))
-
-
-def wrong_sampler(tmp_path):
-    config = configs.read("cityscapes_enet_lovasz")
-    config.data["sampler"] = "quarter_positive"
-    folders.write_cityscapes(tmp_path)
-    return full_setting.dry_run(config, tmp_path)
-
-
-def bad_weights(tmp_path):
-    folders.write_cityscapes(tmp_path)
-    (tmp_path / "w.pt").write_bytes(b"nothing")
-    return full_setting.dry_run(
-        configs.read("cityscapes_enet_lovasz"), tmp_path, weights=tmp_path / "w.pt"
-    )
-
-
 @pytest.mark.parametrize(
-    ("broken", "message"),
+    ("name", "changes", "message"),
     [
         (
-            lambda path: configs.read("nothing"),
-            r"--config: nothing is neither a file nor one of cifar100_densenet_smooth_topk, ",
-        ),
-        (not_json, r"own.json is not JSON: .*Repair the file."),
-        (
-            lambda path: changed(path, extra=1),
-            r"own.json must have the keys data, loss, .*; got .*'extra'",
+            "cityscapes_enet_lovasz",
+            {"task": "classification", "metric": "top1", "loss": "cross_entropy"},
+            r"--data cityscapes:... is for --task segmentation; got classification.",
         ),
         (
-            lambda path: changed(path, model={"name": "vgg"}),
-            r"config: the model must be one of .*enet, .*; got vgg.",
+            "cityscapes_enet_lovasz",
+            {"data_options": {"depth": 3}},
+            r"--data-options: cityscapes does not take \{'depth': 3\}",
         ),
         (
-            lambda path: changed(path, model={"name": "enet", "depth": 3}),
-            r"config: the model enet does not take \{'depth': 3\}",
+            "cityscapes_enet_lovasz",
+            {"sampler": "quarter_positive"},
+            r"--sampler quarter_positive is for a ranking. Drop it.",
         ),
         (
-            lambda path: changed(path, data={"layout": "kitti"}),
-            r"config: the layout must be one of cityscapes, .*; got kitti.",
+            "voc_detection_direct_ap",
+            {"sampler": "equibatch"},
+            r"--sampler equibatch is for segmentation. Drop it.",
         ),
-        (
-            lambda path: schedule_of({"name": "zigzag"}),
-            r"config: the schedule must be drops or one of .*; got zigzag.",
-        ),
-        (
-            lambda path: quarter_positive(torch.zeros(5)),
-            r"config: the training regions must be of both kinds; got 0 of 5 with",
-        ),
-        (
-            wrong_sampler,
-            r"config: the sampler quarter_positive needs the layout voc_regions; got cityscapes.",
-        ),
-        (bad_weights, r"--weights: .*w.pt cannot be read as weights. Save them as torch.save"),
     ],
 )
-def test_messages(tmp_path, broken, message):
+def test_messages(tmp_path, name, changes, message):
     with pytest.raises(UserError, match=message):
-        broken(tmp_path)
+        train(options_of(name, tmp_path, iterations=1, batch_size=2, **changes))
 
 
-def test_a_config_needs_data(capsys):
-    assert main(["--config", "voc_deeplab_lovasz"]) == 2
-    assert (
-        "--config voc_deeplab_lovasz needs --data, the folder of voc in its official layout."
-        in capsys.readouterr().err
-    )
+def test_one_sided_items_and_options_of_other_data_are_told(tmp_path):
+    with pytest.raises(UserError, match="needs training items of both kinds; got 0 of 5 with"):
+        quarter_positive(torch.zeros(5))
+    with pytest.raises(UserError, match=r"--data-options are for a layout, NAME:FOLDER"):
+        read(tmp_path, Reading("segmentation", options={"noise": 0.1}))
 
 
 def test_numbers_of_the_configs_are_the_papers():
-    assert configs.read("voc_deeplab_lovasz").training["optimiser"] == {
-        "name": "sgd",
-        "lr": 2.5e-4,
-        "momentum": 0.9,
-        "weight_decay": 5e-4,
-    }
-    assert np.prod(configs.read("cityscapes_enet_lovasz").data["resize"]) == 512 * 1024
-    detection = configs.read("voc_detection_direct_ap")
-    assert detection.training["optimiser"] == {"name": "sgd", "lr": 0.1, "weight_decay": 1e-7}
-    assert (detection.training["batch"], detection.loss["epsilon"]) == (512, 0.1)
+    lovasz, detection, enet = (
+        json.loads(CONFIGS[name].read_text())
+        for name in ("voc_deeplab_lovasz", "voc_detection_direct_ap", "cityscapes_enet_lovasz")
+    )
+    assert (lovasz["learning_rate"], lovasz["momentum"], lovasz["weight_decay"]) == (
+        2.5e-4,
+        0.9,
+        5e-4,
+    )
+    assert enet["data_options"]["resize"] == [512, 1024]
+    assert (detection["learning_rate"], detection["weight_decay"]) == (0.1, 1e-7)
+    assert (detection["batch_size"], detection["loss_options"]["epsilon"]) == (512, 0.1)

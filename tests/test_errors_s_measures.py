@@ -2,10 +2,13 @@
 repair.
 """
 
+import warnings
+
 import pytest
 import torch
 
 from evalgrad import (
+    PRAUC,
     ROCAUC,
     FBeta,
     PrecisionAtRecall,
@@ -20,16 +23,12 @@ from evalgrad import (
 N = 200
 Y, INDEX = torch.arange(N) % 3 == 0, torch.arange(N)
 GOOD = (torch.zeros(N), Y)
+G = torch.arange(N) % 3  # three groups
 
 
 @pytest.mark.parametrize(
     ("call", "kind", "match"),
     [
-        (
-            lambda: metrics.roc_auc(torch.zeros(3), torch.full((3,), 0.3)),
-            ValueError,
-            "`target` must be 0 or 1, or bool; got the label 0.3.*`target > 0.5`",
-        ),
         (
             lambda: metrics.roc_auc(torch.zeros(3), torch.zeros(2).long()),
             ValueError,
@@ -39,11 +38,6 @@ GOOD = (torch.zeros(N), Y)
             lambda: metrics.roc_auc(torch.zeros(3), torch.tensor([0, 1, 2])),
             ValueError,
             "`target` must be 0 or 1",
-        ),
-        (
-            lambda: metrics.roc_auc(torch.zeros(3), torch.ones(3).bool(), mask=torch.full((3,), 2)),
-            ValueError,
-            "`mask` must be 0 or 1, or bool; got the label 2.*`mask > 0`",
         ),
         (
             lambda: metrics.precision_at_recall(torch.zeros(3), torch.ones(3).bool(), recall=90),
@@ -82,7 +76,14 @@ def test_messages_of_metrics(call, kind, match):
             ValueError,
             "without positives or negatives",
         ),
-        (lambda: FBeta(labels=torch.zeros(5)), TypeError, "`labels` must be bool or integer"),
+        (lambda: FBeta(labels=[-1, 1, 1]), ValueError, "labels are -1 and 1: pass `labels > 0`"),
+        (lambda: FBeta(labels=[0, 255]), ValueError, "labels are 0 and 255: pass `labels > 0`"),
+        (lambda: FBeta(labels=[0.2, 1.0]), ValueError, "Soft labels"),
+        (
+            lambda: FBeta(labels=[0, 1, 7]),
+            ValueError,
+            r"`labels.unique\(return_inverse=True\)\[1\]`",
+        ),
         (lambda: FBeta(solver="newton"), ValueError, "`solver` must be one of"),
         (lambda: FBeta(surrogate="ramp"), ValueError, "`surrogate` must be one of"),
         (lambda: FBeta(solver="lagrangian"), ValueError, "`labels` must be given"),
@@ -91,29 +92,43 @@ def test_messages_of_metrics(call, kind, match):
             ValueError,
             "`at_least` must be used",
         ),
-        (lambda: FBeta(speed=1), TypeError, "`speed` is not an option"),
+        (lambda: FBeta(speed=1), TypeError, "FBeta: `speed` is not an option"),
+        (lambda: ROCAUC(at_least=0.5), TypeError, "ROCAUC: `at_least` is not an option"),
         (lambda: FBeta(dual_lr=0), ValueError, "`dual_lr` must be finite and above 0"),
-        (lambda: FBeta(momentum=1), ValueError, "`momentum` must be in"),
+        (lambda: FBeta(momentum=1), ValueError, "`momentum` must be finite .* below 1"),
         (lambda: FBeta(augment=-1), ValueError, "`augment` must be"),
-        (lambda: PrecisionAtRecall(80), ValueError, "`recall` must be in"),
-        (lambda: RecallAtPrecision(0.5, at_least=1.5), ValueError, "`at_least` must be in"),
+        (lambda: FBeta(project_every=0), ValueError, "`project_every` must be at least 1"),
+        (lambda: PrecisionAtRecall(80), ValueError, "`recall` must be finite .* fraction"),
+        (lambda: RecallAtPrecision(0.5, at_least=1.5), ValueError, "`at_least` must be finite"),
         (lambda: ROCAUC([0.5, 0.2]), ValueError, "`anchors` must be"),
+        (lambda: PRAUC("many"), ValueError, "`anchors` must be"),
         (
             lambda: FBeta(labels=Y)(GOOD[0].long(), Y),
             TypeError,
             "`scores` must be a floating-point tensor",
         ),
-        (
-            lambda: FBeta(labels=Y)(GOOD[0], Y.float()),
-            TypeError,
-            "`target` must be an integer or bool tensor",
-        ),
-        (lambda: FBeta(labels=Y)(torch.zeros(N, 1), Y), ValueError, "`scores` must have shape"),
-        (lambda: FBeta(labels=Y)(GOOD[0], Y.long() + 1), ValueError, "`target` must be in 0..1"),
-        (lambda: FBeta()(*GOOD, index=INDEX), ValueError, "needs `labels`"),
+        (lambda: FBeta(labels=Y)(GOOD[0].numpy(), Y), TypeError, r"`torch.as_tensor\(scores\)`"),
+        (lambda: FBeta(labels=Y)(GOOD[0], Y.numpy()), TypeError, r"`torch.as_tensor\(target\)`"),
+        (lambda: FBeta(labels=Y)(GOOD[0], Y[1:]), ValueError, "`target` must be of shape"),
+        (lambda: FBeta(labels=Y)(GOOD[0], Y.long() + 1), ValueError, "`target` must be 0 or 1"),
+        (lambda: FBeta(labels=Y)(GOOD[0], Y + 0.5), ValueError, "Soft labels"),
+        (lambda: FBeta(labels=Y)(torch.zeros(N, 3), Y), ValueError, "`labels=` that hold them all"),
+        (lambda: FBeta()(*GOOD, index=INDEX), ValueError, "`index` must be left out without `lab"),
+        (lambda: FBeta(labels=Y)(*GOOD, index=Y), TypeError, "`index` must be an integer tensor"),
+        (lambda: FBeta(labels=Y)(*GOOD, index=[1]), TypeError, r"`torch.as_tensor\(index\)`"),
         (lambda: FBeta(labels=Y, solver="lagrangian")(*GOOD), ValueError, "`index` must be given"),
-        (lambda: FBeta(labels=Y)(*GOOD, index=INDEX + 1), ValueError, "`index` must lie in"),
-        (lambda: FBeta(labels=Y)(*GOOD, index=INDEX.flip(0)), ValueError, "agree with `labels`"),
+        (
+            lambda: FBeta(labels=Y)(*GOOD, index=INDEX + 1),
+            ValueError,
+            r"`index` must be in 0\.\.199",
+        ),
+        (
+            lambda: FBeta(labels=Y)(*GOOD, index=INDEX.flip(0)),
+            ValueError,
+            "`labels` holds at `index`",
+        ),
+        (lambda: FBeta(labels=G)(torch.zeros(N), G), ValueError, r"must be of shape \(\*, 3\)"),
+        (lambda: FBeta(labels=G)(torch.zeros(N, 3), G + 1), ValueError, "the label 3"),
     ],
 )
 def test_messages_of_modules(call, kind, match):
@@ -121,11 +136,73 @@ def test_messages_of_modules(call, kind, match):
         call()
 
 
+def test_script_gets_a_sentence():
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # torch's own, of its deprecation
+        with pytest.raises(RuntimeError, match=r"FBeta: torch.jit.script .* torch.export.export"):
+            torch.jit.script(FBeta())
+
+
+@pytest.mark.parametrize(
+    ("scores", "target", "repair", "follow"),
+    [
+        (torch.zeros(N), Y.long() * 255, "`target > 0`", lambda x, y: (x, y > 0)),
+        (torch.zeros(N), Y.long() * 2 - 1, "`target > 0`", lambda x, y: (x, y > 0)),
+        (
+            torch.zeros(N),
+            torch.where(INDEX < 9, -100, Y.long()),
+            r"`scores\[target != -100\]`",
+            lambda x, y: (x[y != -100], y[y != -100]),
+        ),
+        (
+            torch.zeros(N, 2),
+            Y,
+            r"`scores\[:, 1\] - scores\[:, 0\]`",
+            lambda x, y: (x[:, 1] - x[:, 0], y),
+        ),
+    ],
+)
+def test_the_advice_of_a_message_helps(scores, target, repair, follow):
+    with pytest.raises(ValueError, match=repair):
+        FBeta()(scores, target)
+    assert FBeta()(*follow(scores, target)) > 0
+
+
+@pytest.mark.parametrize(
+    ("scores", "target", "repair", "follow"),
+    [
+        (
+            torch.zeros(N, 3),
+            torch.nn.functional.one_hot(G),
+            r"`target.argmax\(-1\)`",
+            lambda x, y: (x, y.argmax(-1)),
+        ),
+        (
+            torch.zeros(20, 3, 10),
+            G.view(20, 10),
+            r"`scores.movedim\(1, -1\)`",
+            lambda x, y: (x.movedim(1, -1), y),
+        ),
+    ],
+)
+def test_the_advice_for_groups_helps(scores, target, repair, follow):
+    with pytest.raises(ValueError, match=repair):
+        FBeta(labels=G)(scores, target)
+    assert FBeta(labels=G)(*follow(scores, target)) > 0
+
+
 @pytest.mark.parametrize(
     ("args", "rho", "kind", "match"),
     [
-        ((torch.zeros(3, dtype=torch.long), torch.tensor(0)), 1.0, TypeError, "floating point"),
-        ((torch.zeros(2, 3), torch.tensor(0.0)), 1.0, ValueError, "leading shape"),
+        (
+            (torch.zeros(3, dtype=torch.long), torch.tensor(0)),
+            1.0,
+            TypeError,
+            "a floating-point tensor",
+        ),
+        ((torch.zeros(3), 0.5), 1.0, TypeError, r"`torch.as_tensor\(epsilon\)`"),
+        ((torch.zeros(3), torch.tensor(0).double()), 1.0, TypeError, "of the dtype of `tau`"),
+        ((torch.zeros(2, 3), torch.tensor(0.0)), 1.0, ValueError, "one ceiling per row"),
         ((torch.zeros(3), torch.tensor(0.0)), 0.0, ValueError, "`rho` must be finite and above 0"),
     ],
 )
@@ -141,7 +218,7 @@ def test_messages_of_projection(args, rho, kind, match):
         (lambda: SizeHead(3)(torch.zeros(2, 4)), "`features` must be"),
         (lambda: SizeLabels()(torch.zeros(2, 4)), "must be fitted"),
         (lambda: SizeLabels().fit(torch.zeros(4)), "`masks` must be"),
-        (lambda: majority_size_labels(torch.tensor([[3]]), classes=3), "`target` must lie"),
+        (lambda: majority_size_labels(torch.tensor([[3]]), classes=3), "`target` must be in 0..2"),
     ],
 )
 def test_messages_of_size_head(call, match):

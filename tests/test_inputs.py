@@ -205,6 +205,19 @@ def test_small_logits_are_interpolated(loss):
     assert learns(loss, logits, target)
 
 
+def test_several_channels_are_no_binary_map():
+    with pytest.raises(ValueError, match="3 channels and one map of labels: use a loss of classes"):
+        eg.lovasz_hinge_loss(LOGITS, (LABELS > 0).long())
+    assert learns(eg.lovasz_softmax_loss, LOGITS, LABELS)
+
+
+def test_another_batch_is_not_interpolated():
+    for loss in (eg.lovasz_softmax_loss, eg.lovasz_hinge_loss):
+        with pytest.raises(ValueError, match="`target` must be of shape") as error:
+            loss(LOGITS, LABELS[:1])
+        assert "interpolate" not in str(error.value)
+
+
 @pytest.mark.parametrize(("low", "high"), [(0, 255), (-1, 1), (0, 7)])
 def test_masks_of_two_other_values(low, high):
     target = torch.where(BITS == 1, high, low)

@@ -1,5 +1,7 @@
 """What is trained on: parts of a data set, batches, their order, augmentation."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
@@ -17,7 +19,8 @@ from evalgrad_lab.data.batches import (
 )
 from evalgrad_lab.data.dataset import Column, Examples, Found, Part, set_aside
 from evalgrad_lab.data.files import folders
-from evalgrad_lab.data.files.read import statistics
+from evalgrad_lab.data.files.read import look_at
+from evalgrad_lab.data.samplers import drawing
 
 
 def rows(count, classes=2, lists=None):
@@ -46,14 +49,16 @@ def test_a_split_keeps_lists_whole_and_never_takes_all_or_nothing():
 def test_statistics_are_those_of_all_values():
     examples = rows(20)
     values = torch.stack([examples.inputs[i] for i in range(20)]).double()
-    mean, std, same = statistics(examples)
+    mean, std, same = look_at(Path("data"), examples)
+    in_one = Examples(values.float(), None, examples.names)
+    assert look_at(Path("data"), in_one) == (pytest.approx(mean), pytest.approx(std), same)
     assert mean == pytest.approx(values.mean(0).tolist())
     assert std == pytest.approx(values.std(0, correction=0).tolist())
     assert same
     constant = Examples(
         Column([torch.full((1, 2, 2), 0.3), torch.full((1, 3, 2), 0.3)]), None, ["a", "b"]
     )
-    assert statistics(constant) == (pytest.approx([0.3]), [1.0], False)
+    assert look_at(Path("data"), constant) == (pytest.approx([0.3]), [1.0], False)
 
 
 def test_images_of_8_and_16_bits_and_colours_are_read_in_the_unit_interval(tmp_path):
@@ -68,8 +73,10 @@ def test_images_of_8_and_16_bits_and_colours_are_read_in_the_unit_interval(tmp_p
 
 
 def test_the_order_depends_on_seed_and_epoch_and_the_ranks_share_it():
+    shuffled = drawing("uniform", Examples(torch.zeros(10, 1), None), 0, 255)
+
     def order(epoch, rank=0, ranks=1, seed=0):
-        sampler = EpochOrder(10, seed, rank, ranks, shuffle=True)
+        sampler = EpochOrder(10, seed, rank, ranks, shuffled)
         sampler.epoch = epoch
         assert len(sampler) == len(list(sampler))
         return list(sampler)
@@ -85,7 +92,7 @@ def test_the_order_depends_on_seed_and_epoch_and_the_ranks_share_it():
 
 
 def test_validation_is_in_order_and_without_repetition():
-    parts = [list(EpochOrder(10, 0, rank, 3, shuffle=False)) for rank in range(3)]
+    parts = [list(EpochOrder(10, 0, rank, 3)) for rank in range(3)]
     assert sorted(i for part in parts for _, i in part) == list(range(10))
 
 
@@ -112,12 +119,15 @@ def test_a_sampler_fills_batches_and_a_new_epoch_begins_anew():
 
 
 def test_what_is_found_is_completed_to_three_parts_without_overlap():
-    data = Found(rows(50, classes=5)).complete(0.2, 0.4, seed=3)
+    data = Found(rows(50, classes=5)).complete(0.2, 0.4, seed=3, split=1)
     assert [len(part) for part in (data.train, data.validation, data.test)] == [20, 10, 20]
     names = data.train.names + data.validation.names + data.test.names
     assert sorted(names, key=int) == [str(i) for i in range(50)]
-    assert len(Found(rows(50)).complete(0.2, 0.0, seed=3).test) == 0
-    given = Found(rows(50), rows(7), rows(8)).complete(0.2, 0.4, seed=3)
+    other = Found(rows(50, classes=5)).complete(0.2, 0.4, seed=4, split=1)
+    assert other.test.names == data.test.names  # another seed, such as a search's, never sees it
+    assert other.validation.names != data.validation.names
+    assert len(Found(rows(50)).complete(0.2, 0.0, seed=3, split=1).test) == 0
+    given = Found(rows(50), rows(7), rows(8)).complete(0.2, 0.4, seed=3, split=1)
     assert [len(part) for part in (given.train, given.validation, given.test)] == [50, 7, 8]
 
 

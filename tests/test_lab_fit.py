@@ -13,7 +13,9 @@ import torch
 from torch import nn
 from training_data import write_segmentation, write_table
 
+import evalgrad as eg
 from evalgrad import metrics
+from evalgrad_lab import TrainOptions, train
 from evalgrad_lab.cli import main
 from evalgrad_lab.data.batches import Batch, in_memory
 from evalgrad_lab.data.dataset import Column, Examples, Part
@@ -162,6 +164,12 @@ def test_steps_end_in_the_middle_of_an_epoch_and_hooks_see_all_of_them():
     assert ours.seconds > 0
 
 
+def test_an_epoch_without_a_batch_is_told_and_does_not_hang():
+    training = Training(nn.Linear(1, 1), [Phase(lambda output, batch: output.sum(), 3)], Pace(0.1))
+    with pytest.raises(ValueError, match=r"fit: epoch 0 has no batch\. Make"):
+        fit(training, lambda epoch: [])
+
+
 def test_validation_keeps_the_best_and_stops_after_its_patience():
     values = iter([0.1, 0.9, 0.5, 0.4, 0.8])
     ours, states = training(), []
@@ -267,7 +275,7 @@ def test_training_stops_early_and_a_finished_run_is_not_trained_again(tmp_path, 
     )
     assert main(arguments) == 0
     result = json.loads((tmp_path / "run" / "result.json").read_text())
-    assert result["epochs"] == 3  # one, and two without a better metric
+    assert result["epochs"] == 5  # three that are one look, and two without a better metric
     weights = (tmp_path / "run" / "best.safetensors").read_bytes()
     assert main(arguments) == 0
     assert "holds this run, finished" in capsys.readouterr().out
@@ -388,8 +396,8 @@ def test_two_processes_train_as_one_on_the_union_of_their_batches(tmp_path):
         " main\ntorch.set_num_threads(1)\nsys.exit(main())\n"
     )
     weights = []
-    for devices, batch in ((1, 10), (2, 5)):
-        out = tmp_path / f"run{devices}"
+    for devices, batch, parts in ((1, 10, 1), (2, 5, 1), (2, 1, 5)):
+        out = tmp_path / f"run{devices}{parts}"
         options = [
             "--task",
             "ranking",
@@ -403,6 +411,8 @@ def test_two_processes_train_as_one_on_the_union_of_their_batches(tmp_path):
             "3",
             "--batch-size",
             batch,
+            "--accumulate",
+            parts,
             "--test",
             0,
         ]
@@ -422,5 +432,80 @@ def test_two_processes_train_as_one_on_the_union_of_their_batches(tmp_path):
         )
         state = torch.load(out / "last.ckpt", weights_only=True)["network"]
         weights.append(state)
-    one, two = weights
-    assert all(torch.allclose(one[name], two[name], atol=1e-6) for name in one)
+    one, *others = weights
+    for other in others:
+        assert all(torch.allclose(one[name], other[name], atol=1e-6) for name in one)
+
+
+class Seen(Hook):
+    """Keeps the loss of every step."""
+
+    def __init__(self):
+        self.losses = []
+
+    def after_step(self, training):
+        self.losses.append(float(training.loss))
+
+
+def ranked(output, batch):
+    """Not a mean over items: the loss of a batch is not the mean of those of its parts."""
+    return eg.average_precision_hinge_loss(output[:, 0], (batch.target > 0).long())
+
+
+@pytest.mark.parametrize("parts", [2, 3])
+def test_a_batch_in_parts_trains_as_the_whole(parts):
+    ends = []
+    for accumulate in (1, parts):
+        model = network()
+        model[1] = nn.Tanh()
+        ours = Training(model, [Phase(ranked, 6)], Pace(0.05, clip=1.0, accumulate=accumulate))
+        fit(ours, in_memory(PART, 10, 0), [seen := Seen()])
+        ends.append((seen.losses, ours.network[2].weight.detach(), ours.output.shape))
+    assert ends[0][0] == pytest.approx(ends[1][0], abs=1e-6)
+    torch.testing.assert_close(ends[0][1], ends[1][1])
+    assert ends[0][2] == ends[1][2] == (10, 1)
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # torch's compiler uses torch.jit
+def test_a_compiled_network_trains_the_given_one():
+    ends = []
+    for compiled in (False, True):
+        model = network()
+        model[1] = nn.Tanh()
+        ours = Training(model, [Phase(squares, 4)], Pace(0.05), compiled=compiled)
+        fit(ours, in_memory(PART, 10, 0))
+        ends.append(model[2].weight.detach())
+    torch.testing.assert_close(*ends)
+
+
+def test_what_a_loss_learns_is_trained_too_without_weight_decay():
+    labels = (PART.target > 0).long()
+    given = Given(Part(PART.inputs, labels), 2)
+    (phase,) = plan("roc_auc", {}, "ranking", None, 20, given)
+    (thresholds,) = phase.parameters
+    ours = Training(nn.Linear(3, 1), [phase], Pace(0.05, weight_decay=0.5))
+    fit(ours, in_memory(Part(PART.inputs, labels), None, 0))
+    assert thresholds.detach().unique().numel() == 10
+    assert [g["weight_decay"] for g in ours.optimiser.param_groups] == [0.5, 0.0]
+
+
+def test_train_in_parts_equals_the_large_batch_and_other_precision_nearly(tmp_path):
+    """`--batch-size 2 --accumulate 2` against 4 lists, and bfloat16 against float32."""
+    data = write_table(tmp_path / "data.csv")
+    common = {"task": "ranking", "metric": "ap", "data": data, "group": "query", "test": 0.0}
+    common |= {"accelerator": "cpu", "epochs": 4, "loss": "bce", "clip": 1.0}
+    common |= {"optimiser": "sgd", "learning_rate": 0.5}
+    sizes = [{"batch_size": 4}, {"batch_size": 2, "accumulate": 2}]
+    sizes.append({"batch_size": 4, "precision": "bf16-mixed"})
+    found = []
+    for number, more in enumerate(sizes):
+        out = tmp_path / str(number)
+        result = train(TrainOptions(out=out, **common, **more))
+        state = torch.load(out / "last.ckpt", weights_only=True)["network"]
+        found.append((result.steps, state))
+    assert found[0][0] == found[1][0] == 4
+    difference = [
+        max(float((a - b).abs().max()) for a, b in zip(found[0][1].values(), other[1].values()))
+        for other in found[1:]
+    ]
+    assert difference[0] < 1e-5 < difference[1] < 0.1

@@ -7,11 +7,15 @@ import torch
 import torch.nn.functional as F
 
 from evalgrad_lab import loss_factories
+from evalgrad_lab.data.batches import Batch
+from evalgrad_lab.data.dataset import Part
 from evalgrad_lab.errors import UserError
 from evalgrad_lab.loss_factories import make
 from evalgrad_lab.losses import KINDS, LOSSES
+from evalgrad_lab.phases import Given, on_batches
 
 LABELS = torch.tensor([1, 0, 0, 1, 0, 1, 0, 0])
+MARKS = torch.stack([LABELS, 1 - LABELS], 1)
 NEEDED = {"weight": [1.0, 2.0, 0.5, 1.0, 1.0, 3.0], "labels": LABELS}
 GIVEN = {"recall_at_precision": {"precision": 0.9}, "precision_at_recall": {"recall": 0.8}}
 ROWS = [(name, kind) for name, loss in LOSSES.items() for kind in loss.kinds]
@@ -21,6 +25,8 @@ def example(kind):
     """Small scores of random sign, scores that are right with certainty, and targets."""
     if kind == "ranking":
         return 0.01 * torch.randn(8), 20.0 * LABELS - 10, LABELS
+    if kind == "multilabel":
+        return 0.01 * torch.randn(8, 2), 20.0 * MARKS - 10, MARKS
     shape = (2,) if kind == "classification" else (2, 4, 5)
     if kind == "binary segmentation":
         target = torch.randint(2, shape)
@@ -43,12 +49,38 @@ def test_every_loss_takes_its_kind_of_task_and_prefers_the_right_side(name, kind
     unsure.requires_grad_()
     loss = loss_of(name)
     extra = {"index": torch.arange(8)} if LOSSES[name].takes_index else {}
+    if kind == "multilabel":
+        given = Given(Part(torch.zeros(8, 1), MARKS), 2)
+        ours = on_batches(name, GIVEN.get(name, {}), kind, given)
+        extra, index = {}, torch.arange(8)
+
+        def loss(scores, target):
+            return ours(scores, Batch(scores, target, index))
+
     value = loss(unsure, target, **extra)
     value.backward()
     assert value.shape == ()
     assert unsure.grad.isfinite().all()
     assert unsure.grad.any()
     assert loss(right, target, **extra) < value.detach()
+
+
+@pytest.mark.parametrize("name", [name for name, kind in ROWS if kind == "multilabel"])
+def test_every_label_is_a_task_of_its_own(name):
+    """The loss of a multilabel task is the mean of those of its columns, as of rankings."""
+    scores = torch.randn(8, 2)
+    given = Given(Part(torch.zeros(8, 1), MARKS), 2)
+    options, index = GIVEN.get(name, {}), torch.arange(8)
+    whole = on_batches(name, options, "multilabel", given)(scores, Batch(scores, MARKS, index))
+    if name == "lovasz_hinge":
+        parts = [make(name, {"per_image": False})(s, t) for s, t in zip(scores.T, MARKS.T)]
+    else:
+        parts = []
+        for s, t in zip(scores.T, MARKS.T):
+            given = Given(Part(torch.zeros(8, 1), t), 2)
+            one = on_batches(name, options, "ranking", given)
+            parts.append(one(s.contiguous(), Batch(s, t, index)))
+    torch.testing.assert_close(whole, torch.stack(parts).mean())
 
 
 @pytest.mark.parametrize(("name", "kind"), [row for row in ROWS if "segmentation" in row[1]])

@@ -14,6 +14,7 @@ import pytest
 import torch
 from PIL import Image
 from safetensors.torch import load_file
+from sklearn.metrics import f1_score
 from training_data import table, write_colours, write_segmentation, write_table
 
 from evalgrad import metrics
@@ -51,8 +52,9 @@ def rows_of(path):
 
 
 def evaluated(capsys, *arguments):
+    """What `evaluate` prints, on all of the data: what is trained on too, unless it is val/."""
     capsys.readouterr()
-    assert main(["evaluate", *map(str, arguments)]) == 0
+    assert main(["evaluate", *map(str, arguments), "--include-trained"]) == 0
     return float(re.search(r" (\d\.\d+) on", capsys.readouterr().out)[1])
 
 
@@ -434,9 +436,12 @@ def test_a_ranking_is_trained_for_each_metric(tmp_path, capsys, metric, loss):
             )
             == 0
         )
-        scores = [float(row["score"]) for row in rows_of(tmp_path / "out" / "predictions.csv")]
-        expected = metrics.fbeta_score(torch.tensor(scores), torch.tensor(target))
-        assert value == pytest.approx(float(expected), abs=1e-6)
+        rows = rows_of(tmp_path / "out" / "predictions.csv")
+        assert value == pytest.approx(f1_score(target, [int(row["prediction"]) for row in rows]))
+        threshold = saved.read_description(tmp_path / "run").threshold
+        assert [int(float(row["score"]) > threshold) for row in rows] == [
+            int(row["prediction"]) for row in rows
+        ]
 
 
 def test_losses_prints_every_loss(capsys):

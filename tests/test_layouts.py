@@ -8,11 +8,12 @@ import pytest
 import torch
 from scipy.io import savemat
 
+from evalgrad_lab.data.files.folders import read_image
 from evalgrad_lab.data.layouts.cifar import cifar10, cifar100
 from evalgrad_lab.data.layouts.cityscapes import CATEGORIES, IDS, NAMES, cityscapes
 from evalgrad_lab.data.layouts.coco_stuff import coco_sky, coco_stuff
 from evalgrad_lab.data.layouts.imagenet import imagenet
-from evalgrad_lab.data.layouts.images import IGNORE, read_image
+from evalgrad_lab.data.layouts.images import IGNORE
 from evalgrad_lab.data.layouts.voc import voc
 from evalgrad_lab.data.layouts.voc_regions import overlaps, voc_regions
 from evalgrad_lab.errors import UserError
@@ -26,31 +27,30 @@ def stripes(target):
 def test_cityscapes_has_the_evaluated_classes(tmp_path):
     folders.write_cityscapes(tmp_path)
     samples = cityscapes(tmp_path, "val")
-    image, target = samples[0]
     assert len(samples) == 3
-    assert image.shape == (3, *folders.SIZE)
-    assert stripes(target) == [0, IGNORE, 13, 18]  # road, unlabelled, car, bicycle
+    assert samples.inputs[0].shape == (3, *folders.SIZE)
+    assert stripes(samples.target[0]) == [0, IGNORE, 13, 18]  # road, unlabelled, car, bicycle
     assert len(IDS) == len(NAMES) == len(CATEGORIES) == 19
 
 
 def test_voc_reads_the_indices_of_the_palette_and_its_own_lists(tmp_path):
     folders.write_voc(tmp_path)
     samples = voc(tmp_path, "val")
-    assert [image.stem for image, _ in samples.pairs] == ["2007_000003", "2007_000004"]
-    assert stripes(samples[1][1]) == [0, 15, IGNORE]
+    assert samples.names == ["2007_000003", "2007_000004"]
+    assert stripes(samples.target[1]) == [0, 15, IGNORE]
 
 
 def test_voc_with_sbd_leaves_out_the_validation_images(tmp_path):
     folders.write_voc(tmp_path)
     samples = voc(tmp_path, "trainaug")
-    assert [image.stem for image, _ in samples.pairs] == [
+    assert samples.names == [
         "2007_000001",
         "2007_000002",
         "2008_000001",
         "2008_000002",
     ]
-    assert stripes(samples[0][1]) == [0, 15, IGNORE]
-    assert stripes(samples[2][1]) == [0, 20]
+    assert stripes(samples.target[0]) == [0, 15, IGNORE]
+    assert stripes(samples.target[2]) == [0, 20]
 
 
 def test_voc_regions_show_the_class_where_they_overlap_its_boxes(tmp_path):
@@ -59,14 +59,13 @@ def test_voc_regions_show_the_class_where_they_overlap_its_boxes(tmp_path):
     # the same box; the dog; a region of 15 of the 20 rows
     assert samples.target.tolist() == [1, 0, 1] * 2
     assert voc_regions(tmp_path, "train", label="dog").target.tolist() == [0, 1, 0] * 2
-    image, label = samples[0]
-    whole = read_image(samples.files[0][0])
+    image = samples.inputs[0]
+    whole = read_image(next((tmp_path / "VOCdevkit").rglob("2008_000001.jpg")), grey=False)
     # 16 pixels around, cut at the border above and on the left
     assert torch.equal(image, whole[:, : 28 + 16, : 24 + 16])
-    assert label.item() == 1
-    assert torch.equal(samples[1][0], whole[:, : 28 + 16, 30 - 1 - 16 :])
-    assert samples[3][0].shape == image.shape
-    assert not torch.equal(samples[3][0], image)  # of the second image
+    assert torch.equal(samples.inputs[1], whole[:, : 28 + 16, 30 - 1 - 16 :])
+    assert samples.inputs[3].shape == image.shape
+    assert not torch.equal(samples.inputs[3], image)  # of the second image
 
 
 def test_overlaps_are_shared_pixels_over_all_pixels():
@@ -110,29 +109,29 @@ def no_cells(root):
 
 def test_coco_stuff_and_its_sky(tmp_path):
     folders.write_coco_stuff(tmp_path)
-    assert stripes(coco_stuff(tmp_path, "train")[0][1]) == [0, 156, 181, IGNORE]
-    assert stripes(coco_sky(tmp_path, "val")[1][1])[:2] == [0, 1]
-    assert coco_sky(tmp_path, "val")[0][1].unique().tolist() == [0, 1, IGNORE]
+    assert stripes(coco_stuff(tmp_path, "train").target[0]) == [0, 156, 181, IGNORE]
+    assert stripes(coco_sky(tmp_path, "val").target[1])[:2] == [0, 1]
+    assert coco_sky(tmp_path, "val").target[0].unique().tolist() == [0, 1, IGNORE]
 
 
 def test_cifar_splits_and_labels(tmp_path):
     pixels = folders.write_cifar(tmp_path)
     train, held, test = (cifar100(tmp_path, split) for split in ("train", "val", "test"))
     assert (len(train), len(held), len(test)) == (10, 5000, 20)
-    image, label = held[3]
-    assert label.item() == 13
+    image = held.inputs[3]
+    assert held.target[3].item() == 13
     torch.testing.assert_close(
         image * 255, torch.tensor(pixels[13].reshape(3, 32, 32), dtype=torch.float32)
     )
     assert len(cifar10(tmp_path, "trainval")) == 5010
-    assert cifar10(tmp_path, "test")[12][1].item() == 2
+    assert cifar10(tmp_path, "test").target[12].item() == 2
 
 
 def test_imagenet_counts_classes_in_the_order_of_their_ids(tmp_path):
     folders.write_imagenet(tmp_path)
     samples = imagenet(tmp_path, "val")
-    assert [samples[index][1].item() for index in range(len(samples))] == [0, 0, 1, 1, 2, 2]
-    assert samples[4][0].shape == (3, *folders.SIZE)
+    assert samples.target.tolist() == [0, 0, 1, 1, 2, 2]
+    assert samples.inputs[4].shape == (3, *folders.SIZE)
 
 
 def broken_cityscapes(root):
@@ -149,14 +148,14 @@ def empty_cityscapes(root):
 def unreadable_image(root):
     folders.write_imagenet(root)
     (root / "val" / "n01440764" / "n01440764_0.JPEG").write_bytes(b"not an image")
-    return imagenet(root, "val")[0]
+    return imagenet(root, "val").inputs[0]
 
 
 def coloured_mask(root):
     folders.write_coco_stuff(root)
     path = next((root / "stuffthingmaps_trainval2017" / "val2017").glob("*.png"))
     folders.photograph(path, 0)
-    return coco_stuff(root, "val")[0]
+    return coco_stuff(root, "val").target[0]
 
 
 def small_mask(root):
@@ -164,13 +163,13 @@ def small_mask(root):
     path = next((root / "stuffthingmaps_trainval2017" / "val2017").glob("*.png"))
     folders.draw(path, np.zeros((4, 4), dtype=np.uint8))
     samples = coco_stuff(root, "val")
-    return [samples[index] for index in range(len(samples))]
+    return [samples.target[index] for index in range(len(samples))]
 
 
 def other_matlab_file(root):
     folders.write_voc(root)
     savemat(root / "benchmark_RELEASE" / "dataset" / "cls" / "2008_000001.mat", {"other": 1})
-    return voc(root, "trainaug")[2]
+    return voc(root, "trainaug").target[2]
 
 
 def short_batch(root):
@@ -238,7 +237,7 @@ def missing_class(root):
         (lambda root: coco_stuff(root, "val"), r"val2017 is missing: it must hold the val images"),
         (
             coloured_mask,
-            r"must have one number per pixel; it has 3. Take the mask of class indices.",
+            r"must have one channel that holds class indices; got the colour mode RGB.",
         ),
         (small_mask, r"must be of the size of .*; got \(4, 4\) and \(48, 64\)"),
         (
@@ -254,7 +253,7 @@ def missing_class(root):
             missing_class,
             r"val/n02102040 is missing: it must hold the val images of class n02102040",
         ),
-        (unreadable_image, r"n01440764_0.JPEG cannot be read as an image. Replace the file."),
+        (unreadable_image, r"n01440764_0.JPEG cannot be read as an image .*Replace or remove it."),
     ],
 )
 def test_messages(tmp_path, broken, message):

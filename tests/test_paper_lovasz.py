@@ -8,8 +8,7 @@ import torch
 
 from evalgrad_lab.data.embedded.circles import circles
 from reproductions.lovasz import surfaces
-from reproductions.lovasz.circles import CIRCLES, LOSSES, excess
-from reproductions.lovasz.circles_pieces import BIASES, losses_of_bias
+from reproductions.lovasz.circles import BIASES, CIRCLES, LOSSES, excess, losses_of_bias
 
 ERRORS = torch.tensor([[0.3, 0.9], [0.8, 0.1], [1.7, 0.4]], dtype=torch.float64)
 

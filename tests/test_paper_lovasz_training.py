@@ -9,10 +9,13 @@ import pytest
 import torch
 from scipy.optimize import minimize
 
+from evalgrad_lab.data.batches import in_memory
 from evalgrad_lab.data.dataset import Part
 from evalgrad_lab.data.fetched import NotFetchedError
+from evalgrad_lab.fit import Every, Pace
 from evalgrad_lab.runs import Runs
 from evalgrad_lab.store import Store
+from reproductions import training
 from reproductions.experiment import SkippedError
 from reproductions.lovasz import (
     binary,
@@ -26,39 +29,28 @@ from reproductions.lovasz import (
     prox,
     prox_pieces,
     scenes,
-    training,
+    scenes_pieces,
 )
-
-
-def test_uniform_batches_are_permutations():
-    batches = training.uniform_batches(6, 2, seed=0)
-    for _ in range(2):
-        assert sorted(torch.cat([next(batches) for _ in range(3)]).tolist()) == list(range(6))
 
 
 def test_equibatches_visit_every_class_that_occurs():
     target = torch.tensor([[0, 0], [0, 0], [0, 3], [0, 1]])
-    batches = training.equibatches(training.class_table(target), 3, seed=0)  # classes 0, 1 and 3
-    for _ in range(5):
-        assert {0, 1, 3} == set(target[next(batches)].flatten().tolist())
+    part = Part(torch.zeros(4, 1), target)
+    batches = training.equibatches(part, scenes_pieces.class_table(target), 3, seed=0)
+    for epoch in range(5):
+        (batch,) = batches(epoch)
+        assert {0, 1, 3} == set(batch.target.flatten().tolist())
 
 
-def test_training_follows_the_poly_schedule():
+def test_training_follows_the_schedule_and_ends_ready_to_predict():
     """With the gradient +1 Adam moves by the learning rate: the weight falls by the sum of (1 -
     k/n)^0.9.
     """
     model = torch.nn.Linear(1, 1, bias=False)
     start, part, seen = model.weight.item(), Part(torch.ones(4, 1), torch.zeros(4)), []
-    batches = training.uniform_batches(4, 2, 0)
-    training.train(
-        model,
-        lambda scores, target: scores.mean(),
-        part,
-        batches,
-        learning_rate=0.1,
-        iterations=3,
-        watch=seen.append,
-    )
+    pace = Pace(0.1, optimiser="adam", schedule="poly")
+    hooks = [Every(1, seen.append)]
+    training.train(model, lambda scores, _: scores.mean(), in_memory(part, 2, 0), pace, 3, hooks)
     assert model.weight.item() == pytest.approx(
         start - 0.1 * sum((1 - k / 3) ** 0.9 for k in range(3)), abs=1e-5
     )
@@ -80,20 +72,6 @@ def test_false_alarms_count_empty_images():
     scores = torch.tensor([[[-1.0, 1.0]], [[-1.0, -1.0]], [[1.0, 1.0]]])
     assert binary_pieces._false_alarms(scores, Part(scores, target)) == 50
     assert binary_pieces._false_alarms(scores[2:], Part(scores[2:], target[2:])) is None
-
-
-def test_tiles_cover_the_image_once():
-    image = torch.arange(16.0).view(4, 4)
-    images, masks = binary_pieces._tiles(image, image.long(), seed=3, side=2)
-    assert images.shape == (4, 1, 2, 2)
-    assert sorted(masks.flatten().tolist()) == list(range(16))
-    assert {frozenset(tile.flatten().tolist()) for tile in masks} == {
-        frozenset({0, 1, 4, 5}),
-        frozenset({2, 3, 6, 7}),
-        frozenset({8, 9, 12, 13}),
-        frozenset({10, 11, 14, 15}),
-    }
-    torch.testing.assert_close(images[:, 0] * image.std() + image.mean(), masks.float())
 
 
 def test_fine_tuning_starts_every_loss_from_the_network_of_cross_entropy(monkeypatch):
@@ -120,7 +98,7 @@ def test_fine_tuning_starts_every_loss_from_the_network_of_cross_entropy(monkeyp
     monkeypatch.setattr(
         binary_pieces,
         "train",
-        lambda *a, iterations, **k: iterations == 3 and real(*a, iterations=3, **k),
+        lambda network, *rest: real(network, *rest) if rest[-1] == 3 else network,
     )
     assert binary_pieces.fine_tune_binary(**further) == {name: [scratch, scratch] for name in names}
     values = [result["losses"]["hinge"] for name in names for result in moved[name]]

@@ -8,7 +8,7 @@ from reproductions.direct_loss.batches import BATCH_SIZE
 from reproductions.direct_loss.class_training import LOSSES, Bank, train_classes
 from reproductions.direct_loss.classes import CLASSES_TABLE
 from reproductions.direct_loss.synthetic import ALGORITHMS, LINEAR, TEACHER, candidates
-from reproductions.direct_loss.training import best_threshold, train
+from reproductions.direct_loss.training import best_threshold, train_scorer
 
 SMALL = {"sizes": [300, 50, 100], "iterations": 3}
 
@@ -58,7 +58,7 @@ def test_every_setting_of_every_algorithm_trains(algorithm):
     settings = candidates(algorithm, "default")
     assert len(settings) == 8
     results = [
-        train(data="linear", seed=0, algorithm=algorithm, hyper=hyper, **SMALL)
+        train_scorer(data="linear", seed=0, algorithm=algorithm, hyper=hyper, **SMALL)
         for hyper in settings[::4]
     ]
     assert results[0]["curve"] != results[1]["curve"]
@@ -76,7 +76,7 @@ def test_pieces_depend_on_their_settings_alone():
 def test_small_batches_draw_other_points_than_the_whole():
     hyper = {"learning_rate": 0.1, "weight_decay": 0.0}
     whole, some = (
-        train(data="linear", seed=0, algorithm="logistic", hyper=hyper, batch=batch, **SMALL)
+        train_scorer(data="linear", seed=0, algorithm="logistic", hyper=hyper, batch=batch, **SMALL)
         for batch in (0, 30)
     )
     assert whole["curve"] != some["curve"]

@@ -61,12 +61,13 @@ def test_the_sampler_turns_to_the_class_that_does_badly():
     target = torch.zeros(20, 2, 2, dtype=torch.int64)
     target[0] = 1  # one image has class 1
     course = Course(Part(torch.zeros(20, 1, 2, 2), target), 2, 1.0, 0)
-    stream = course.batches()
-    for _ in range(UPDATE):
-        next(stream)
-        perfect_at_0 = F.one_hot(torch.zeros_like(target), 2).movedim(-1, 1).float()
+    perfect_at_0 = F.one_hot(torch.zeros_like(target), 2).movedim(-1, 1).float()
+    batches = list(course.batches(0))
+    assert len(batches) == UPDATE
+    for _ in batches:
         course.seen(perfect_at_0, target)
-    drawn = next(stream)
+    course.update()
+    drawn = next(iter(course.batches(1))).index
     assert len(drawn) == BATCH
     # 1 - IoU is 0.05 for class 0 and 1 for class 1; at random it were 0.05
     assert (drawn == 0).float().mean() > 0.6

@@ -5,23 +5,20 @@ import torch
 
 import evalgrad as eg
 from evalgrad_lab.data.dataset import Part, Sizes
+from evalgrad_lab.data.fetched import nuclei
 from evalgrad_lab.models.unet import UNet
-from reproductions.s_measures import digit_training, mask_training
-from reproductions.s_measures.digit_training import (
-    SizedClassifier,
+from reproductions.s_measures import sized
+from reproductions.s_measures.digits import DIGITS, PROJECTIONS
+from reproductions.s_measures.masks import MASKS, SCENES_TABLE
+from reproductions.s_measures.regulariser import LAMBDA_STEP, MU_STEP, Regulariser
+from reproductions.s_measures.sized import WIDTH, Sized, sized_classifier, sized_unet
+from reproductions.s_measures.training import (
+    THRESHOLDS,
+    quality,
+    size_labels,
     train_digits,
     train_measure,
 )
-from reproductions.s_measures.digits import DIGITS, PROJECTIONS
-from reproductions.s_measures.mask_training import (
-    THRESHOLDS,
-    WIDTH,
-    SizedUNet,
-    quality,
-    size_labels,
-)
-from reproductions.s_measures.masks import MASKS, SCENES_TABLE
-from reproductions.s_measures.regulariser import LAMBDA_STEP, MU_STEP, Regulariser
 
 DIGIT_SETTINGS = {
     "data": "s-digits",
@@ -51,8 +48,8 @@ def test_projections_are_counted_per_epoch_and_per_step():
         "epochs": 2,
     }
     assert train_measure(project="epoch", **settings)["projections"] == 2
-    # 250 items in batches of 100
-    assert train_measure(project="step", **settings)["projections"] == 2 * 3
+    # 250 items in batches of 100, the rest left out
+    assert train_measure(project="step", **settings)["projections"] == 2 * 2
 
 
 def test_the_papers_steps_move_mu_less_than_lambda():
@@ -65,9 +62,9 @@ def test_the_papers_steps_move_mu_less_than_lambda():
         with torch.no_grad():
             group.tau.mul_(0.5)
         mu, lam = group.mu.clone(), group.lam.clone()
-        regulariser.after_epoch()
+        regulariser.after_epoch(None)
         moved[solver] = group.mu - mu, group.lam - lam
-    step = regulariser.measure.groups[0].dual_lr
+    step = regulariser.measure.dual_lr
     assert torch.allclose(moved["paper"][0] / MU_STEP, moved["lagrangian"][0] / step, rtol=1e-2)
     falling = moved["lagrangian"][1] < 0  # a rising one may stop at its price
     assert falling.any()
@@ -86,10 +83,10 @@ def test_the_certificate_is_a_bound():
 
 
 def test_the_sized_networks_score_images_and_pixels():
-    digits, size = SizedClassifier(256, 4)(torch.zeros(3, 256))
+    digits, size = sized_classifier(256, 4)(torch.zeros(3, 256))
     assert (digits.shape, size.shape) == ((3, 10), (3,))
     torch.manual_seed(0)
-    sized = SizedUNet(1, 2).eval()
+    sized = sized_unet(1, 2).eval()
     torch.manual_seed(0)
     plain, images = UNet(1, 2, WIDTH).eval(), torch.randn(2, 1, 16, 24)
     assert torch.equal(sized(images)[0], plain(images))
@@ -99,17 +96,14 @@ def test_one_class_quality_averages_the_papers_thresholds():
     chances = torch.tensor([[0.62, 0.9, 0.5, 0.1]])
     target = torch.tensor([[[1, 1, 0, 0]]])
 
-    class Fixed(torch.nn.Module):
-        def forward(self, images):
-            return torch.logit(chances).view(1, 1, 1, 4), None
+    logits = torch.logit(chances).view(1, 1, 1, 4)
+    fixed = Sized(torch.nn.Identity(), torch.nn.Identity(), torch.nn.Identity())
 
     by_hand = [
         ((chances > t) & (target[0] == 1)).sum() / ((chances > t) | (target[0] == 1)).sum()
         for t in THRESHOLDS
     ]
-    assert quality(Fixed(), Part(torch.zeros(1, 1, 1, 4), target)) == pytest.approx(
-        100 * sum(by_hand).item() / 3
-    )
+    assert quality(fixed, Part(logits, target)) == pytest.approx(100 * sum(by_hand).item() / 3)
 
 
 def test_sizes_come_from_the_masks():
@@ -191,10 +185,10 @@ def test_experiments_2_and_3_are_judged_by_their_numbers():
 def test_s_mnist_has_each_size_in_half_of_the_images(monkeypatch):
     generator = torch.Generator().manual_seed(0)
     part = Part(torch.rand(40, 28, 28, generator=generator), torch.arange(40) % 10)
-    monkeypatch.setattr(digit_training, "images", lambda name: (part, part))
-    monkeypatch.setattr(digit_training, "MNIST_TRAIN", 24)
-    monkeypatch.setattr(digit_training, "MNIST_VALIDATION", 16)
-    split = digit_training.s_mnist(0)
+    monkeypatch.setattr(sized, "images", lambda name: (part, part))
+    monkeypatch.setattr(sized, "MNIST_TRAIN", 24)
+    monkeypatch.setattr(sized, "MNIST_VALIDATION", 16)
+    split = sized.s_mnist(0)
     assert [len(p) for p in (split.train, split.validation, split.test)] == [24, 16, 40]
     pixels, (digit, large) = (
         split.test.inputs.view(40, 28, 28) / 3 + 0.3,
@@ -212,8 +206,8 @@ def test_s_mnist_has_each_size_in_half_of_the_images(monkeypatch):
 
 def test_nucleus_tiles_are_apart_and_keep_their_masks(monkeypatch):
     image = torch.arange(64 * 64, dtype=torch.float32).view(64, 64)
-    monkeypatch.setattr(mask_training, "nuclei", lambda: (image, (image % 7 == 0).long()))
-    split = mask_training.nucleus_tiles(0, Sizes(2, 1, 1))
+    monkeypatch.setattr(nuclei, "nuclei", lambda: (image, (image % 7 == 0).long()))
+    split = nuclei.nucleus_tiles(0, Sizes(2, 1, 1))
     pixels = torch.cat([part.inputs for part in (split.train, split.validation, split.test)])
     masks = torch.cat([part.target for part in (split.train, split.validation, split.test)])
     values = (pixels[:, 0] * image.std() + image.mean()).round()

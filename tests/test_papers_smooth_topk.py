@@ -217,7 +217,7 @@ def test_training_learns_and_repeats_exactly():
         "objective": training.smooth(0.1),
     }
     settings |= {"learning_rate": 0.01, "weight_decay": 0.01, "width": 32}
-    short, again, long = (training.train(steps=steps, **settings) for steps in (2, 2, 60))
+    short, again, long = (training.train_pairs(steps=steps, **settings) for steps in (2, 2, 60))
     assert short == again
     assert long["train"]["top5"] > short["train"]["top5"] + 20
     assert long["best"]["validation"] >= short["best"]["validation"]

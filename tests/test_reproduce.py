@@ -18,7 +18,8 @@ import os
 from pathlib import Path
 import torch
 from reproductions.drawing import new_figure
-from reproductions.experiment import Experiment, Outcome, Paper, SkippedError, Table, Verdict
+from reproductions.experiment import Experiment, Outcome, Paper, SkippedError, Table
+from reproductions.verdicts import Verdict
 
 FACTOR = 2
 

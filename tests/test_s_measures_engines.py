@@ -117,20 +117,21 @@ def test_kernel_gradient_equals_autograd_of_the_formula(surrogate, rows, request
         request.getfixturevalue("pure")
 
 
-def multiplier_arguments(program, *, due, dtype=torch.float32):
+def multiplier_arguments(program, dtype=torch.float32):
     """What the solver of a program gives to `renewed_multipliers`, with totals of two different
-    rows of scores per program row.
+    rows of scores per program row: tensors, and the rule.
     """
     rows, count, _ = program.constraints.shape
     threshold = torch.linspace(-0.5, 0.5, rows, dtype=dtype)
     totals = error_totals(X.to(dtype), Y, threshold, SURROGATES["hinge"])
-    worst = [float(program.objective[0, 3]), 2.0] if program.fractional else []
     mu, weight = (
         torch.linspace(0, 1, rows * count, dtype=dtype).view(rows, count),
         torch.rand(rows, 2, dtype=dtype),
     )
     parts = [part.to(dtype) for part in (program.objective, program.constraints, program.share)]
-    return (totals, mu, weight, *parts, torch.tensor(due), 1.7, worst, 0.2, 100.0, program.required)
+    highest = float(program.objective[0, 3]) + 2 * 1.7 if program.fractional else None
+    rule = {"prior": 1.7, "highest": highest, "step": 0.2, "ceiling": 100.0}
+    return (totals, mu, weight, *parts), rule | {"hard": program.required}
 
 
 PROGRAMS = {
@@ -150,17 +151,16 @@ def test_operators_pass_opcheck():
         torch.library.opcheck(
             _totals_operator, (X, Y, torch.ones(2), torch.zeros(2), torch.tensor(due), 0)
         )
-        torch.library.opcheck(
-            renewed_multipliers, multiplier_arguments(PROGRAMS["p@r, required"], due=due)
-        )
 
 
 @pytest.mark.parametrize("program", PROGRAMS.values(), ids=PROGRAMS)
 @dtypes
-def test_multipliers_equal_the_definition(program, dtype, engine):
-    arguments = multiplier_arguments(program, due=True, dtype=dtype)
-    totals, mu, _, objective, constraints, share, _, prior, worst, step, ceiling, hard = arguments
-    for k, (moved, weight) in enumerate(zip(*renewed_multipliers(*arguments), strict=True)):
+def test_multipliers_equal_the_definition(program, dtype):
+    tensors, rule = multiplier_arguments(program, dtype)
+    totals, mu, _, objective, constraints, share = tensors
+    prior, highest, step, ceiling, hard = rule.values()
+    new = renewed_multipliers(*tensors, **rule)
+    for k, (moved, weight) in enumerate(zip(*new, strict=True)):
         error, misses, hits = totals[k, 0].tolist()
         alarms, wrong, others = totals[k, 1].tolist()
         found, alarm = 1 - (misses if hard else error) / hits, (wrong if hard else alarms) / others
@@ -171,8 +171,7 @@ def test_multipliers_equal_the_definition(program, dtype, engine):
             residual = sum(c * r for c, r in zip(constraint, rates, strict=True)) / max(largest, 1)
             new = min(max(float(mu[k, j]) + step * residual, 0), ceiling)
             pressed = min(max(new + 5 * step * residual, 0), ceiling)
-            if worst:
-                highest = worst[0] + worst[1] * prior
+            if highest is not None:
                 ratio = (
                     sum(o * r for o, r in zip(objective[k].tolist(), rates, strict=True)) / found
                     if found > 0
@@ -189,16 +188,14 @@ def test_multipliers_equal_the_definition(program, dtype, engine):
 
 @pytest.mark.parametrize("spoiled", [torch.inf, torch.nan, 0.0])
 @pytest.mark.parametrize("program", PROGRAMS.values(), ids=PROGRAMS)
-def test_multipliers_stay_without_totals(program, spoiled, engine):
-    """Not due, a class never seen, or an overflow: an infinite multiplier would never recover."""
-    for due in (True, False):
-        totals, mu, weight, *rest = multiplier_arguments(program, due=due)
-        if due:
-            totals[:, 0] = spoiled
-        for new, old in zip(
-            renewed_multipliers(totals, mu, weight, *rest), (mu, weight), strict=True
-        ):
-            assert torch.equal(new, old)
+def test_multipliers_stay_without_totals(program, spoiled):
+    """A class never seen, or an overflow: an infinite multiplier would never recover."""
+    (totals, mu, weight, *rest), rule = multiplier_arguments(program)
+    totals[:, 0] = spoiled
+    for new, old in zip(
+        renewed_multipliers(totals, mu, weight, *rest, **rule), (mu, weight), strict=True
+    ):
+        assert torch.equal(new, old)
 
 
 @surrogates

@@ -10,6 +10,7 @@ import torch
 import torch.nn.functional as F
 
 from evalgrad import PRAUC, ROCAUC, FBeta, PrecisionAtRecall, RecallAtPrecision
+from evalgrad.s_measures.counts import EVERY
 
 N = 200
 X = torch.randn(N, 4)
@@ -113,7 +114,7 @@ def test_loading_against_other_positives_raises_and_changes_nothing():
     for solver in ("ratio", "lagrangian"):
         reg = FBeta(labels=flipped, solver=solver)
         before = copy.deepcopy(reg.state_dict())
-        with pytest.raises(ValueError, match="`labels` of this S-measure differ"):
+        with pytest.raises(ValueError, match="`labels` must be those it was saved with"):
             reg.load_state_dict(FBeta(labels=Y, solver=solver).state_dict())
         torch.testing.assert_close(before["groups.0.mu"], reg.state_dict()["groups.0.mu"])
 
@@ -154,10 +155,14 @@ def test_half_scores_and_half_modules(solver, dtype):
     scores = torch.randn(N)
     expected = copy.deepcopy(reg)(scores.to(dtype).float(), Y, index=INDEX)
     reg.to(dtype)
-    assert all(b.dtype != dtype for b in [*reg.buffers(), *reg.parameters()])
     value = reg(scores.to(dtype).requires_grad_(), Y, index=INDEX)
-    assert value.dtype == dtype
-    torch.testing.assert_close(value.float(), expected, rtol=1e-2, atol=1e-2)
+    assert value.dtype == torch.float32
+    torch.testing.assert_close(value, expected, rtol=1e-2, atol=1e-2)
+    # the state took its precision back, the coefficients exactly
+    assert all(b.dtype != dtype for b in [*reg.buffers(), *reg.parameters()])
+    fresh = dict(FBeta(labels=Y, solver=solver).named_buffers())
+    for name in ("objective", "constraints", "share"):
+        assert torch.equal(reg.get_buffer(f"groups.0.{name}"), fresh[f"groups.0.{name}"])
     with torch.autocast("cpu", dtype=torch.bfloat16):
         torch.testing.assert_close(
             FBeta(labels=Y, solver=solver)(scores, Y, index=INDEX),
@@ -301,12 +306,130 @@ def test_accumulated_gradients_are_the_sum_of_those_of_the_batches():
     assert torch.equal(together.groups[0].mu, apart.groups[0].mu)
 
 
-def test_a_loss_scale_saves_half_precision_gradients():
-    scores = torch.zeros(N, dtype=torch.float16, requires_grad=True)
-    (FBeta(labels=Y)(scores, Y, index=INDEX) * 2.0**10).backward()
-    wide = torch.zeros(N, requires_grad=True)
-    FBeta(labels=Y)(wide, Y, index=INDEX).backward()
-    torch.testing.assert_close(scores.grad.float(), 2.0**10 * wide.grad, rtol=1e-3, atol=0)
+@every
+@solvers
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_half_precision_under_a_scaler(measure, argument, solver, dtype):
+    """As GradScaler starts, with 2^16: finite wherever the scaled gradient fits the dtype, and the
+    small gradients that the scale is for arrive.
+    """
+    scores = torch.randn(N).to(dtype)
+    wide = scores.float().requires_grad_()
+    expected = measure(argument, labels=Y, solver=solver)(wide, Y, index=INDEX)
+    expected.backward()
+    for scale in (1.0, 2.0**16, 2.0**-20):
+        half = scores.clone().requires_grad_()
+        value = measure(argument, labels=Y, solver=solver)(half, Y, index=INDEX)
+        (value * scale).backward()
+        scaled = (wide.grad * scale).to(dtype)
+        fits = scaled.isfinite()
+        assert torch.equal(value, expected)
+        assert half.grad.dtype == dtype
+        assert torch.equal(half.grad[fits], scaled[fits])
+
+
+class Tagged(torch.Tensor):
+    """What MONAI's MetaTensor and fastai's TensorImage are: a tensor with something to carry, which
+    every operation hands on.
+    """
+
+    @classmethod
+    def __torch_function__(cls, func, types, args=(), kwargs=None):
+        result = super().__torch_function__(func, types, args, kwargs or {})
+        if isinstance(result, Tagged):
+            result.tag = next((x.tag for x in args if hasattr(x, "tag")), None)
+        return result
+
+
+@every
+@solvers
+def test_tensor_subclasses_are_tensors(measure, argument, solver):
+    x = torch.randn(N)
+    plain = x.clone().requires_grad_()
+    one = measure(argument, labels=Y, solver=solver)
+    value = one(plain, Y, index=INDEX)
+    value.backward()
+    for kind in (Tagged, torch.nn.Parameter):
+        scores = (
+            torch.nn.Parameter(x) if kind is torch.nn.Parameter else x.clone().as_subclass(kind)
+        )
+        scores.requires_grad_()
+        other = measure(argument, labels=Y.as_subclass(Tagged), solver=solver)
+        got = other(scores, Y.as_subclass(Tagged), index=INDEX.as_subclass(Tagged))
+        got.backward()
+        assert type(got) is torch.Tensor
+        assert torch.equal(got, value)
+        assert torch.equal(scores.grad.as_subclass(torch.Tensor), plain.grad)
+        for mine, theirs in zip(one.buffers(), other.buffers(), strict=True):
+            assert type(theirs) is torch.Tensor
+            torch.testing.assert_close(theirs, mine, equal_nan=True, rtol=0, atol=0)
+        with pytest.raises(ValueError, match="the label 7"):
+            other(x, (Y + 77).as_subclass(Tagged), index=INDEX)
+
+
+INTEGERS = [torch.uint8, torch.int8, torch.int16, torch.int32, torch.uint16, torch.uint64]
+
+
+@solvers
+@pytest.mark.parametrize("dtype", [*INTEGERS, torch.float32, torch.float64, torch.bfloat16])
+def test_labels_of_any_dtype(solver, dtype):
+    x = torch.randn(N)
+    expected = FBeta(labels=Y, solver=solver)(x, Y, index=INDEX)
+    for labels in (Y, Y.to(dtype)):
+        measure = FBeta(labels=labels, solver=solver)
+        assert torch.equal(measure(x, Y.to(dtype), index=INDEX.int()), expected)
+    if dtype not in (torch.float32, torch.float64, torch.bfloat16):
+        three = INDEX % 3
+        one, other = FBeta(labels=three), FBeta(labels=three.to(dtype))
+        scores = torch.randn(N, 3)
+        assert torch.equal(other(scores, three.to(dtype)), one(scores, three))
+
+
+@every
+@solvers
+def test_a_column_is_a_batch(measure, argument, solver):
+    """Scores (N, 1), as a network with one output gives them, mean one thing: N items."""
+    x = torch.randn(N)
+    expected = measure(argument, labels=Y, solver=solver)(x, Y, index=INDEX)
+    for scores, target in ((x, Y[:, None]), (x[:, None], Y), (x[:, None], Y[:, None])):
+        reg = measure(argument, labels=Y, solver=solver)
+        assert torch.equal(reg(scores, target, index=INDEX), expected)
+
+
+@every
+@solvers
+@pytest.mark.filterwarnings("ignore")  # the compiler's own
+def test_an_undeclared_label_in_a_graph_is_nan_and_enters_nothing(measure, argument, solver):
+    """Labels cannot be read there."""
+    reg, x = measure(argument, labels=Y, solver=solver), torch.randn(N)
+    keywords = {"index": INDEX} if solver == "lagrangian" else {}
+    reg(x, Y, **keywords)
+    torch._dynamo.reset()
+    compiled = torch.compile(reg, fullgraph=True, dynamic=True, backend="aot_eager")
+    before = reg.groups[0].counts.totals.clone()
+    for label in (7, -1):
+        reg.groups[0].counts.progress.fill_(EVERY)  # new totals are due
+        scores, target = x.clone().requires_grad_(), Y.long()
+        target[5] = label
+        value = compiled(scores, target, **keywords)
+        value.backward()
+        assert value.isnan()
+        assert scores.grad.isnan().any()
+    (group,) = reg.groups
+    assert torch.equal(group.counts.totals, before)
+    assert group.mu.isfinite().all()
+    assert compiled(x, Y.long(), **keywords).isfinite()
+
+
+@every
+def test_options_are_attributes_and_do_what_they_say(measure, argument):
+    reg = measure(argument, dual_lr=0.5, momentum=0.25, surrogate="margin")
+    assert (reg.dual_lr, reg.momentum, reg.surrogate, reg.solver) == (0.5, 0.25, "margin", "ratio")
+    assert all(f"{name}=" in repr(reg) for name in ("dual_lr", "surrogate", "max_multiplier"))
+    reg = RecallAtPrecision(0.9, labels=Y)
+    reg.max_multiplier = 0.5  # a setting may change during training
+    reg(torch.randn(N), Y, index=INDEX)
+    assert reg.groups[0].mu == 0.5
 
 
 def test_scores_that_are_nan_certify_nothing():

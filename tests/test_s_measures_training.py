@@ -162,7 +162,7 @@ def test_a_wrong_position_is_said_and_changes_nothing(engine):
     measure, index = FBeta(labels=Y), torch.arange(5)
     measure(torch.zeros(5), Y[:5], index=index)
     before = measure.groups[0].counts.cache.clone()
-    with pytest.raises(ValueError, match=r"`index` must lie in 0\.\.36"):
+    with pytest.raises(ValueError, match=r"`index` must be in 0\.\.36"):
         measure(torch.ones(5), Y[:5], index=index + ITEMS - 4)
     torch.testing.assert_close(measure.groups[0].counts.cache, before, equal_nan=True)
 

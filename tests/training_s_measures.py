@@ -57,7 +57,7 @@ def train(
                 o.step()
             measure.project_()
             if lagrangian and done % batches == batches - 1:
-                measure.dual_step(measure.groups[0].dual_lr * min(1, 10 * (1 - done / (steps + 1))))
+                measure.dual_step(measure.dual_lr * min(1, 10 * (1 - done / (steps + 1))))
             for d in decay:
                 d.step()
             done += 1

@@ -4,8 +4,8 @@
 
 #include <cstdint>
 #include <cstdlib>
-#include <memory>
 #include <new>
+#include <utility>
 
 #if defined(__linux__)
 #include <sys/mman.h>
@@ -26,31 +26,67 @@ inline void advise_huge_pages([[maybe_unused]] void* memory, [[maybe_unused]] st
 #endif
 }
 
+// Memory of small calls, kept by the thread from one to the next: to give it back to the system and
+// to ask for it again would take longer than their work. At most 4 MB per thread.
+class KeptMemory {
+public:
+    struct Piece {
+        void* memory = nullptr;
+        std::size_t bytes = 0;
+    };
+    // One of at least so many bytes, or none.
+    Piece take(std::size_t bytes) {
+        for (Piece& piece : pieces_)
+            if (piece.bytes >= bytes) return std::exchange(piece, Piece{});
+        return {};
+    }
+    // Frees what is too large, or finds no place.
+    void give(Piece given) {
+        if (given.bytes <= kLargest)
+            for (Piece& piece : pieces_)
+                if (piece.bytes < given.bytes) std::swap(piece, given);
+        std::free(given.memory);
+    }
+    ~KeptMemory() {
+        for (const Piece& piece : pieces_) std::free(piece.memory);
+    }
+
+private:
+    static constexpr std::size_t kLargest = std::size_t{1} << 19;
+    Piece pieces_[8];
+};
+inline thread_local KeptMemory kept_memory;
+
 // Uninitialised scratch memory of trivial elements; grows, never shrinks.
 template <class T>
 class Scratch {
 public:
+    Scratch() = default;
+    Scratch(Scratch&& other) noexcept : piece_(std::exchange(other.piece_, {})) {}
+    Scratch& operator=(Scratch&&) = delete;
+    ~Scratch() { kept_memory.give(piece_); }
+
     T* reserve(int64_t count) {
-        if (count > capacity_) {
-            const std::size_t bytes = static_cast<std::size_t>(count) * sizeof(T),
-                              rounded = (bytes + kHugePage - 1) / kHugePage * kHugePage;
-            void* memory =
-                bytes > kHugePage ? std::aligned_alloc(kHugePage, rounded) : std::malloc(bytes);
-            if (memory == nullptr) throw std::bad_alloc();
-            advise_huge_pages(memory, bytes);
-            data_.reset(static_cast<T*>(memory));
-            capacity_ = count;
-        }
-        return data_.get();
+        const std::size_t bytes = static_cast<std::size_t>(count) * sizeof(T);
+        if (bytes <= piece_.bytes) return data();
+        kept_memory.give(std::exchange(piece_, {}));
+        piece_ = kept_memory.take(bytes);
+        if (piece_.memory == nullptr) piece_ = {allocate(bytes), bytes};
+        return data();
     }
-    T* data() const { return data_.get(); }
+    T* data() const { return static_cast<T*>(piece_.memory); }
 
 private:
-    struct Free {
-        void operator()(T* memory) const { std::free(memory); }
-    };
-    std::unique_ptr<T[], Free> data_;
-    int64_t capacity_ = 0;
+    KeptMemory::Piece piece_;
+
+    static void* allocate(std::size_t bytes) {
+        const std::size_t rounded = (bytes + kHugePage - 1) / kHugePage * kHugePage;
+        void* memory =
+            bytes > kHugePage ? std::aligned_alloc(kHugePage, rounded) : std::malloc(bytes);
+        if (memory == nullptr) throw std::bad_alloc();
+        advise_huge_pages(memory, bytes);
+        return memory;
+    }
 };
 
 }  // namespace evalgrad

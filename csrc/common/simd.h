@@ -82,4 +82,15 @@ EVALGRAD_INLINE double exp_nonpositive(double x) {
     return x < -708.0 ? 0.0 : poly * scale;
 }
 
+// A bit for each of 64 bytes of 0 or 1.
+EVALGRAD_INLINE uint64_t pack_bits(const uint8_t* bytes) {
+    uint64_t bits = 0;
+    for (int i = 0; i < 8; ++i) {
+        uint64_t eight;
+        std::memcpy(&eight, bytes + 8 * i, sizeof eight);
+        bits |= (eight * 0x0102040810204080u >> 56) << (8 * i);  // gathers the eight in one byte
+    }
+    return bits;
+}
+
 }  // namespace evalgrad

@@ -1,12 +1,10 @@
-// Sorting of (error, index, foreground) packed into one 64-bit key: two radix passes over the
-// leading digits and a repair of what they left tied. On some 10^5 keys a comparison sort takes 5
-// to 10 times as long.
+// Sorting of items packed into one 64-bit key, order (32) | index (31) | foreground (1), by passes
+// over the digits of the order. On some 10^5 keys a comparison sort takes 5 to 10 times as long.
 #pragma once
 
 #include <algorithm>
-#include <cfloat>
 #include <cstdint>
-#include <functional>
+#include <type_traits>
 #include <utility>
 
 #include "common/memory.h"
@@ -29,91 +27,78 @@ EVALGRAD_INLINE float ordered_float(uint32_t ordered) {
         static_cast<int32_t>(ordered ^ ((ordered >> 31) ? 0x80000000u : 0xFFFFFFFFu)));
 }
 
-// error (32) | index (31) | foreground (1): one word to move, one word to compare. The error as its
-// ordered bits, or as the number of units that a kernel sorts by.
-EVALGRAD_INLINE uint64_t pack_key(uint32_t ordered, int64_t index, bool foreground) {
-    return (static_cast<uint64_t>(ordered) << 32) | (static_cast<uint64_t>(index) << 1) |
+// Order: what keys are sorted by, the smallest first.
+EVALGRAD_INLINE uint64_t pack_key(uint32_t order, int64_t index, bool foreground) {
+    return (static_cast<uint64_t>(order) << 32) | (static_cast<uint64_t>(index) << 1) |
            (foreground ? 1u : 0u);
 }
-EVALGRAD_INLINE uint32_t key_error(uint64_t key) { return static_cast<uint32_t>(key >> 32); }
+EVALGRAD_INLINE uint32_t key_order(uint64_t key) { return static_cast<uint32_t>(key >> 32); }
 EVALGRAD_INLINE int64_t key_index(uint64_t key) {
     return static_cast<int64_t>((key >> 1) & 0x7FFFFFFFu);
 }
 EVALGRAD_INLINE bool key_foreground(uint64_t key) { return (key & 1u) != 0; }
 
-// A worker's keys, their digits' counts, and a second buffer, reused from group to group.
+// A worker's keys and a second buffer, reused from row to row.
 class KeySorter {
 public:
-    static constexpr int kDigits = 24;
-    static constexpr uint32_t kLast = (1u << kDigits) - 1;
-
     // Where the caller writes up to `capacity` keys.
     uint64_t* room(int64_t capacity) { return keys_.reserve(capacity); }
 
-    // The digits of every key are counted before `sort`, best while the key is written.
-    void start_counting() { std::fill_n(low_, kBuckets, 0u), std::fill_n(high_, kBuckets, 0u); }
-    EVALGRAD_INLINE void count(uint32_t digits) {
-        ++low_[digits % kBuckets];
-        ++high_[digits / kBuckets];
-    }
-
-    // The first `size` keys, those counted, in increasing order of `digits(key)`, an integer up to
-    // kLast; equal digits keep their order. As uint32_t they lose the error and keep index and
-    // foreground: half the memory to write and to read again.
-    template <class Key, class Digits>
-    Key* sort(int64_t size, const Digits& digits) {
-        uint64_t *keys = keys_.data(), *other = other_.reserve(size);
-        Key* sorted = reinterpret_cast<Key*>(keys);
-        uint32_t low_start = 0, high_start = 0;
-        for (uint32_t d = 0; d < kBuckets; ++d) {
-            low_start += std::exchange(low_[d], low_start);
-            high_start += std::exchange(high_[d], high_start);
-        }
-        for (int64_t i = 0; i < size; ++i) other[low_[digits(keys[i]) % kBuckets]++] = keys[i];
-        for (int64_t i = 0; i < size; ++i)
-            sorted[high_[digits(other[i]) / kBuckets]++] = static_cast<Key>(other[i]);
+    // The first `size` keys by their order, which is below 2^kBits; equal ones keep their places,
+    // if their indices increase. As uint32_t they lose the order and keep index and foreground:
+    // half the memory to write and to read again.
+    template <class Key, int kBits>
+    const Key* sort(int64_t size) {
+        // Wide digits need fewer passes, and time to clear and to add up their counters.
+        constexpr int64_t kFew = 64, kMany = 1 << 14;
+        if (size > kFew)
+            return size < kMany ? by_digits<Key, kBits, 8>(size) : by_digits<Key, kBits, 12>(size);
+        uint64_t* keys = keys_.data();
+        std::sort(keys, keys + size);
+        Key* sorted = reinterpret_cast<Key*>(other_.reserve(size));
+        for (int64_t i = 0; i < size; ++i) sorted[i] = static_cast<Key>(keys[i]);
         return sorted;
     }
 
 private:
-    static constexpr uint32_t kBuckets = 1u << (kDigits / 2);
     Scratch<uint64_t> keys_, other_;
-    uint32_t low_[kBuckets], high_[kBuckets];
-};
+    Scratch<uint32_t> counters_;
 
-// The first `size` keys in decreasing order of error, whose bits lie in [lowest, highest].
-inline const uint64_t* sort_by_error(KeySorter& sorter, int64_t size, uint32_t lowest,
-                                     uint32_t highest) {
-    uint64_t* keys = sorter.room(size);
-    const float top = ordered_float(highest), range = top - ordered_float(lowest);
-    if (size <= 512 ||
-        !(range > 0.0f && range < FLT_MAX)) {  // few, all equal, or with infinities and NaN
-        std::sort(keys, keys + size, std::greater<uint64_t>());
-        return keys;
-    }
-    const float scale = static_cast<float>(KeySorter::kLast) / range;
-    const auto digits = [=](uint64_t key) {
-        return std::min(KeySorter::kLast,
-                        static_cast<uint32_t>((top - ordered_float(key_error(key))) * scale));
-    };
-    sorter.start_counting();
-    for (int64_t i = 0; i < size; ++i) sorter.count(digits(keys[i]));
-    sorter.sort<uint64_t>(size, digits);
-    // Equal digits may hide a difference in the error. Few do, unless an outlier stretches the
-    // range: sort such runs again.
-    for (int64_t i = 1; i < size; ++i) {
-        if (key_error(keys[i]) <= key_error(keys[i - 1])) continue;
-        int64_t begin = i, end = i + 1;
-        while (begin > 0 && digits(keys[begin - 1]) == digits(keys[i])) --begin;
-        while (end < size && digits(keys[end]) == digits(keys[i])) ++end;
-        if (end - begin == 2) {
-            std::swap(keys[begin], keys[begin + 1]);
-        } else {
-            std::sort(keys + begin, keys + end, std::greater<uint64_t>());
+    template <class Key, int kBits, int kDigit>
+    const Key* by_digits(int64_t size) {
+        constexpr int kPasses = (kBits + kDigit - 1) / kDigit, kValues = 1 << kDigit;
+        uint64_t *keys = keys_.data(), *other = other_.reserve(size);
+        uint32_t* counters = counters_.reserve(kPasses * kValues);
+        std::fill_n(counters, kPasses * kValues, 0u);
+        for (int64_t i = 0; i < size; ++i)
+            for (int pass = 0; pass < kPasses; ++pass)
+                ++counters[pass * kValues + digit<kDigit>(keys[i], pass)];
+        for (int pass = 0; pass < kPasses; ++pass) {
+            uint32_t start = 0;
+            for (int value = 0; value < kValues; ++value)
+                start += std::exchange(counters[pass * kValues + value], start);
         }
-        i = end;
+        return passes<Key, kDigit, 0, kPasses>(size, keys, other, counters);
     }
-    return keys;
-}
+
+    template <int kDigit>
+    static uint32_t digit(uint64_t key, int pass) {
+        return key_order(key) >> (pass * kDigit) & ((1u << kDigit) - 1);
+    }
+
+    // From the lowest digit up; the last pass may narrow the keys.
+    template <class Key, int kDigit, int kPass, int kPasses>
+    static const Key* passes(int64_t size, uint64_t* from, uint64_t* to, uint32_t* counters) {
+        using To = std::conditional_t<kPass + 1 == kPasses, Key, uint64_t>;
+        To* sorted = reinterpret_cast<To*>(to);
+        uint32_t* next = counters + (kPass << kDigit);
+        for (int64_t i = 0; i < size; ++i)
+            sorted[next[digit<kDigit>(from[i], kPass)]++] = static_cast<To>(from[i]);
+        if constexpr (kPass + 1 == kPasses)
+            return sorted;
+        else
+            return passes<Key, kDigit, kPass + 1, kPasses>(size, to, from, counters);
+    }
+};
 
 }  // namespace evalgrad

@@ -82,14 +82,13 @@ EVALGRAD_INLINE void softmax_tile(const float* __restrict x, int64_t x_stride, i
 // where the label is ignored. Returns the tile's part of the value, the sum of |g_c| x error:
 // slopes are negative on the foreground, whose error is 1 - p_c, only. Slopes are taken relative to
 // that of the likeliest class, which then has no part in the sum: where the network is sure, g_c
-// and the mean agree in most digits, and their plain difference would be noise.
+// and the mean agree in most digits, and their plain difference would be noise. Top: the largest
+// probability, which is softmax_tile's inverse.
 EVALGRAD_INLINE double softmax_backward_tile(const float* __restrict p, int64_t classes,
-                                             int64_t width, const int64_t* label,
-                                             float* __restrict g, int64_t g_stride) {
-    float top[kTile] = {}, reference[kTile] = {}, mean[kTile] = {}, value[kTile] = {};
-    for (int64_t c = 0; c < classes; ++c)
-        for (int64_t j = 0; j < width; ++j)
-            top[j] = p[c * kTile + j] > top[j] ? p[c * kTile + j] : top[j];
+                                             const float* __restrict top, int64_t width,
+                                             const int64_t* label, float* __restrict g,
+                                             int64_t g_stride) {
+    float reference[kTile] = {}, mean[kTile] = {}, value[kTile] = {};
     for (int64_t c = 0; c < classes; ++c)
         for (int64_t j = 0; j < width; ++j) {
             const float slope = g[c * g_stride + j];

@@ -12,16 +12,12 @@
 #include "common/memory.h"
 #include "common/parallel.h"
 #include "common/simd.h"
+#include "lovasz/class_errors.h"
 #include "lovasz/class_maps.h"
 #include "lovasz/kernels.h"
-#include "lovasz/softmax_errors.h"
-#include "lovasz/softmax_slots.h"
-#include "lovasz/weights.h"
 
 namespace evalgrad::lovasz {
 namespace {
-
-constexpr float kIgnored = -1.0f;  // in place of the probability of a pixel that does not count
 
 // The buffer has the shape of the logits; scale: (groups, classes).
 struct Problem : ClassMaps {
@@ -94,120 +90,6 @@ void merge(std::vector<ClassTotals>& into, const std::vector<ClassTotals>& from)
     }
 }
 
-// ---- pass 2: weights of one class of one group in place of its probabilities
-// ----------------------------------------
-
-// Without foreground the extension is the largest error: the whole weight goes to one pixel.
-void weigh_absent(const Problem& maps, float* buffer, float scale, int64_t c) {
-    float highest = 0.0f;
-    float* top = nullptr;
-    for (int64_t image = 0; image < maps.images; ++image) {
-        float* p = buffer + (image * maps.classes + c) * maps.pixels;
-        for (int64_t i = 0; i < maps.pixels; ++i) {
-            if (p[i] > highest) highest = p[i], top = p + i;
-        }
-    }
-    for (int64_t image = 0; image < maps.images; ++image)
-        std::fill_n(buffer + (image * maps.classes + c) * maps.pixels, maps.pixels, 0.0f);
-    if (top != nullptr) *top = scale;
-}
-
-// Weights in place of probabilities without a sort. False, and nothing written, where a sort is
-// better: for few pixels, little foreground, few errors to bring into order, or many that are equal
-// or too close for the slots.
-template <class ForImages>
-bool weigh_by_slots(const Problem& maps, float* buffer, int64_t foreground_total, int32_t c,
-                    float threshold, float scale, ClassScratch& scratch,
-                    const ForImages& for_images) {
-    const int64_t pixels = maps.images * maps.pixels;
-    if (pixels < kSlotPixels || foreground_total < kSlotForeground) return false;
-    const bool tiny = units_of(threshold) < kCells;
-    const float lowest = tiny ? kCells / kUnits : threshold;
-    ErrorSample sample;
-    for_images([&](const int32_t* label, int64_t offset) {
-        sample_errors(buffer + offset, label, maps.pixels, c, lowest, sample);
-    });
-    if (!sample.many()) return false;
-    // Fewer, rounded up, than for a hinge: slots that are finer for smaller errors are filled more
-    // evenly.
-    const int64_t first = first_slots(sample.ranked * pixels / sample.seen, foreground_total);
-    double needed = static_cast<double>(std::max(kFewestSlots / 2, first / 4));
-    const double most = std::max<double>(kMostSlots, needed);
-    while (needed <= most) {
-        const ErrorSlots slots(lowest, needed);
-        scratch.slots.clear(int64_t{slots.last} + 1);
-        if (tiny) std::memset(scratch.cells, 0, sizeof scratch.cells);
-        int64_t ranked = 0;
-        for_images([&](const int32_t* label, int64_t offset) {
-            ranked += count_in_slots(buffer + offset, label, maps.pixels, c, slots, scratch.slots,
-                                     tiny ? scratch.cells : nullptr);
-        });
-        const auto ahead = fill_slopes(scratch.slots, ranked, foreground_total, scale);
-        if (!ahead) return false;
-        needed = slots_needed(scratch.slots, scale);
-        if (needed > static_cast<double>(scratch.slots.slots) && slots.shift > 0)
-            continue;  // of single values, there are no more
-        if (tiny) fill_table(scratch, foreground_total, *ahead, scale);
-        for_images([&](const int32_t* label, int64_t offset) {
-            look_up_in_slots(buffer + offset, label, maps.pixels, c, slots, scratch.slots,
-                             tiny ? scratch.table : nullptr);
-        });
-        return true;
-    }
-    return false;
-}
-
-void weigh_class(const Problem& maps, const PixelNorms& norms, const ClassTotals& totals,
-                 int64_t group, int64_t c, ClassScratch& scratch) {
-    float* buffer = maps.buffer + group * maps.group_size();
-    const float scale = maps.scale[group * maps.classes + c];
-    if (totals.foreground == 0) return weigh_absent(maps, buffer, scale, c);
-    const auto for_images = [&](const auto& task) {
-        for (int64_t image = 0; image < maps.images; ++image)
-            task(norms.label + (group * maps.images + image) * maps.pixels,
-                 (image * maps.classes + c) * maps.pixels);
-    };
-    const float threshold =
-        1.0f - totals.highest;  // background below every foreground error weighs 0
-    const auto own = static_cast<int32_t>(c);
-    const bool counts = scale != 0.0f && !totals.nan;
-    if (counts &&
-        weigh_by_slots(maps, buffer, totals.foreground, own, threshold, scale, scratch, for_images))
-        return;
-    uint64_t* keys = scratch.sorter.room(maps.images * maps.pixels + 1);
-    scratch.sorter.start_counting();
-    int64_t count = 0;
-    if (!counts) {
-        for_images([&](const int32_t*, int64_t offset) {
-            std::fill_n(buffer + offset, maps.pixels, 0.0f);
-        });
-    } else if (units_of(threshold) >= kCells) {
-        for_images([&](const int32_t* label, int64_t offset) {
-            count += collect(buffer + offset, label, maps.pixels, own, threshold, offset,
-                             scratch.sorter, keys + count);
-            std::fill_n(buffer + offset, maps.pixels, 0.0f);
-        });
-    } else {
-        std::memset(scratch.cells, 0, sizeof scratch.cells);
-        for_images([&](const int32_t* label, int64_t offset) {
-            count += collect_and_count(buffer + offset, label, maps.pixels, own, offset,
-                                       scratch.sorter, keys + count, scratch.cells);
-        });
-        Ahead ahead;
-        for (int64_t i = 0; i < count; ++i) ahead.foreground += key_foreground(keys[i]);
-        ahead.background = count - ahead.foreground;
-        fill_table(scratch, totals.foreground, ahead, scale);
-        for_images([&](const int32_t* label, int64_t offset) {
-            look_up(buffer + offset, label, maps.pixels, own, scratch.table);
-        });
-    }
-    const uint32_t* sorted = scratch.sorter.sort<uint32_t>(count, key_error);
-    const float slopes[2] = {scale, -scale};
-    weigh_sorted(sorted, count, totals.foreground, buffer, [=](uint32_t key, double weight) {
-        buffer[key_index(key)] = static_cast<float>(weight) * slopes[key_foreground(key)];
-    });
-}
-
 // ---- pass 3: through the softmax
 // ------------------------------------------------------------------------------------
 
@@ -220,23 +102,23 @@ EVALGRAD_SIMD double write_gradient(const Problem& maps, const Tile& tile, const
     for (int64_t c = 0; c < maps.classes; ++c)
         for (int64_t j = 0; j < tile.width; ++j)
             p[c * kTile + j] = exp_shifted(x[c * maps.pixels + j], peak[j]) * inverse[j];
-    return softmax_backward_tile(p, maps.classes, tile.width, maps.label + tile.pixel,
+    return softmax_backward_tile(p, maps.classes, inverse, tile.width, maps.label + tile.pixel,
                                  maps.buffer + tile.map, maps.pixels);
 }
 
-}  // namespace
+// ---- all three
+// --------------------------------------------------------------------------------------------
 
-void softmax(const float* x, const int64_t* label, const float* scale, int64_t groups,
-             int64_t images, int64_t classes, int64_t pixels, float* value, float* gradient,
-             int64_t threads) {
-    const Problem maps{{x, label, groups, images, classes, pixels}, scale, gradient};
-    const int64_t tiles = groups * maps.tiles_per_group();
-    const int workers = useful_workers(groups * maps.group_size(), static_cast<int>(threads));
-    advise_huge_pages(gradient, groups * maps.group_size() * sizeof(float));
-    PixelNorms norms(groups * images * pixels);
+// `weigh(task, totals, scratch)` writes the slopes of a class in place of its probabilities.
+template <class Weigh>
+void three_passes(const Problem& maps, float* value, int64_t threads, const Weigh& weigh) {
+    const int64_t tiles = maps.groups * maps.tiles_per_group();
+    const int workers = useful_workers(maps.groups * maps.group_size(), static_cast<int>(threads));
+    advise_huge_pages(maps.buffer, maps.groups * maps.group_size() * sizeof(float));
+    PixelNorms norms(maps.groups * maps.images * maps.pixels);
 
-    std::vector<std::vector<ClassTotals>> totals(workers,
-                                                 std::vector<ClassTotals>(groups * classes));
+    std::vector<std::vector<ClassTotals>> totals(
+        workers, std::vector<ClassTotals>(maps.groups * maps.classes));
     parallel_tiles(maps, 0, tiles, workers, [&](const Tile& tile, int worker) {
         write_probabilities(maps, tile, norms);
         total_tile(maps, tile, norms, totals[worker].data());
@@ -244,23 +126,123 @@ void softmax(const float* x, const int64_t* label, const float* scale, int64_t g
     for (int worker = 1; worker < workers; ++worker) merge(totals[0], totals[worker]);
 
     std::vector<ClassScratch> scratch(workers);
-    parallel_tasks(groups * classes, workers, [&](int64_t i, int worker) {
-        weigh_class(maps, norms, totals[0][i], i / classes, i % classes, scratch[worker]);
+    parallel_tasks(maps.groups * maps.classes, workers, [&](int64_t i, int worker) {
+        const int64_t group = i / maps.classes;
+        const ClassTask task{maps.buffer + group * maps.group_size(),
+                             norms.label + group * maps.images * maps.pixels,
+                             maps.images,
+                             maps.classes,
+                             maps.pixels,
+                             i % maps.classes,
+                             totals[0][i].foreground,
+                             maps.scale == nullptr ? 1.0f : maps.scale[i]};
+        if (task.factor == 0.0f || totals[0][i].nan) return task.fill(0.0f);
+        weigh(task, totals[0][i], scratch[worker]);
     });
 
-    std::vector<std::vector<float>> probabilities(workers, std::vector<float>(classes * kTile));
+    std::vector<std::vector<float>> probabilities(workers,
+                                                  std::vector<float>(maps.classes * kTile));
     std::vector<double> sums(
         tiles);  // added in a fixed order: the same bits on any number of threads
     parallel_tiles(maps, 0, tiles, workers, [&](const Tile& tile, int worker) {
         sums[tile.index] = write_gradient(maps, tile, norms, probabilities[worker].data());
     });
-    for (int64_t group = 0; group < groups; ++group) {
+    for (int64_t group = 0; group < maps.groups; ++group) {
         const auto first = sums.begin() + group * maps.tiles_per_group();
         value[group] =
             static_cast<float>(std::accumulate(first, first + maps.tiles_per_group(), 0.0));
-        for (int64_t c = 0; c < classes; ++c)
-            if (totals[0][group * classes + c].nan)
+        for (int64_t c = 0; c < maps.classes; ++c)
+            if (totals[0][group * maps.classes + c].nan)
                 value[group] = std::numeric_limits<float>::quiet_NaN();
+    }
+}
+
+// ---- counts only
+// ------------------------------------------------------------------------------------------
+
+EVALGRAD_SIMD void tile_probabilities(const ClassMaps& maps, const Tile& tile, float* p,
+                                      int32_t* label) {
+    float peak[kTile], inverse[kTile];
+    softmax_tile(maps.x + tile.map, maps.pixels, maps.classes, tile.width, p, kTile, peak, inverse);
+    for (int64_t j = 0; j < tile.width; ++j)
+        label[j] = static_cast<int32_t>(maps.label[tile.pixel + j]);
+    for (int64_t j = 0; j < tile.width; ++j)
+        for (int64_t c = 0; label[j] < 0 && c < maps.classes; ++c) p[c * kTile + j] = kIgnored;
+}
+
+void count_tile(const ClassMaps& maps, const Tile& tile, float* p, Histogram<WideBins>* classes) {
+    int32_t label[kTile];
+    tile_probabilities(maps, tile, p, label);
+    for (int64_t c = 0; c < maps.classes; ++c)
+        count(ClassPixels{p + c * kTile, label, static_cast<int32_t>(c), tile.width}, classes[c]);
+}
+
+void add_counts(const Histogram<WideBins>& histogram, int64_t bins, int64_t* row) {
+    for (int set = 0; set < histogram.kSets; ++set) {
+        const uint32_t* counts = histogram.counts + set * histogram.next_set;
+        for (int64_t i = 0; i < bins; ++i) {
+            row[i] += counts[i];
+            row[bins + i] += counts[histogram.bins + i];
+        }
+    }
+}
+
+}  // namespace
+
+void softmax(const float* x, const int64_t* label, const float* scale, int64_t groups,
+             int64_t images, int64_t classes, int64_t pixels, int64_t bins, float* value,
+             float* gradient, int64_t threads) {
+    const Problem maps{{x, label, groups, images, classes, pixels}, scale, gradient};
+    three_passes(maps, value, threads,
+                 [&](const ClassTask& task, const ClassTotals& totals, ClassScratch& scratch) {
+                     if (bins > 0)
+                         weigh_in_bins(task, bins, totals.highest, scratch);
+                     else
+                         weigh_exactly(task, totals.highest, scratch);
+                 });
+}
+
+void softmax_bin_gradient(const float* x, const int64_t* label, const float* slopes, int64_t groups,
+                          int64_t images, int64_t classes, int64_t pixels, int64_t bins,
+                          float* value, float* gradient, int64_t threads) {
+    const Problem maps{{x, label, groups, images, classes, pixels}, nullptr, gradient};
+    three_passes(maps, value, threads,
+                 [&](const ClassTask& task, const ClassTotals&, ClassScratch& scratch) {
+                     const int64_t group = (task.buffer - gradient) / maps.group_size();
+                     const float* own = slopes + (group * classes + task.c) * 2 * bins;
+                     scratch.wide.start(class_bins(bins));
+                     std::copy_n(own, bins, scratch.wide.slopes);
+                     std::copy_n(own + bins, bins, scratch.wide.slopes + scratch.wide.bins);
+                     task.look_up_in(scratch.wide);
+                 });
+}
+
+// Tile by tile, which needs no memory of the size of the logits.
+void softmax_bin_counts(const float* x, const int64_t* label, int64_t groups, int64_t images,
+                        int64_t classes, int64_t pixels, int64_t bins, int64_t* counts,
+                        int64_t threads) {
+    struct TileScratch {
+        std::vector<float> p;
+        std::vector<Histogram<WideBins>> histograms;  // one per class
+    };
+    const ClassMaps maps{x, label, groups, images, classes, pixels};
+    const int workers = useful_workers(maps.group_size(), static_cast<int>(threads));
+    std::vector<TileScratch> scratch(workers);
+    for (auto& own : scratch) own.p.resize(classes * kTile), own.histograms.resize(classes);
+    for (int64_t group = 0; group < groups; ++group) {
+        for (auto& own : scratch)
+            for (auto& histogram : own.histograms) histogram.start(class_bins(bins));
+        const int64_t first = group * maps.tiles_per_group();
+        parallel_tiles(maps, first, first + maps.tiles_per_group(), workers,
+                       [&](const Tile& tile, int worker) {
+                           count_tile(maps, tile, scratch[worker].p.data(),
+                                      scratch[worker].histograms.data());
+                       });
+        for (int64_t c = 0; c < classes; ++c) {
+            int64_t* row = counts + (group * classes + c) * 2 * bins;
+            std::fill_n(row, 2 * bins, int64_t{0});
+            for (const auto& own : scratch) add_counts(own.histograms[c], bins, row);
+        }
     }
 }
 

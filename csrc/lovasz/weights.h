@@ -14,41 +14,43 @@ struct Ahead {
     int64_t foreground = 0, background = 0;
 };
 
-// Walks keys in decreasing order of error and calls give(key, weight) for each that has a weight;
-// `out` is where that will write. Differencing the Jaccard curve instead would lose most digits of
-// the background weights.
+constexpr int64_t kWeighed = 64;  // keys at a time
+
+// Weights of up to kWeighed keys in decreasing order of error; `ahead` moves past them. In short
+// loops, which become vectors. Differencing the Jaccard curve instead would lose most digits of the
+// background weights.
+template <class Key>
+EVALGRAD_SIMD static void weigh_keys(const Key* keys, int32_t width, int64_t foreground_total,
+                                     Ahead& ahead, double* weights) {
+    int32_t front[kWeighed], fronts_ahead[kWeighed], sum = 0;
+    for (int32_t j = 0; j < width; ++j) front[j] = static_cast<int32_t>(keys[j] & 1u);
+    for (int32_t j = 0; j < width; ++j) fronts_ahead[j] = sum, sum += front[j];
+    const double rest = static_cast<double>(foreground_total - ahead.foreground),
+                 size = static_cast<double>(foreground_total + ahead.background);
+    for (int32_t j = 0; j < width; ++j) {
+        const double union_size = size + (j - fronts_ahead[j]);                     // P + b
+        const double share = front[j] ? union_size + 1.0 : rest - fronts_ahead[j];  // or P - a
+        weights[j] = share / (union_size * (union_size + 1.0));
+    }
+    ahead.foreground += sum, ahead.background += width - sum;
+}
+
+// Calls give(key, weight) for each key that has a weight, in decreasing order of error; `out` is
+// where that will write.
 template <class Key, class Give>
 inline void weigh_sorted(const Key* keys, int64_t count, int64_t foreground_total, const float* out,
                          const Give& give) {
-    const double total = static_cast<double>(foreground_total);
-    double a = 0, b = 0, inverse = 1.0 / total;  // 1/(P+b)
-    for (int64_t i = 0; i < count && a < total;
-         ++i) {                        // once all foreground is passed, weights are 0
-        constexpr int64_t early = 24;  // the places are scattered: ask for their cache lines early
-        if (i + early < count) __builtin_prefetch(out + key_index(keys[i + early]), 1);
-        // No branch: in an untrained network the two kinds follow each other at random, and a wrong
-        // guess costs more than this.
-        const double foreground = key_foreground(keys[i]) ? 1.0 : 0.0,
-                     background = 1.0 - foreground;
-        const double next = 1.0 / (total + b + background);
-        give(keys[i], inverse * (foreground + background * (total - a) * next));
-        a += foreground, b += background, inverse = next;
+    Ahead ahead;
+    double weights[kWeighed];
+    // Once all foreground is passed, weights are 0.
+    for (int64_t start = 0; start < count && ahead.foreground < foreground_total;
+         start += kWeighed) {
+        const auto width = static_cast<int32_t>(std::min(kWeighed, count - start));
+        // the places are scattered: ask for their cache lines early
+        for (int32_t j = 0; j < width; ++j) __builtin_prefetch(out + key_index(keys[start + j]), 1);
+        weigh_keys(keys + start, width, foreground_total, ahead, weights);
+        for (int32_t j = 0; j < width; ++j) give(keys[start + j], weights[j]);
     }
-}
-
-struct TieWeights {
-    double foreground, background;
-};
-
-// Weights of f foreground and g background items that are tied: the mean of "foreground first" and
-// "background first", so that f x foreground + g x background is exactly the step of the Jaccard
-// loss across the tie. P must be positive.
-inline TieWeights weigh_tie(int64_t foreground_total, Ahead ahead, int64_t f, int64_t g) {
-    const double before = static_cast<double>(foreground_total + ahead.background),
-                 after = before + static_cast<double>(g);
-    const double left =
-        static_cast<double>(foreground_total - ahead.foreground) - 0.5 * static_cast<double>(f);
-    return {0.5 / before + 0.5 / after, left / (before * after)};
 }
 
 }  // namespace evalgrad::lovasz

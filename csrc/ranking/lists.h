@@ -37,26 +37,18 @@ public:
     void sort(const float* scores, SortedItems& items) {
         make_room(items);
         uint64_t* keys = sorter_.room(items.size());
-        uint32_t lowest = 0xFFFFFFFFu, highest = 0;
         for (int64_t i = 0; i < items.size(); ++i) {
-            const uint32_t order =
-                ordered_bits(scores[items.index[i]] + 0.0f);  // adding 0 makes -0 tie with +0
-            lowest = std::min(lowest, order);
-            highest = std::max(highest, order);
-            keys[i] =
-                pack_key(order, kLast - items.index[i],
-                         false);  // of equal scores the higher key, here the lower index, is first
+            const float score = scores[items.index[i]] + 0.0f;  // adding 0 makes -0 tie with +0
+            keys[i] = pack_key(~ordered_bits(score), items.index[i], false);
         }
-        const uint64_t* sorted = sort_by_error(sorter_, items.size(), lowest, highest);
+        const uint64_t* sorted = sorter_.sort<uint64_t, 32>(items.size());
         for (int64_t i = 0; i < items.size(); ++i) {
-            items.index[i] = kLast - key_index(sorted[i]);
-            items.score[i] = ordered_float(key_error(sorted[i]));
+            items.index[i] = key_index(sorted[i]);
+            items.score[i] = ordered_float(~key_order(sorted[i]));
         }
     }
 
 private:
-    static constexpr int64_t kLast = 0x7FFFFFFF;
-
     static void make_room(SortedItems& items) {
         items.score.resize(items.index.size());
         items.z.resize(items.index.size());

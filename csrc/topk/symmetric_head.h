@@ -49,10 +49,11 @@ template <class T>
 EVALGRAD_INLINE double head_forward(const Split& p, const Item<T>* items, double inverse,
                                     Workspace<T>& s) {
     const int64_t stride = p.stride(), blocks = p.checkpoints();
-    for (int64_t i = 0; i < p.head(); ++i)
-        s.ratio[i] =
-            i ? exp_nonpositive(difference<double>(items[i].score, items[i - 1].score) * inverse)
-              : 1.0;
+    double* falls = s.head_gradient.data();  // free until the way back
+    for (int64_t i = 1; i < p.head(); ++i)
+        falls[i] = difference<double>(items[i].score, items[i - 1].score);
+    falls[0] = 0.0;
+    for (int64_t i = 0; i < p.head(); ++i) s.ratio[i] = exp_nonpositive(falls[i] * inverse);
     std::fill_n(s.state_at.begin(), stride, 0.0);
     s.state_at[0] = 1.0;
     double exponent = 0.0;

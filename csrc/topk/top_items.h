@@ -31,51 +31,47 @@ struct TopItems {
 template <class T>
 constexpr int64_t group_lanes = 256 / sizeof(T);
 
-// The maximum of each group (one lane of one chunk of whole blocks). False if there is a NaN.
+// The maximum of each group (one lane of one chunk of whole blocks).
 template <class T>
-EVALGRAD_INLINE bool group_maxima(const T* row, int64_t count, int64_t chunk, T* maxima) {
+EVALGRAD_INLINE void group_maxima(const T* row, int64_t count, int64_t chunk, T* maxima) {
     constexpr int64_t block = group_lanes<T>;
-    T defect[block] = {};
     for (int64_t begin = 0; begin < count; begin += chunk, maxima += block) {
         std::fill(maxima, maxima + block, -std::numeric_limits<T>::infinity());
         const int64_t end = std::min(begin + chunk, count),
                       whole = begin + (end - begin) / block * block;
         for (int64_t i = begin; i < whole; i += block)
-            for (int64_t l = 0; l < block; ++l) {
+            for (int64_t l = 0; l < block; ++l)
                 maxima[l] = row[i + l] > maxima[l] ? row[i + l] : maxima[l];
-                defect[l] = row[i + l] != row[i + l] ? T(1) : defect[l];
-            }
-        for (int64_t i = whole; i < end; ++i) {
+        for (int64_t i = whole; i < end; ++i)
             maxima[i - whole] = std::max(maxima[i - whole], row[i]);
-            defect[i - whole] = row[i] != row[i] ? T(1) : defect[i - whole];
-        }
     }
-    return *std::max_element(defect, defect + block) == T(0);
 }
 
 template <class T>
-EVALGRAD_INLINE int64_t count_reaching(const std::vector<T>& values, T threshold) {
-    int32_t count = 0;
-    for (const T value : values) count += value >= threshold ? 1 : 0;
-    return count;
+EVALGRAD_INLINE bool any_nan(const T* row, int64_t count) {
+    int32_t nan = 0;
+    for (int64_t i = 0; i < count; ++i) nan |= row[i] != row[i];
+    return nan != 0;
 }
 
 // A number that at least `wanted` of the values reach, and hardly more if bisection finds one: far
-// cheaper than the exact one.
+// cheaper than the exact one. It begins between the smallest and the largest of some of the values:
+// at worst more items than necessary reach what it finds.
 template <class T>
-EVALGRAD_INLINE T reached_by(const std::vector<T>& values, int64_t wanted) {
+EVALGRAD_INLINE T reached_by(const T* values, int64_t count, int64_t wanted) {
     constexpr T infinity = std::numeric_limits<T>::infinity();
     T low = infinity, high = -infinity, reached = -infinity;
-    for (const T value : values) {
-        low = value < low && value > -infinity ? value : low;
-        high = value > high ? value : high;
+    for (int64_t i = 0, some = std::max<int64_t>(32, 2 * wanted); i < std::min(count, some); ++i) {
+        low = values[i] < low && values[i] > -infinity ? values[i] : low;
+        high = values[i] > high ? values[i] : high;
     }
     for (int step = 0; step < 20; ++step) {
         const T middle = low / 2 + high / 2;
-        const int64_t count = count_reaching(values, middle);
-        if (count >= wanted) {
+        int32_t reaching = 0;
+        for (int64_t i = 0; i < count; ++i) reaching += values[i] >= middle ? 1 : 0;
+        if (reaching >= wanted) {
             reached = low = middle;
-            if (count <= wanted + wanted / 8) break;
+            if (reaching <= wanted + wanted / 8) break;
         } else {
             high = middle;
         }
@@ -111,34 +107,74 @@ EVALGRAD_INLINE void rank_items(TopItems<T>& s, int64_t count) {
     }
 }
 
-// items[0 .. wanted) = the largest of the row in descending order; false if the row has a NaN. At
-// least `wanted` groups reach the threshold, so no smaller score is among the largest, and only
-// those groups are searched.
+// Items that reach the threshold, one after the other. Of a long plateau at it, `wanted` are
+// enough.
 template <class T>
-EVALGRAD_INLINE bool select_top(const T* row, int64_t count, int64_t wanted, TopItems<T>& s) {
-    constexpr int64_t block = group_lanes<T>;
-    const int64_t blocks = (count + block - 1) / block;
-    const int64_t groups =
-        std::max<int64_t>(3 * wanted, static_cast<int64_t>(std::sqrt(double(wanted) * count) / 2));
-    const int64_t chunk = std::max<int64_t>(1, blocks * block / groups) * block;
-    s.maxima.resize((count + chunk - 1) / chunk * block);
-    if (!group_maxima(row, count, chunk, s.maxima.data())) return false;
-    const T threshold = reached_by(s.maxima, wanted);
+struct Reaching {
+    T threshold;
+    int64_t wanted, found = 0, ties = 0;
 
-    s.items.resize(std::max<size_t>(s.items.size(), count + 1));
-    int64_t found = 0, ties = 0;  // of a long plateau at the threshold, `wanted` items are enough
-    for (int64_t g = 0; g < static_cast<int64_t>(s.maxima.size()); ++g) {
-        if (s.maxima[g] < threshold) continue;
-        const int64_t begin = g / block * chunk, end = std::min(begin + chunk, count);
-        for (int64_t i = begin + g % block; i < end;
-             i += block) {  // written always, kept if it counts
-            s.items[found] = {row[i], i};
-            const bool tie = row[i] == threshold;
-            found += (row[i] > threshold) | (tie & (ties < wanted));
-            ties += tie;
+    // written always, kept if it counts
+    EVALGRAD_INLINE void offer(T score, int64_t index, Item<T>* items) {
+        items[found] = {score, index};
+        const bool tie = score == threshold;
+        found += (score > threshold) | (tie & (ties < wanted));
+        ties += tie;
+    }
+};
+
+// In a short row every item is looked at, 64 at a time.
+template <class T>
+EVALGRAD_INLINE void offer_items(const T* row, int64_t count, Reaching<T>& reaching,
+                                 Item<T>* items) {
+    for (int64_t start = 0; start < count; start += 64) {
+        uint8_t reaches[64] = {};
+        const int64_t width = std::min<int64_t>(64, count - start);
+        for (int64_t j = 0; j < width; ++j) reaches[j] = row[start + j] >= reaching.threshold;
+        for (uint64_t bits = pack_bits(reaches); bits != 0; bits &= bits - 1) {
+            const int64_t i = start + __builtin_ctzll(bits);
+            reaching.offer(row[i], i, items);
         }
     }
+}
+
+// In a long one, first the maximum of each of some groups. At least `wanted` groups reach the
+// threshold, so no smaller score is among the largest, and only those groups are searched.
+template <class T>
+EVALGRAD_INLINE void offer_groups(const T* row, int64_t count, Reaching<T>& reaching,
+                                  TopItems<T>& s) {
+    constexpr int64_t block = group_lanes<T>;
+    const int64_t blocks = (count + block - 1) / block;
+    const int64_t groups = std::max<int64_t>(
+        3 * reaching.wanted, static_cast<int64_t>(std::sqrt(double(reaching.wanted) * count) / 2));
+    const int64_t chunk = std::max<int64_t>(1, blocks * block / groups) * block;
+    s.maxima.resize((count + chunk - 1) / chunk * block);
+    const T* maxima = s.maxima.data();
+    const auto size = static_cast<int64_t>(s.maxima.size());
+    group_maxima(row, count, chunk, s.maxima.data());
+    reaching.threshold = reached_by(maxima, size, reaching.wanted);
+    for (int64_t g = 0; g < size; ++g) {
+        if (maxima[g] < reaching.threshold) continue;
+        const int64_t begin = g / block * chunk, end = std::min(begin + chunk, count);
+        for (int64_t i = begin + g % block; i < end; i += block)
+            reaching.offer(row[i], i, s.items.data());
+    }
+}
+
+// items[0 .. wanted) = the largest of the row in descending order; false if the row has a NaN.
+template <class T>
+EVALGRAD_INLINE bool select_top(const T* row, int64_t count, int64_t wanted, TopItems<T>& s) {
+    if (any_nan(row, count)) return false;
+    if (static_cast<int64_t>(s.items.size()) <= count) s.items.resize(count + 1);
+    Reaching<T> reaching{-std::numeric_limits<T>::infinity(), wanted};
+    if (count <= 4 * group_lanes<T>) {
+        reaching.threshold = reached_by(row, count, wanted);
+        offer_items(row, count, reaching, s.items.data());
+    } else {
+        offer_groups(row, count, reaching, s);
+    }
     const auto first = s.items.begin();
+    int64_t found = reaching.found;
     if (found > 2 * wanted) {
         std::nth_element(first, first + wanted, first + found, std::greater<Item<T>>());
         found = wanted;

@@ -6,19 +6,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from evalgrad_lab.runs import Runs
-from evalgrad_lab.tune import Case, tune
-from reproductions.direct_loss.training import Hyper, train
-from reproductions.experiment import (
-    Cell,
-    Experiment,
-    Outcome,
-    Size,
-    Table,
-    Verdict,
-    judge,
-    spread,
-)
-from reproductions.gaps import gap, in_words
+from reproductions.direct_loss.training import Hyper, train_scorer
+from reproductions.experiment import Experiment, Outcome, Size, Table
+from reproductions.training import tuned
+from reproductions.verdicts import Verdict, each, gap, in_words, judge, spread
 
 BATCHES = {"tiny": [32, 128], "default": [128, 512, 2048], "full": [128, 512, 2048]}
 SIZES = {
@@ -52,20 +43,20 @@ def run(size: Size, runs: Runs) -> Outcome:
     common = {"data": "teacher", "sizes": SIZES[size], "positives": POSITIVES}
     numbers = {}
     for algorithm in ALGORITHMS:
-        names = [(batch, equal) for batch in batches for equal in budgets]
-        cases = [
-            {**common, "algorithm": algorithm, "batch": batch, "iterations": budgets[equal][batch]}
-            for batch, equal in names
-        ]
+        cases = {
+            f"{algorithm}, {batch}, {equal}": {
+                **common,
+                "algorithm": algorithm,
+                "batch": batch,
+                "iterations": budgets[equal][batch],
+            }
+            for batch in batches
+            for equal in budgets
+        }
         grid = [{"hyper": hyper} for hyper in candidates(algorithm, size)]
-        found = tune(
-            runs, train, [Case(case, grid) for case in cases], search=seeds[:1], seeds=seeds
-        )
-        for (batch, equal), method in zip(names, found, strict=True):
-            numbers[f"{algorithm}, {batch}, {equal}"] = [
-                result["test"] for result in method.results
-            ]
-    rows: list[list[Cell]] = [
+        for name, method in tuned(runs, train_scorer, cases, grid, seeds).items():
+            numbers[name] = each(method.results, "test")
+    rows = [
         [
             batch,
             *(
@@ -80,7 +71,7 @@ def run(size: Size, runs: Runs) -> Outcome:
     return Outcome(
         {"batches": batches, **numbers},
         f"points ranked by a random network as in figure 3, but only {POSITIVES:.0%} of them"
-        f" positive; batches drawn from {SIZES[size][0]:,} points; {iterations} iterations for all"
+        f" positive; passes over {SIZES[size][0]:,} points; {iterations} iterations for all"
         " (equal iterations), or as many as see the samples that the largest batch sees (equal"
         " samples); learning rate and epsilon (weight decay) chosen for each batch size on"
         f" validation, {len(candidates('pos-AP', size))} settings.",

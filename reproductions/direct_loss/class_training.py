@@ -9,8 +9,11 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 import evalgrad as eg
+from evalgrad_lab.data.batches import in_memory
 from evalgrad_lab.data.dataset import Part
 from evalgrad_lab.data.embedded.one_vs_rest import noisy_digits
+from evalgrad_lab.fit import Pace
+from reproductions.training import seeded, train
 
 CLASSES, PIXELS = 10, 64
 # learning_rate, weight_decay, and epsilon (ours) or positive_weight (the baselines)
@@ -78,19 +81,15 @@ def train_classes(
     on validation and test.
     """
     split = noisy_digits(seed, swapped=swapped)
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        model = Bank(CLASSES, PIXELS, widths)
-    optimiser = torch.optim.AdamW(
-        model.parameters(), lr=hyper["learning_rate"], weight_decay=hyper["weight_decay"]
+    model = seeded(seed, lambda: Bank(CLASSES, PIXELS, widths))
+    pace = Pace(hyper["learning_rate"], hyper["weight_decay"], seed=seed)
+    train(
+        model,
+        lambda scores, target: LOSSES[loss](scores, target.T.contiguous(), hyper),
+        in_memory(split.train, None, seed),
+        pace,
+        iterations,
     )
-    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, iterations)
-    target = split.train.target.T.contiguous()
-    for _ in range(iterations):
-        optimiser.zero_grad()
-        LOSSES[loss](model(split.train.inputs), target, hyper).backward()
-        optimiser.step()
-        schedule.step()
     return {
         "validation": precisions(model, split.validation),
         "test": precisions(model, split.test),
@@ -100,9 +99,6 @@ def train_classes(
 @torch.no_grad()
 def precisions(model: nn.Module, part: Part) -> list[float]:
     """AP of every class, in per cent; 0 where its training diverged."""
-    return (
-        100
-        * eg.metrics.average_precision(
-            model(part.inputs), part.target.T, ties="worst", reduction="none"
-        ).nan_to_num()
-    ).tolist()
+    target = part.target.T
+    found = eg.metrics.average_precision(model(part.inputs), target, ties="worst", reduction="none")
+    return (100 * found.nan_to_num()).tolist()

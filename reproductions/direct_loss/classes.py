@@ -8,18 +8,10 @@ from statistics import fmean
 from typing import Any
 
 from evalgrad_lab.runs import Runs
+from evalgrad_lab.tune import best_mean, product
 from reproductions.direct_loss.class_training import CLASSES, LOSSES, Hyper, train_classes
-from reproductions.experiment import (
-    Cell,
-    Experiment,
-    Outcome,
-    Size,
-    Table,
-    Verdict,
-    judge,
-    spread,
-)
-from reproductions.gaps import gap, in_words
+from reproductions.experiment import Experiment, Outcome, Size, Table
+from reproductions.verdicts import Verdict, gap, in_words, judge, spread
 
 REPORTED = {"logistic": 64.8, "hinge": 63.6, "ours": 66.7}
 SWAPPED = {"clean": 0.0, "noisy": 0.4}
@@ -37,10 +29,8 @@ THIRD = {
 def candidates(loss: str, size: Size) -> list[Hyper]:
     """Twelve settings for every loss."""
     name, values = THIRD[loss]
-    grid = itertools.product(RATES, DECAYS, values)
-    found = [
-        {"learning_rate": rate, "weight_decay": decay, name: value} for rate, decay, value in grid
-    ]
+    axes = {"learning_rate": RATES, "weight_decay": DECAYS, name: values}
+    found = [dict(point) for point in product(axes)]
     return found[5:7] if size == "tiny" else found
 
 
@@ -51,11 +41,9 @@ def chosen_per_class(results: list[Mapping[str, list[float]]]) -> list[float]:
     >>> chosen_per_class([first, {"validation": [2.0, 4.0], "test": [30.0, 40.0]}])
     [30.0, 20.0]
     """
-    best = [
-        max(results, key=lambda result: result["validation"][label])
-        for label in range(len(results[0]["test"]))
-    ]
-    return [result["test"][label] for label, result in enumerate(best)]
+    labels = range(len(results[0]["test"]))
+    best = [best_mean([[result["validation"][label]] for result in results]) for label in labels]
+    return [results[at]["test"][label] for label, at in enumerate(best)]
 
 
 def run(size: Size, runs: Runs) -> Outcome:
@@ -76,25 +64,19 @@ def run(size: Size, runs: Runs) -> Outcome:
     ]
     found = iter(runs.run(train_classes, settings))
     per_class = {case: chosen_per_class([next(found) for _ in tried[case[2]]]) for case in cases}
-    rows: list[list[Cell]] = []
+    rows = []
     for network, noise, loss in itertools.product(NETWORKS, SWAPPED, LOSSES):
         splits = [per_class[network, noise, loss, seed] for seed in seeds]
         classes = [f"{fmean(split[label] for split in splits):.1f}" for label in range(CLASSES)]
-        rows.append(
-            [
-                f"{network}, {noise}",
-                loss,
-                *classes,
-                spread([fmean(split) for split in splits]),
-                REPORTED[loss],
-            ]
-        )
+        average = spread([fmean(split) for split in splits])
+        rows.append([f"{network}, {noise}", loss, *classes, average, REPORTED[loss]])
     numbers = {
         f"{network}, {noise}": {
             loss: [per_class[network, noise, loss, seed] for seed in seeds] for loss in LOSSES
         }
         for network, noise in itertools.product(NETWORKS, SWAPPED)
     }
+    columns = ["network, labels", "loss", *map(str, range(CLASSES)), "average", "paper (actions)"]
     return Outcome(
         numbers,
         "scikit-learn's 1797 digits of 8x8 pixels in place of Pascal VOC 2012 actions, which"
@@ -105,19 +87,7 @@ def run(size: Size, runs: Runs) -> Outcome:
         " every loss. Noisy: 40 % of the positives of training and validation are swapped with"
         " negatives; the test labels are clean. A seed is a split.",
         seeds,
-        [
-            Table(
-                "Test AP per digit, %, mean over the splits",
-                [
-                    "network, labels",
-                    "loss",
-                    *map(str, range(CLASSES)),
-                    "average",
-                    "paper (actions)",
-                ],
-                rows,
-            )
-        ],
+        [Table("Test AP per digit, %, mean over the splits", columns, rows)],
     )
 
 

@@ -9,11 +9,12 @@ from typing import Any
 from matplotlib.figure import Figure
 
 from evalgrad_lab.runs import Runs
-from evalgrad_lab.tune import Case, Tuned, tune
-from reproductions.direct_loss.training import ALGORITHMS, DIRECT, WIDTH, Hyper, train
-from reproductions.drawing import new_figure
-from reproductions.experiment import Experiment, Outcome, Size, Table, Verdict, judge, spread
-from reproductions.gaps import gap, in_words
+from evalgrad_lab.tune import Tuned, product
+from reproductions.direct_loss.training import ALGORITHMS, DIRECT, WIDTH, Hyper, train_scorer
+from reproductions.drawing import mean_curve, new_figure
+from reproductions.experiment import Experiment, Outcome, Size, Table
+from reproductions.training import tuned
+from reproductions.verdicts import Verdict, each, gap, in_words, judge, spread
 
 SIZES = {
     "tiny": [200, 100, 200],
@@ -36,16 +37,10 @@ def candidates(algorithm: str, size: Size) -> list[Hyper]:
     """The search of one algorithm: the learning rate, and epsilon for the direct losses, weight
     decay for the others.
     """
+    axes: dict[str, Sequence[float]] = {"learning_rate": RATES, "weight_decay": DECAYS}
     if algorithm in DIRECT:
-        found = [
-            {"learning_rate": rate, "epsilon": e}
-            for rate in DIRECT_RATES
-            for e in EPSILONS[algorithm[-2:]]
-        ]
-    else:
-        found = [
-            {"learning_rate": rate, "weight_decay": decay} for rate in RATES for decay in DECAYS
-        ]
+        axes = {"learning_rate": DIRECT_RATES, "epsilon": EPSILONS[algorithm[-2:]]}
+    found = [dict(point) for point in product(axes)]
     return found[3:5] if size == "tiny" else found
 
 
@@ -57,24 +52,14 @@ def chosen(data: str, size: Size, runs: Runs, seeds: Sequence[int]) -> dict[str,
 
     def search(algorithm: str, by: str) -> Tuned:
         grid = [{"hyper": hyper} for hyper in candidates(algorithm, size)]
-        return tune(
-            runs,
-            train,
-            [Case({**common, "algorithm": algorithm}, grid)],
-            search=seeds[:1],
-            seeds=seeds,
-            score=lambda result: result[by],
-        )[0]
+        cases = {algorithm: {**common, "algorithm": algorithm}}
+        found = tuned(runs, train_scorer, cases, grid, seeds, score=lambda result: result[by])
+        return found[algorithm]
 
     return {
         by: {algorithm: search(algorithm, by) for algorithm in ALGORITHMS}
         for by in ("train", "validation")
     }
-
-
-def values(method: Tuned, name: str) -> list[float]:
-    """One number of every seed."""
-    return [result[name] for result in method.results]
 
 
 def table(title: str, found: Mapping[str, Mapping[str, Tuned]]) -> Table:
@@ -90,11 +75,11 @@ def table(title: str, found: Mapping[str, Mapping[str, Tuned]]) -> Table:
         rows.append(
             [
                 name,
-                spread(values(literal, "test"), 2),
-                spread(values(literal, "accuracy")),
-                spread(values(careful, "test"), 2),
-                spread(values(careful, "accuracy")),
-                spread(values(careful, "tuned accuracy")),
+                spread(each(literal.results, "test"), 2),
+                spread(each(literal.results, "accuracy")),
+                spread(each(careful.results, "test"), 2),
+                spread(each(careful.results, "accuracy")),
+                spread(each(careful.results, "tuned accuracy")),
                 hyper,
             ]
         )
@@ -111,31 +96,21 @@ def table(title: str, found: Mapping[str, Mapping[str, Tuned]]) -> Table:
 def draw(methods: Mapping[str, Tuned]) -> Figure:
     """AP and accuracy on test over the iterations, mean over the seeds."""
     figure = new_figure(7.0, 3.2)
-    panels = figure.subplots(1, 2)
-    for position, name in enumerate(ALGORITHMS):
-        curves = [result["curve"] for result in methods[name].results]
-        style = {
-            "color": f"C{position}",
-            "linestyle": "-" if name in DIRECT else "--",
-            "linewidth": 1,
-        }
-        for panel, column in zip(panels, (1, 2), strict=True):
-            heights = [
-                fmean(curve[step][column] for curve in curves) for step in range(len(curves[0]))
-            ]
-            panel.plot([row[0] for row in curves[0]], heights, label=name, **style)
-    for panel, label in zip(
-        panels, ("AP on test, %", "accuracy on test, % (decision at 0)"), strict=True
-    ):
+    labels = ("AP on test, %", "accuracy on test, % (decision at 0)")
+    for column, (panel, label) in enumerate(zip(figure.subplots(1, 2), labels, strict=True), 1):
+        for position, name in enumerate(ALGORITHMS):
+            x, y = mean_curve(each(methods[name].results, "curve"), column)
+            style = "-" if name in DIRECT else "--"
+            panel.plot(x, y, style, color=f"C{position}", linewidth=1, label=name)
         panel.set(xlabel="iteration", ylabel=label)
-    panels[1].legend(fontsize=6, ncols=2)
+    panel.legend(fontsize=6, ncols=2)
     return figure
 
 
 def numbers_of(found: Mapping[str, Mapping[str, Tuned]]) -> dict[str, Any]:
     """AP on test by selection, algorithm and seed."""
     return {
-        by: {name: values(methods[name], "test") for name in methods}
+        by: {name: each(methods[name].results, "test") for name in methods}
         for by, methods in found.items()
     }
 

@@ -7,15 +7,17 @@ from functools import partial
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 import evalgrad as eg
+from evalgrad_lab.data.batches import in_memory
 from evalgrad_lab.data.dataset import Dataset, Part, Sizes
 from evalgrad_lab.data.embedded.teachers import linear_ranking, teacher_ranking
-from evalgrad_lab.loss_factories import bce
+from evalgrad_lab.fit import Every, Pace, scores_of
+from evalgrad_lab.loss_factories import make
 from evalgrad_lab.models.mlp import mlp
+from reproductions.training import Loss, seeded, train
 
-Loss = Callable[[Tensor, Tensor], Tensor]
 Hyper = dict[str, float]  # learning_rate, and epsilon (direct losses) or weight_decay (the others)
 
 ALGORITHMS: dict[str, Callable[..., Tensor]] = {
@@ -27,7 +29,7 @@ ALGORITHMS: dict[str, Callable[..., Tensor]] = {
     "neg-01": partial(eg.direct_zero_one_loss, direction="negative"),
     "hinge-01": eg.zero_one_hinge_loss,
     "per-01": eg.zero_one_perceptron_loss,
-    "logistic": bce(),
+    "logistic": make("bce", {}),
 }
 DIRECT = ("pos-AP", "neg-AP", "pos-01", "neg-01")
 WIDTH = 20  # of the teacher and of the network that learns from it; the paper gives none
@@ -48,14 +50,7 @@ def load(data: str, seed: int, sizes: tuple[int, int, int], positives: float) ->
     return linear_ranking(seed, Sizes(*sizes), flipped={"linear": 0.0, "noisy": 0.2}[data])
 
 
-def scorer(data: str, seed: int) -> nn.Module:
-    """The same structure as what made the labels; the weights depend on the seed alone."""
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(1000 + seed)
-        return mlp(10, (WIDTH,) * 3 if data == "teacher" else ())
-
-
-def train(
+def train_scorer(
     *,
     data: str,
     seed: int,
@@ -66,68 +61,45 @@ def train(
     batch: int = 0,
     positives: float = 0.2,
 ) -> dict[str, Any]:
-    """A piece: Adam with a cosine schedule, full batches (`batch` 0) or batches drawn without
-    replacement.
+    """A piece: Adam with a cosine schedule, full batches (`batch` 0) or passes over small
+    ones.
 
     AP in per cent of the three parts, the accuracy on test at score 0 and at the best threshold of
     the training set, and the two curves of the paper's figures: [iteration, AP, accuracy] on test.
     """
-    split, loss, model = (
-        load(data, seed, sizes, positives),
-        loss_of(algorithm, hyper),
-        scorer(data, seed),
-    )
-    optimiser = torch.optim.AdamW(
-        model.parameters(), lr=hyper["learning_rate"], weight_decay=hyper.get("weight_decay", 0.0)
-    )
-    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, iterations)
-    generator = torch.Generator().manual_seed(seed)
-    every, curve = max(iterations // 15, 1), []
-    for iteration in range(1, iterations + 1):
-        inputs, target = _draw(split.train, batch, generator)
-        optimiser.zero_grad()
-        loss(model(inputs), target).backward()
-        optimiser.step()
-        schedule.step()
-        if iteration % every == 0:
-            curve.append(
-                [iteration, average_precision(model, split.test), accuracy(model, split.test, 0.0)]
-            )
-    precision = {
-        name: average_precision(model, getattr(split, name))
-        for name in ("train", "validation", "test")
-    }
-    threshold = best_threshold(_scores(model, split.train), split.train.target)
-    tuned = accuracy(model, split.test, threshold)
+    split, curve = load(data, seed, sizes, positives), []
+    # the structure of what made the labels, with other weights
+    model = seeded(1000 + seed, lambda: mlp(10, (WIDTH,) * 3 if data == "teacher" else ()))
+
+    def look(step: int) -> None:
+        scores = scores_of(model, split.test.inputs)
+        found = average_precision(scores, split.test), accuracy(scores, split.test, 0.0)
+        curve.append([step, *found])
+
+    pace = Pace(hyper["learning_rate"], hyper.get("weight_decay", 0.0), seed=seed)
+    batches = in_memory(split.train, batch or None, seed)
+    hooks = [Every(max(iterations // 15, 1), look)]
+    train(model, loss_of(algorithm, hyper), batches, pace, iterations, hooks)
+    parts = {"train": split.train, "validation": split.validation, "test": split.test}
+    scores = {name: scores_of(model, part.inputs) for name, part in parts.items()}
+    threshold = best_threshold(scores["train"], split.train.target)
     return {
-        **precision,
-        "accuracy": accuracy(model, split.test, 0.0),
-        "tuned accuracy": tuned,
+        **{name: average_precision(scores[name], part) for name, part in parts.items()},
+        "accuracy": accuracy(scores["test"], split.test, 0.0),
+        "tuned accuracy": accuracy(scores["test"], split.test, threshold),
         "curve": curve,
     }
 
 
-def _draw(part: Part, batch: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-    if batch in (0, len(part)):
-        return part.inputs, part.target
-    chosen = torch.randperm(len(part), generator=generator)[:batch]
-    return part.inputs[chosen], part.target[chosen]
-
-
-@torch.no_grad()
-def _scores(model: nn.Module, part: Part) -> Tensor:
-    return model(part.inputs)
-
-
-def average_precision(model: nn.Module, part: Part) -> float:
+def average_precision(scores: Tensor, part: Part) -> float:
     """AP in per cent; 0 where a training diverged, so that no search chooses it."""
-    value = eg.metrics.average_precision(_scores(model, part), part.target, ties="worst")
+    value = eg.metrics.average_precision(scores, part.target, ties="worst")
     return 100 * value.nan_to_num().item()
 
 
-def accuracy(model: nn.Module, part: Part, threshold: float) -> float:
+def accuracy(scores: Tensor, part: Part, threshold: float) -> float:
     """Per cent of the items on the right side of the threshold."""
-    return 100 * ((_scores(model, part) > threshold) == (part.target == 1)).double().mean().item()
+    return 100 * ((scores > threshold) == (part.target == 1)).double().mean().item()
 
 
 def best_threshold(scores: Tensor, target: Tensor) -> float:

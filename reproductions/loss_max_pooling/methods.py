@@ -13,18 +13,9 @@ from evalgrad_lab.report.panels import rank_correlation
 from evalgrad_lab.runs import Runs
 from evalgrad_lab.tune import Tuned
 from reproductions.drawing import new_figure
-from reproductions.experiment import (
-    Cell,
-    Experiment,
-    Outcome,
-    Size,
-    Table,
-    Verdict,
-    judge,
-    spread,
-)
-from reproductions.gaps import gap, in_words
+from reproductions.experiment import Experiment, Outcome, Size, Table
 from reproductions.loss_max_pooling.sizes import BUDGETS, METHODS, trained
+from reproductions.verdicts import Verdict, each, gap, in_words, judge, spread
 
 REPORTED = {
     "BASE": 72.55,
@@ -38,7 +29,7 @@ RIVALS = {name: METHODS[name] for name in ("BASE+", "LMP")}
 
 def on_test(method: Tuned) -> list[float]:
     """Test mIoU of every seed."""
-    return [result["test"] for result in method.results]
+    return each(method.results, "test")
 
 
 def run_table(size: Size, runs: Runs) -> Outcome:
@@ -48,7 +39,7 @@ def run_table(size: Size, runs: Runs) -> Outcome:
     budget = BUDGETS[size]
     short = trained(runs, budget, METHODS, budget.iterations)
     long = trained(runs, budget, RIVALS, budget.long)
-    rows: list[list[Cell]] = [
+    rows = [
         [
             name,
             spread(on_test(short[name])),
@@ -58,22 +49,14 @@ def run_table(size: Size, runs: Runs) -> Outcome:
         ]
         for name in METHODS
     ]
-    columns = [
-        "method",
-        f"{budget.iterations} iterations",
-        f"{budget.long} iterations",
-        "learning rate (short)",
-        "paper (Cityscapes)",
-    ]
-    return Outcome(
-        {
-            "short": {name: on_test(short[name]) for name in METHODS},
-            "long": {name: on_test(long[name]) for name in RIVALS},
-        },
-        budget.words(),
-        budget.seeds,
-        [Table("Test mIoU, %", columns, rows)],
-    )
+    lengths = [f"{steps} iterations" for steps in (budget.iterations, budget.long)]
+    columns = ["method", *lengths, "learning rate (short)", "paper (Cityscapes)"]
+    numbers = {
+        "short": {name: on_test(short[name]) for name in METHODS},
+        "long": {name: on_test(long[name]) for name in RIVALS},
+    }
+    table = Table("Test mIoU, %", columns, rows)
+    return Outcome(numbers, budget.words(), budget.seeds, [table])
 
 
 def verdict_table(numbers: Mapping[str, Any]) -> Verdict:
@@ -101,10 +84,7 @@ def run_classes(size: Size, runs: Runs) -> Outcome:
     """Figure 3."""
     budget = BUDGETS[size]
     found = trained(runs, budget, RIVALS, budget.iterations)
-    pixels = [
-        sum(column)
-        for column in zip(*(result["pixels"] for result in found["LMP"].results), strict=True)
-    ]
+    pixels = [sum(some) for some in zip(*each(found["LMP"].results, "pixels"), strict=True)]
     gains = [_mean_gain(found, label) for label in range(len(pixels))]
     kept = [
         (count, gain, label)
@@ -125,19 +105,11 @@ def run_classes(size: Size, runs: Runs) -> Outcome:
         [label, count, f"{value:+.1f}"]
         for label, count, value in zip(labels, counts, values, strict=True)
     ]
-    return Outcome(
-        {"pixels": counts, "gains": values},
-        budget.words(),
-        budget.seeds,
-        [
-            Table(
-                "IoU of LMP minus BASE+ per class, mean over the seeds",
-                ["class", "test pixels", "gain"],
-                rows,
-            )
-        ],
-        {"Figure 3: the gain of each class against its number of pixels": figure},
-    )
+    title = "IoU of LMP minus BASE+ per class, mean over the seeds"
+    numbers, table = {"pixels": counts, "gains": values}, ["class", "test pixels", "gain"]
+    caption = "Figure 3: the gain of each class against its number of pixels"
+    tables, figures = [Table(title, table, rows)], {caption: figure}
+    return Outcome(numbers, budget.words(), budget.seeds, tables, figures)
 
 
 def _mean_gain(found: Mapping[str, Tuned], label: int) -> float | None:
@@ -181,17 +153,12 @@ def run_evolution(size: Size, runs: Runs) -> Outcome:
         for name in RIVALS
     ]
     pictures = {name: method.results[0]["pictures"] for name, method in found.items()}
+    title = "Validation IoU of the rarer half of the classes, %, at each iteration"
     return Outcome(
         {name: [fmean(curve) for curve in curves[name]] for name in RIVALS},
         budget.words() + " The pictures are two training images of the first seed.",
         budget.seeds,
-        [
-            Table(
-                "Validation IoU of the rarer half of the classes, %, at each iteration",
-                ["method", *map(str, moments)],
-                rows,
-            )
-        ],
+        [Table(title, ["method", *map(str, moments)], rows)],
         {
             "Figure 4: image and truth, then the prediction during training, BASE+ (odd rows) and"
             " LMP (even rows)": _strip(pictures, moments)

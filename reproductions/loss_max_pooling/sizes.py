@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from evalgrad_lab.runs import Runs
-from evalgrad_lab.tune import Case, Tuned, tune
+from evalgrad_lab.tune import Tuned, product
 from reproductions.experiment import Size
-from reproductions.loss_max_pooling.training import train
+from reproductions.loss_max_pooling.training import train_scenes
+from reproductions.training import tuned
 
 Method = Mapping[str, Any]
 
@@ -74,13 +75,6 @@ def trained(
 ) -> dict[str, Tuned]:
     """Every method with the learning rate that validation chose for it."""
     common = {"data": budget.data, "sizes": list(budget.sizes), "iterations": iterations}
-    grid = [{"learning_rate": rate} for rate in budget.rates]
-    cases = [{**common, **method} for method in methods.values()]
-    found = tune(
-        runs,
-        train,
-        [Case(case, grid) for case in cases],
-        search=budget.seeds[:1],
-        seeds=budget.seeds,
-    )
-    return dict(zip(methods, found, strict=True))
+    cases = {name: {**common, **method} for name, method in methods.items()}
+    grid = product({"learning_rate": budget.rates})
+    return tuned(runs, train_scenes, cases, grid, budget.seeds)

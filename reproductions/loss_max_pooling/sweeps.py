@@ -7,17 +7,7 @@ from statistics import fmean
 from typing import Any
 
 from evalgrad_lab.runs import Runs
-from reproductions.experiment import (
-    Cell,
-    Experiment,
-    Outcome,
-    Size,
-    Table,
-    Verdict,
-    judge,
-    spread,
-)
-from reproductions.gaps import gap, in_words
+from reproductions.experiment import Experiment, Outcome, Size, Table
 from reproductions.loss_max_pooling.sizes import (
     BLEND,
     BUDGETS,
@@ -26,21 +16,12 @@ from reproductions.loss_max_pooling.sizes import (
     pooled,
     trained,
 )
+from reproductions.verdicts import Verdict, each, gap, in_words, judge, spread
 
+EXPONENTS = ["1", "1.1", "1.2", "1.3", "1.4", "1.5", "1.6", "1.7", "1.8", "1.9", "2.3"]
+FOUND = (74.54, 74.52, 74.60, 74.64, 74.44, 74.02, 74.33, 74.57, 74.00, 74.22, 74.09)
 REPORTED: dict[str, dict[str, float]] = {
-    "p": {
-        "1": 74.54,
-        "1.1": 74.52,
-        "1.2": 74.60,
-        "1.3": 74.64,
-        "1.4": 74.44,
-        "1.5": 74.02,
-        "1.6": 74.33,
-        "1.7": 74.57,
-        "1.8": 74.00,
-        "1.9": 74.22,
-        "2.3": 74.09,
-    },
+    "p": dict(zip(EXPONENTS, FOUND, strict=True)),
     "support": {"0.1": 74.09, "0.25": 74.64, "0.5": 73.44},
     "BASE+": {"": 73.13},
 }
@@ -48,9 +29,7 @@ REPORTED: dict[str, dict[str, float]] = {
 
 def methods(size: Size) -> dict[tuple[str, str], Method]:
     """What is swept, its value, and the method; BASE+ is the plain mean."""
-    exponents = {"tiny": ["1", "1.3"], "default": ["1", "1.3", "2.3"], "full": list(REPORTED["p"])}[
-        size
-    ]
+    exponents = {"tiny": ["1", "1.3"], "default": ["1", "1.3", "2.3"], "full": EXPONENTS}[size]
     supports = ["0.25"] if size == "tiny" else list(REPORTED["support"])
     found: dict[tuple[str, str], Method] = {("BASE+", ""): METHODS["BASE+"]}
     found |= {("p", p): {"loss": pooled(p=float(p)), "blend": BLEND} for p in exponents}
@@ -68,8 +47,8 @@ def run(size: Size, runs: Runs) -> Outcome:
     )
     numbers: dict[str, dict[str, list[float]]] = {}
     for name, (kind, value) in names.items():
-        numbers.setdefault(kind, {})[value] = [result["test"] for result in found[name].results]
-    rows: list[list[Cell]] = [
+        numbers.setdefault(kind, {})[value] = each(found[name].results, "test")
+    rows = [
         [
             name,
             spread(numbers[kind][value]),

@@ -2,8 +2,7 @@
 tiles of the Landsat scene.
 """
 
-import itertools
-from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import torch
@@ -12,16 +11,20 @@ from torch import Tensor, nn
 
 import evalgrad as eg
 from evalgrad.metrics import jaccard_counts
+from evalgrad_lab.data.batches import sampled
 from evalgrad_lab.data.dataset import Dataset, Part, Sizes, cut, permutation
 from evalgrad_lab.data.embedded.scenes import CLASSES, digit_scenes
 from evalgrad_lab.data.fetched.landsat import CLASSES as LAND_CLASSES
 from evalgrad_lab.data.fetched.landsat import IGNORE, landsat
+from evalgrad_lab.fit import Every, Hook, Pace, Training, scores_of
+from evalgrad_lab.loss_factories import make
 from evalgrad_lab.models.unet import UNet
+from reproductions.training import Loss, seeded, train
 
 BATCH = 16
 TILE = 32
 UPDATE = 25  # iterations between two looks at the IoU on the training data, for the sampler
-MOMENTS = 8  # of the curve and of the pictures
+MOMENTS = 8  # at which the training is looked at
 
 
 def load(data: str, seed: int, sizes: tuple[int, int, int]) -> tuple[Dataset[Part], int]:
@@ -41,23 +44,17 @@ def land_tiles(seed: int, sizes: Sizes) -> Dataset[Part]:
     return cut(images[order].contiguous(), labels[order].contiguous(), sizes)
 
 
-def pixel_losses(scores: Tensor, target: Tensor, weight: Tensor | None = None) -> Tensor:
-    """Cross-entropy of every pixel, 0 where the label does not count."""
-    return F.cross_entropy(scores, target, weight=weight, ignore_index=IGNORE, reduction="none")
-
-
-def loss_of(loss: dict[str, Any], target: Tensor, classes: int) -> Any:
+def loss_of(loss: dict[str, Any], target: Tensor, classes: int) -> Loss:
     """The loss that `loss` describes: its kind, and p and support of the pooling."""
     if loss["kind"] == "pooled":
-        return lambda scores, label: eg.loss_max_pooling(
-            pixel_losses(scores, label), p=loss["p"], support=loss["support"], mask=label != IGNORE
-        )
-    weight = (
-        eg.median_frequency_weights(target, num_classes=classes, ignore_index=IGNORE)
-        if loss["kind"] == "weighted"
-        else None
-    )
-    return lambda scores, label: pixel_losses(scores, label, weight).sum() / (label != IGNORE).sum()
+        options = {"p": loss["p"], "support": loss["support"], "ignore_index": IGNORE}
+        return make("loss_max_pooling", options)
+    if loss["kind"] == "plain":
+        return make("cross_entropy", {"ignore_index": IGNORE})
+    weight = eg.median_frequency_weights(target, num_classes=classes, ignore_index=IGNORE)
+    # per pixel, as the paper weighs, and not per weight of the pixels
+    total = partial(F.cross_entropy, weight=weight, ignore_index=IGNORE, reduction="sum")
+    return lambda scores, label: total(scores, label) / (label != IGNORE).sum()
 
 
 def iou_of(counts: Tensor) -> Tensor:
@@ -66,20 +63,10 @@ def iou_of(counts: Tensor) -> Tensor:
     return hit / (predicted + true - hit)
 
 
-@torch.no_grad()
-def predicted(model: nn.Module, images: Tensor) -> Tensor:
-    """The class of every pixel; the network goes on training afterwards."""
-    model.eval()
-    labels = torch.cat([model(some).argmax(1) for some in images.split(100)])
-    model.train()
-    return labels
-
-
 def counts_on(model: nn.Module, part: Part, classes: int) -> Tensor:
     """Intersection, predicted and true pixels of every class on a whole part."""
-    return jaccard_counts(
-        predicted(model, part.inputs), part.target, num_classes=classes, ignore_index=IGNORE
-    ).sum(0)
+    labels = scores_of(model, part.inputs).argmax(1)
+    return jaccard_counts(labels, part.target, num_classes=classes, ignore_index=IGNORE).sum(0)
 
 
 def class_ious(counts: Tensor) -> list[float | None]:
@@ -96,9 +83,9 @@ def mean_iou(counts: Tensor, classes: Tensor | None = None) -> float:
     return 100 * iou_of(counts)[occurs if classes is None else occurs & classes].nanmean().item()
 
 
-class Course:
+class Course(Hook):
     """Batches as the paper draws them: a share `blend` by the classes that do badly, the rest at
-    random.
+    random. An epoch is `UPDATE` batches; after it the sampler learns the IoU on them.
     """
 
     def __init__(self, part: Part, classes: int, blend: float, seed: int) -> None:
@@ -112,58 +99,26 @@ class Course:
         self.sampler = eg.PerformanceSampler(
             presence, blend=blend, classes=occurring, num_samples=UPDATE * BATCH, seed=seed
         )
+        self.batches = sampled(part, self.sampler, BATCH)
         self.counts = torch.zeros(classes, 3, dtype=torch.int64)
 
-    def batches(self) -> Iterator[Tensor]:
-        """Endless batches of indices. After every `UPDATE` of them the sampler learns the IoU that
-        was `seen`.
-        """
-        while True:
-            stream = iter(self.sampler)
-            for _ in range(UPDATE):
-                yield torch.tensor(list(itertools.islice(stream, BATCH)))
-            list(stream)  # the pass is over
-            self.sampler.update(iou_of(self.counts))
-            self.counts.zero_()
+    def after_step(self, training: Training) -> None:
+        self.seen(training.output.detach(), training.batch.target)
 
     def seen(self, scores: Tensor, target: Tensor) -> None:
         self.counts += jaccard_counts(
             scores.argmax(1), target, num_classes=len(self.counts), ignore_index=IGNORE
         ).sum(0)
 
+    def after_epoch(self, training: Training) -> None:
+        self.update()
 
-class Watch:
-    """What is seen of a training: the validation IoU and the labels of two training images, at
-    `MOMENTS` moments.
-    """
-
-    def __init__(self, split: Dataset[Part], classes: int, iterations: int) -> None:
-        self.validation, self.classes, self.every = (
-            split.validation,
-            classes,
-            max(iterations // MOMENTS, 1),
-        )
-        self.shown = Part(split.train.inputs[:2], split.train.target[:2])
-        pixels = torch.stack([(split.train.target == label).sum() for label in range(classes)])
-        self.rare = pixels <= pixels.median()
-        self.curve: list[list[float]] = []
-        self.labels: list[Any] = []
-
-    def look(self, iteration: int, model: nn.Module) -> None:
-        if iteration % self.every == 0:
-            counts = counts_on(model, self.validation, self.classes)
-            self.curve.append([iteration, mean_iou(counts), mean_iou(counts, self.rare)])
-            self.labels.append(predicted(model, self.shown.inputs).tolist())
-
-    def pictures(self) -> dict[str, Any]:
-        return {
-            "images": self.shown.inputs[:, 0].tolist(),
-            "target": self.shown.target.tolist(),
-            "course": self.labels,
-        }
+    def update(self) -> None:
+        self.sampler.update(iou_of(self.counts))
+        self.counts.zero_()
 
 
-def train(
+def train_scenes(
     *,
     data: str,
     seed: int,
@@ -176,33 +131,36 @@ def train(
     """A piece: Adam with a cosine schedule. IoU in per cent on validation and test, its course, and
     pictures.
 
-    `curve` has [iteration, mean IoU, mean IoU of the rarer half of the classes] on validation.
+    `curve` has [iteration, mean IoU, mean IoU of the rarer half of the classes] on validation,
+    `pictures` the labels of two training images at the same `MOMENTS` moments.
     """
     split, classes = load(data, seed, sizes)
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        model = UNet(split.train.inputs.shape[1], classes)
-    criterion, course = (
-        loss_of(loss, split.train.target, classes),
-        Course(split.train, classes, blend, seed),
-    )
-    optimiser = torch.optim.Adam(model.parameters(), lr=learning_rate)
-    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, iterations)
-    watch = Watch(split, classes, iterations)
-    for iteration, chosen in zip(range(1, iterations + 1), course.batches(), strict=False):
-        scores, target = model(split.train.inputs[chosen]), split.train.target[chosen]
-        optimiser.zero_grad()
-        criterion(scores, target).backward()
-        optimiser.step()
-        schedule.step()
-        course.seen(scores.detach(), target)
-        watch.look(iteration, model)
+    model = seeded(seed, lambda: UNet(split.train.inputs.shape[1], classes))
+    course = Course(split.train, classes, blend, seed)
+    pixels = torch.stack([(split.train.target == label).sum() for label in range(classes)])
+    rare, shown = pixels <= pixels.median(), Part(split.train.inputs[:2], split.train.target[:2])
+    curve, labels = [], []
+
+    def look(step: int) -> None:
+        counts = counts_on(model, split.validation, classes)
+        curve.append([step, mean_iou(counts), mean_iou(counts, rare)])
+        labels.append(scores_of(model, shown.inputs).argmax(1).tolist())
+
+    pace = Pace(learning_rate, optimiser="adam", seed=seed)
+    hooks = [course, Every(max(iterations // MOMENTS, 1), look)]
+    criterion = loss_of(loss, split.train.target, classes)
+    train(model, criterion, course.batches, pace, iterations, hooks)
     counts = counts_on(model, split.test, classes)
+    pictures = {
+        "images": shown.inputs[:, 0].tolist(),
+        "target": shown.target.tolist(),
+        "course": labels,
+    }
     return {
         "validation": mean_iou(counts_on(model, split.validation, classes)),
         "test": mean_iou(counts),
         "per_class": class_ious(counts),
         "pixels": counts[:, 2].tolist(),
-        "curve": watch.curve,
-        "pictures": watch.pictures() if seed == 0 else None,  # of one seed: they are large
+        "curve": curve,
+        "pictures": pictures if seed == 0 else None,  # of one seed: they are large
     }

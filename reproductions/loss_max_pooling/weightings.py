@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 import torch
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from evalgrad import loss_max_pooling_weights
 from evalgrad_lab.runs import Runs
-from reproductions.drawing import new_figure
-from reproductions.experiment import Cell, Experiment, Outcome, Size, Table, Verdict, judge
+from reproductions.drawing import new_figure, plot_lines
+from reproductions.experiment import Experiment, Outcome, Size, Table
+from reproductions.verdicts import Verdict, judge
 
 PIXELS = 100
 EXPONENTS = (1, 1.2, 1.4, 1.7, 2, 3, 4, 10, math.inf)  # of figure 2 at m = n/3
@@ -60,16 +60,12 @@ def draw_weights(by_p: Mapping[str, list[float]], by_support: Mapping[str, list[
     """Figure 2."""
     figure = new_figure(7.0, 3.2)
     panels = figure.subplots(1, 2)
-    _curves(panels[0], by_p, "m = n/3")
-    _curves(panels[1], by_support, "p = 1.7")
+    for panel, curves, title in zip(
+        panels, (by_p, by_support), ("m = n/3", "p = 1.7"), strict=True
+    ):
+        lines = {label: (range(PIXELS), curve) for label, curve in curves.items()}
+        plot_lines(panel, lines, title=title, xlabel="pixels, by increasing loss", ylabel="w*")
     return figure
-
-
-def _curves(axes: Axes, curves: Mapping[str, list[float]], title: str) -> None:
-    for label, curve in curves.items():
-        axes.plot(curve, linewidth=1, label=label)
-    axes.set(title=title, xlabel="pixels, by increasing loss", ylabel="w*")
-    axes.legend(fontsize=7)
 
 
 def concentration(curve: Sequence[float]) -> float:
@@ -83,7 +79,7 @@ def run(size: Size, runs: Runs) -> Outcome:
     by_support = {f"m/n = {share:g}": weights(1.7, share) for share in SUPPORTS}
     curves = by_p | by_support
     columns = ["setting", "weight of the worst tenth, %", "pixels with weight"]
-    rows: list[list[Cell]] = [
+    rows = [
         [label, f"{concentration(curve):.1f}", sum(weight > 0 for weight in curve)]
         for label, curve in curves.items()
     ]

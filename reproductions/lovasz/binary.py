@@ -11,19 +11,11 @@ from typing import Any
 
 from evalgrad_lab.data.fetched import place
 from evalgrad_lab.runs import Runs
-from evalgrad_lab.tune import Case, product, tune
-from reproductions.experiment import (
-    Cell,
-    Experiment,
-    Outcome,
-    Size,
-    Table,
-    Verdict,
-    judge,
-    spread,
-)
-from reproductions.gaps import gap, in_words
+from evalgrad_lab.tune import best_mean, product
+from reproductions.experiment import Experiment, Outcome, Size, Table
 from reproductions.lovasz.binary_pieces import EVALUATED, fine_tune_binary, train_binary
+from reproductions.training import tuned
+from reproductions.verdicts import Verdict, each, gap, in_words, judge, spread
 
 RATES = {"tiny": [0.01], "default": [0.003, 0.01, 0.03, 0.1], "full": [0.003, 0.01, 0.03, 0.1]}
 SETTINGS: dict[str, dict[str, Any]] = {
@@ -48,7 +40,8 @@ DATA = {
 }
 
 
-def _numbers(row: str) -> list[float]:
+def numbers_in(row: str) -> list[float]:
+    """Those of a row of a table."""
     return [float(number) for number in row.split()]
 
 
@@ -64,11 +57,11 @@ TABLE_1 = {
     "Lovász hinge": {"cross-entropy": 0.0791, "hinge": 0.0711, "Lovász hinge": 0.544, "iou": 80.5},
 }
 TABLE_A2 = {
-    "soft Jaccard": _numbers(
+    "soft Jaccard": numbers_in(
         "79.9 54.7 75.5 72.5 68.7 86.2 73.3 78.4 56.6 75.4 72.2 76.9 68.8 79.4 71.7 62.1 76.5 69.9"
         " 77.8 77.1"
     ),
-    "Lovász hinge": _numbers(
+    "Lovász hinge": numbers_in(
         "89.6 66.3 86.9 79.9 70.5 91.2 80.5 89.8 59.6 86.3 73.8 87.6 84.8 85.4 82.0 68.0 85.3 72.1"
         " 89.7 80.6"
     ),
@@ -88,12 +81,9 @@ def _trained(size: Size, runs: Runs, names: list[str]) -> dict[str, Found]:
         place("nuclei")  # tells what is missing before anything runs
     wanted = dict.fromkeys(["cross-entropy", *names])
     grid, seeds = product({"learning_rate": RATES[size]}), SEEDS[size]
-    cases = [Case({**setting, "loss": name}, grid) for name in wanted]
-    tuned = tune(runs, train_binary, cases, search=seeds, seeds=seeds)
-    scratch = {
-        name: (case.point["learning_rate"], case.results)
-        for name, case in zip(wanted, tuned, strict=True)
-    }
+    cases = {name: {**setting, "loss": name} for name in wanted}
+    found = tuned(runs, train_binary, cases, grid, seeds, search=seeds)
+    scratch = {name: (case.point["learning_rate"], case.results) for name, case in found.items()}
     base = {"learning_rate": scratch["cross-entropy"][0], "iterations": setting["iterations"]}
     # All losses in one piece, so that both tables share it and it trains its base once.
     every = [
@@ -102,7 +92,7 @@ def _trained(size: Size, runs: Runs, names: list[str]) -> dict[str, Found]:
         *(["Lovász hinge, empty left out"] if setting["data"] == "nuclei" else []),
     ]
     further = {**setting, **FURTHER[size], "base": base, "names": every}
-    tuned_on = runs.run(fine_tune_binary, [{**further, "seed": seed} for seed in SEEDS[size]])
+    tuned_on = runs.run(fine_tune_binary, [{**further, "seed": seed} for seed in seeds])
     return {
         "scratch": {name: scratch[name] for name in names},
         "fine-tuned": {
@@ -116,7 +106,7 @@ def best_rate(runs: Sequence[Sequence[Any]], rates: Sequence[float]) -> tuple[fl
     """The learning rate with the best mean `validation` over the seeds, and the results with it;
     `runs[seed][rate]`.
     """
-    best = max(range(len(rates)), key=lambda at: fmean(run[at]["validation"] for run in runs))
+    best = best_mean([[run[at]["validation"] for run in runs] for at in range(len(rates))])
     return rates[best], [run[best] for run in runs]
 
 
@@ -127,11 +117,11 @@ def _outcome(size: Size, found: Mapping[str, Found], tables: list[Table]) -> Out
         start: ", ".join(f"{name} {rate:g}" for name, (rate, _) in found[start].items())
         for start in STARTS
     }
+    means = {
+        start: {name: _means(runs) for name, (_, runs) in found[start].items()} for start in STARTS
+    }
     return Outcome(
-        {
-            start: {name: _means(runs) for name, (_, runs) in found[start].items()}
-            for start in STARTS
-        },
+        means,
         f"{DATA[setting['data']]}, {train} + {validation} + {test} images; U-Net of 16 channels,"
         f" Adam, poly schedule, batches of 16. From scratch: {setting['iterations']} iterations;"
         f" best of the learning rates {RATES[size]} by image IoU on validation:"
@@ -147,15 +137,10 @@ def _outcome(size: Size, found: Mapping[str, Found], tables: list[Table]) -> Out
 
 def _means(runs: Sequence[Any]) -> dict[str, Any]:
     """What the verdicts look at."""
-    means = {
-        key: fmean(run[key] for run in runs)
-        for key in ("iou", "iou with threshold", "size of scores")
-    }
-    return (
-        means
-        | {key: fmean(run["losses"][key] for run in runs) for key in EVALUATED}
-        | {"by seed": [run["iou"] for run in runs]}
-    )
+    keys = ("iou", "iou with threshold", "size of scores")
+    means = {key: fmean(each(runs, key)) for key in keys}
+    losses = {key: fmean(each(runs, "losses", key)) for key in EVALUATED}
+    return means | losses | {"by seed": each(runs, "iou")}
 
 
 def run_matrix(size: Size, runs: Runs) -> Outcome:
@@ -179,38 +164,29 @@ def run_matrix(size: Size, runs: Runs) -> Outcome:
 
 def _matrix(title: str, found: Found) -> Table:
     columns = [runs for _, runs in found.values()]
-    rows: list[list[Cell]] = [
+    rows = [
         [
             name,
-            *(spread([run["losses"][name] for run in runs], 3) for runs in columns),
+            *(spread(each(runs, "losses", name), 3) for runs in columns),
             *(TABLE_1[loss][name] for loss in EVALUATED),
         ]
         for name in EVALUATED
     ]
-    rows.append(
-        ["image IoU", *_spreads(columns, "iou"), *(TABLE_1[loss]["iou"] for loss in EVALUATED)]
-    )
-    rows.append(
-        ["image IoU, tuned threshold", *_spreads(columns, "iou with threshold"), "", "", ""]
-    )
-    rows.append(["mean size of the scores", *_spreads(columns, "size of scores", 2), "", "", ""])
-    if all(run["false alarms"] is not None for runs in columns for run in runs):
-        rows.append(
-            ["empty images with a false alarm, %", *_spreads(columns, "false alarms"), "", "", ""]
-        )
-    return Table(
-        title,
-        [
-            "measured on test",
-            *(f"trained on {name}" for name in found),
-            *(f"paper: {n}" for n in EVALUATED),
-        ],
-        rows,
-    )
+    reported = [TABLE_1[loss]["iou"] for loss in EVALUATED]
+    rows += [
+        ["image IoU", *_spreads(columns, "iou"), *reported],
+        ["image IoU, tuned threshold", *_spreads(columns, "iou with threshold"), "", "", ""],
+        ["mean size of the scores", *_spreads(columns, "size of scores", 2), "", "", ""],
+    ]
+    if all(alarms is not None for runs in columns for alarms in each(runs, "false alarms")):
+        alarms = _spreads(columns, "false alarms")
+        rows.append(["empty images with a false alarm, %", *alarms, "", "", ""])
+    names = [f"trained on {name}" for name in found] + [f"paper: {name}" for name in EVALUATED]
+    return Table(title, ["measured on test", *names], rows)
 
 
 def _spreads(columns: Sequence[Sequence[Any]], key: str, digits: int = 1) -> list[str]:
-    return [spread([run[key] for run in runs], digits) for runs in columns]
+    return [spread(each(runs, key), digits) for runs in columns]
 
 
 def matrix_verdict(numbers: Mapping[str, Any]) -> Verdict:
@@ -228,20 +204,18 @@ def matrix_verdict(numbers: Mapping[str, Any]) -> Verdict:
 
 
 def _matrix_words(numbers: Mapping[str, Any]) -> tuple[str, list[bool]]:
-    diagonal = [
-        name for name in EVALUATED if name == min(EVALUATED, key=lambda loss: numbers[loss][name])
-    ]
+    lowest = {name: min(EVALUATED, key=lambda loss: numbers[loss][name]) for name in EVALUATED}
+    diagonal = [name for name in EVALUATED if lowest[name] == name]
     rival = max(("cross-entropy", "hinge"), key=lambda name: numbers[name]["iou"])
     gain = gap(numbers["Lovász hinge"]["by seed"], numbers[rival]["by seed"])
-    after = (
-        numbers["Lovász hinge"]["iou with threshold"]
-        - numbers["cross-entropy"]["iou with threshold"]
+    ours, theirs = (
+        numbers[name]["iou with threshold"] for name in ("Lovász hinge", "cross-entropy")
     )
     words = (
         f"{len(diagonal)} of 3 losses are smallest after training with that loss (paper 3), and the"
         f" image IoU of the Lovász hinge is {in_words(gain)} points from that of the better of"
         f" cross-entropy and hinge, {rival} (paper +3.4); with a threshold chosen on validation for"
-        f" both it is {after:+.1f} from cross-entropy"
+        f" both it is {ours - theirs:+.1f} from cross-entropy"
     )
     return words, [len(diagonal) == len(EVALUATED), gain.mean > 0]
 
@@ -263,31 +237,23 @@ def run_prior_work(size: Size, runs: Runs) -> Outcome:
     """
     names = ["soft Jaccard", "Lovász hinge"]
     found = _trained(size, runs, names)
-    rows: list[list[Cell]] = [
+    rows = [
         [name, *_spreads([found[start][name][1] for start in STARTS], "iou"), fmean(TABLE_A2[name])]
         for name in names
     ]
-    return _outcome(
-        size,
-        found,
-        [
-            Table(
-                "Image IoU, best learning rate",
-                ["loss", *STARTS, "paper, mean of 20 classes"],
-                rows,
-            )
-        ],
-    )
+    columns = ["loss", *STARTS, "paper, mean of 20 classes"]
+    return _outcome(size, found, [Table("Image IoU, best learning rate", columns, rows)])
 
 
 def prior_work_verdict(numbers: Mapping[str, Any]) -> Verdict:
     """For both starts: does the Lovász hinge win, and on every seed."""
     paper = fmean(TABLE_A2["Lovász hinge"]) - fmean(TABLE_A2["soft Jaccard"])
-    gains = {
-        start: gap(*(numbers[start][name]["by seed"] for name in ("Lovász hinge", "soft Jaccard")))
+    pairs = {
+        start: [numbers[start][name]["by seed"] for name in ("Lovász hinge", "soft Jaccard")]
         for start in STARTS
     }
-    wins = {start: [a > b for a, b in _pairs(numbers[start])] for start in STARTS}
+    gains = {start: gap(*pair) for start, pair in pairs.items()}
+    wins = {start: [a > b for a, b in zip(*pair, strict=True)] for start, pair in pairs.items()}
     scratch, fine = (
         f"{in_words(gains[start])} points, ahead on {sum(wins[start])} of {len(wins[start])} seeds"
         for start in STARTS
@@ -297,13 +263,6 @@ def prior_work_verdict(numbers: Mapping[str, Any]) -> Verdict:
         "the image IoU of the Lovász hinge minus that of the soft Jaccard loss is, fine-tuned as"
         f" in the paper, {fine} (paper {paper:+.1f}); from scratch {scratch}. Both had the same"
         " learning rates to choose from; the paper tuned soft Jaccard alone.",
-    )
-
-
-def _pairs(numbers: Mapping[str, Any]) -> list[tuple[float, float]]:
-    """Image IoU of both losses, seed by seed."""
-    return list(
-        zip(numbers["Lovász hinge"]["by seed"], numbers["soft Jaccard"]["by seed"], strict=True)
     )
 
 

@@ -6,15 +6,17 @@ import copy
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 import evalgrad as eg
-from evalgrad_lab import loss_factories
-from evalgrad_lab.data.dataset import Dataset, Part, Sizes, cut, permutation
+from evalgrad_lab.data.batches import in_memory
+from evalgrad_lab.data.dataset import Dataset, Part, Sizes
 from evalgrad_lab.data.embedded.strokes import strokes
-from evalgrad_lab.data.fetched.nuclei import nuclei
+from evalgrad_lab.data.fetched.nuclei import nucleus_tiles
+from evalgrad_lab.fit import Pace, scores_of
+from evalgrad_lab.loss_factories import make
 from evalgrad_lab.models.unet import UNet
-from reproductions.lovasz.training import Loss, scores_of, train, uniform_batches
+from reproductions.training import Loss, seeded, train
 
 BATCH = 16
 EVALUATED = ("cross-entropy", "hinge", "Lovász hinge")
@@ -23,11 +25,11 @@ EVALUATED = ("cross-entropy", "hinge", "Lovász hinge")
 def losses() -> dict[str, Loss]:
     """The losses by the names of the tables; soft Jaccard is the one of Rahman and Wang."""
     return {
-        "cross-entropy": loss_factories.bce(),
-        "hinge": loss_factories.hinge(),
-        "Lovász hinge": eg.LovaszHingeLoss(),
-        "Lovász hinge, empty left out": eg.LovaszHingeLoss(empty="skip"),
-        "soft Jaccard": loss_factories.binary_soft_jaccard(),
+        "cross-entropy": make("bce", {}),
+        "hinge": make("hinge", {}),
+        "Lovász hinge": make("lovasz_hinge", {}),
+        "Lovász hinge, empty left out": make("lovasz_hinge", {"empty": "skip"}),
+        "soft Jaccard": make("binary_soft_jaccard", {}),
     }
 
 
@@ -35,18 +37,7 @@ def load(data: str, seed: int, sizes: Sizes) -> Dataset[Part]:
     """Strokes (embedded), or the nuclei (fetched): one image in tiles of 32 x 32, some of them
     without a nucleus.
     """
-    return strokes(seed, sizes) if data == "strokes" else cut(*_tiles(*nuclei(), seed), sizes)
-
-
-def _tiles(image: Tensor, mask: Tensor, seed: int, side: int = 32) -> tuple[Tensor, Tensor]:
-    """Tiles (n, 1, side, side) and their masks, in a seeded order."""
-    shape = (image.shape[0] // side, side, image.shape[1] // side, side)
-    images, masks = (
-        t[: shape[0] * side, : shape[2] * side].reshape(shape).transpose(1, 2).flatten(0, 1)
-        for t in (image, mask)
-    )
-    order = permutation(len(images), seed)
-    return (images[order, None] - image.mean()) / image.std(), masks[order]
+    return strokes(seed, sizes) if data == "strokes" else nucleus_tiles(seed, sizes)
 
 
 def image_iou(scores: Tensor, target: Tensor, threshold: float = 0.0) -> float:
@@ -107,12 +98,8 @@ def fine_tune_binary(
     start = _from_scratch(split.train, "cross-entropy", seed=seed, **base)
 
     def further(loss: str, rate: float) -> dict[str, Any]:
-        model = copy.deepcopy(start)
         # not the order that cross-entropy has seen
-        batches = uniform_batches(len(split.train), BATCH, seed + 1)
-        train(
-            model, losses()[loss], split.train, batches, learning_rate=rate, iterations=iterations
-        )
+        model = _trained(copy.deepcopy(start), split.train, loss, rate, seed + 1, iterations)
         return judged(model, split)
 
     return {name: [further(name, rate) for rate in learning_rates] for name in names}
@@ -120,15 +107,19 @@ def fine_tune_binary(
 
 def _from_scratch(
     part: Part, loss: str, learning_rate: float, seed: int, iterations: int
-) -> torch.nn.Module:
-    torch.manual_seed(seed)
-    model = torch.nn.Sequential(UNet(1, 1), torch.nn.Flatten(1, 2))  # scores (N, H, W)
-    batches = uniform_batches(len(part), BATCH, seed)
-    train(model, losses()[loss], part, batches, learning_rate=learning_rate, iterations=iterations)
-    return model
+) -> nn.Module:
+    network = seeded(seed, lambda: nn.Sequential(UNet(1, 1), nn.Flatten(1, 2)))  # scores (N, H, W)
+    return _trained(network, part, loss, learning_rate, seed, iterations)
 
 
-def judged(model: torch.nn.Module, split: Dataset[Part]) -> dict[str, Any]:
+def _trained(
+    network: nn.Module, part: Part, loss: str, rate: float, seed: int, iterations: int
+) -> nn.Module:
+    pace = Pace(rate, optimiser="adam", schedule="poly", seed=seed)
+    return train(network, losses()[loss], in_memory(part, BATCH, seed), pace, iterations)
+
+
+def judged(model: nn.Module, split: Dataset[Part]) -> dict[str, Any]:
     """The image IoU on validation, and on test every loss, the image IoU, and that with a threshold
     from validation.
     """

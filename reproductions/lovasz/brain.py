@@ -6,22 +6,13 @@ from typing import Any
 
 from evalgrad_lab.data.fetched import place
 from evalgrad_lab.runs import Runs
-from evalgrad_lab.tune import Case, product, tune
-from reproductions.experiment import (
-    Experiment,
-    Outcome,
-    Size,
-    SkippedError,
-    Table,
-    Verdict,
-    judge,
-    spread,
-)
-from reproductions.gaps import gap, in_words
-from reproductions.lovasz.brain_pieces import FOLDS, NAMES, train_brain
+from evalgrad_lab.tune import product
+from reproductions.experiment import Experiment, Outcome, Size, SkippedError, Table
+from reproductions.lovasz.brain_pieces import FOLDS, LOSSES, NAMES, train_brain
+from reproductions.training import tuned
+from reproductions.verdicts import Verdict, each, gap, in_words, judge, spread
 
 INDICES = ("Jaccard", "Dice")
-LOSSES = ["cross-entropy", "Lovász"]
 RATES = [0.03, 0.1]
 SETTINGS: dict[str, dict[str, Any]] = {
     "tiny": {"width": 4, "epochs": 1, "block": 1},
@@ -48,29 +39,13 @@ def run(size: Size, runs: Runs) -> Outcome:
         )
     place("brain")  # tells what is missing before anything runs
     setting, folds = SETTINGS[size], list(range(FOLDS))
-    cases, grid = [{**setting, "loss": loss} for loss in LOSSES], product({"learning_rate": RATES})
-    found = dict(
-        zip(
-            LOSSES,
-            tune(
-                runs,
-                train_brain,
-                [Case(case, grid) for case in cases],
-                search=folds[:1],
-                seeds=folds,
-            ),
-            strict=True,
-        )
-    )
-    rows = [
-        [*_row([run["test"][kind] for run in case.results], loss, kind)]
-        for loss, case in found.items()
-        for kind in INDICES
-    ]
+    cases = {loss: {**setting, "loss": loss} for loss in LOSSES}
+    found = tuned(runs, train_brain, cases, product({"learning_rate": RATES}), folds)
     numbers = {
-        loss: {kind: [run["test"][kind] for run in case.results] for kind in INDICES}
+        loss: {kind: each(case.results, "test", kind) for kind in INDICES}
         for loss, case in found.items()
     }
+    rows = [_row(numbers[loss][kind], loss, kind) for loss in LOSSES for kind in INDICES]
     columns = [
         "loss",
         "index",
@@ -103,7 +78,7 @@ def _setting(setting: Mapping[str, Any], chosen: Mapping[str, float]) -> str:
 
 def _row(found: list[dict[str, float]], loss: str, kind: str) -> list[str]:
     reported = TABLE_B2[loss][kind]
-    ours = [spread([one[name] for one in found]) for name in NAMES]
+    ours = [spread(each(found, name)) for name in NAMES]
     mean = spread([fmean(one.values()) for one in found])
     return [
         loss,
@@ -121,7 +96,10 @@ def verdict(numbers: Mapping[str, Any]) -> Verdict:
     """
     gains = {
         kind: gap(
-            *([fmean(fold.values()) for fold in numbers[loss][kind]] for loss in reversed(LOSSES))
+            *(
+                [fmean(fold.values()) for fold in numbers[loss][kind]]
+                for loss in ("Lovász", "cross-entropy")
+            )
         )
         for kind in INDICES
     }
@@ -148,7 +126,7 @@ def verdict(numbers: Mapping[str, Any]) -> Verdict:
 
 
 def _mean(numbers: Mapping[str, Any], loss: str, kind: str, name: str) -> float:
-    return fmean(fold[name] for fold in numbers[loss][kind])
+    return fmean(each(numbers[loss][kind], name))
 
 
 BRAIN = Experiment(

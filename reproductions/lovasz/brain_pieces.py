@@ -2,22 +2,26 @@
 network of table B.1.
 """
 
+from statistics import fmean
 from typing import Any
 
 import torch
 from torch import Tensor
 
 import evalgrad as eg
-from evalgrad_lab import loss_factories
+from evalgrad_lab.data.batches import in_memory, steps_per_epoch
 from evalgrad_lab.data.dataset import Dataset, Part
 from evalgrad_lab.data.fetched.brain import STRUCTURES, brain
+from evalgrad_lab.fit import Pace, scores_of
+from evalgrad_lab.loss_factories import make
 from evalgrad_lab.models.brain_net import BrainNet
-from reproductions.lovasz.training import Loss, scores_of, uniform_batches
+from reproductions.training import seeded, train
 
 FOLDS, BATCH = 3, 4
 ROOM = 12  # voxels around the structures in the plane
 # the learning rate falls exponentially to a hundredth, as the paper's from 1e-1 to 1e-3
 FALL = 0.01
+LOSSES = {"cross-entropy": "cross_entropy", "Lovász": "lovasz_softmax"}
 NAMES = sorted({name.partition("_")[0] for name in STRUCTURES})
 
 
@@ -67,7 +71,7 @@ def overlaps(prediction: Tensor, target: Tensor) -> dict[str, dict[str, float]]:
             name: [index[at].item() for at, one in enumerate(STRUCTURES, 1) if one.startswith(name)]
             for name in NAMES
         }
-        found[kind] = {name: 100 * sum(values) / len(values) for name, values in sides.items()}
+        found[kind] = {name: 100 * fmean(values) for name, values in sides.items()}
     return found
 
 
@@ -78,27 +82,18 @@ def train_brain(
     as in the paper.
     """
     split = fold_of(slices(*brain()), seed, block)
-    torch.manual_seed(seed)
-    model = BrainNet(1, len(STRUCTURES) + 1, width)
-    criterion: Loss = (
-        loss_factories.cross_entropy() if loss == "cross-entropy" else eg.LovaszSoftmaxLoss()
+    network = seeded(seed, lambda: BrainNet(1, len(STRUCTURES) + 1, width))
+    pace = Pace(
+        learning_rate,
+        optimiser="sgd",
+        momentum=0.9,
+        schedule=lambda part: FALL**part,
+        seed=seed,
     )
-    optimiser = torch.optim.SGD(model.parameters(), lr=learning_rate, momentum=0.9)
-    iterations = epochs * max(len(split.train) // BATCH, 1)
-    schedule = torch.optim.lr_scheduler.ExponentialLR(optimiser, FALL ** (1 / iterations))
-    for _, chosen in zip(
-        range(iterations), uniform_batches(len(split.train), BATCH, seed), strict=False
-    ):
-        optimiser.zero_grad()
-        criterion(model(split.train.inputs[chosen]), split.train.target[chosen]).backward()
-        optimiser.step()
-        schedule.step()
-    model.eval()
-    predictions = [
-        scores_of(model, part.inputs, 10).argmax(1) for part in (split.validation, split.test)
-    ]
-    validation = overlaps(predictions[0], split.validation.target)["Jaccard"]
-    return {
-        "validation": sum(validation.values()) / len(validation),
-        "test": overlaps(predictions[1], split.test.target),
-    }
+    steps = epochs * steps_per_epoch(split.train, BATCH, 1)
+    train(network, make(LOSSES[loss], {}), in_memory(split.train, BATCH, seed), pace, steps)
+    validation, test = (
+        overlaps(scores_of(network, part.inputs, 10).argmax(1), part.target)
+        for part in (split.validation, split.test)
+    )
+    return {"validation": fmean(validation["Jaccard"].values()), "test": test}

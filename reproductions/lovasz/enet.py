@@ -7,9 +7,11 @@ from typing import Any
 from matplotlib.figure import Figure
 
 from evalgrad_lab.runs import Runs
-from reproductions.drawing import new_figure
-from reproductions.experiment import Experiment, Outcome, Size, Table, Verdict, judge, spread
+from evalgrad_lab.tune import best_mean
+from reproductions.drawing import mean_curve, new_figure, plot_lines
+from reproductions.experiment import Experiment, Outcome, Size, Table
 from reproductions.lovasz.enet_pieces import BASE_RATE, CATEGORIES, fine_tunings
+from reproductions.verdicts import Verdict, each, judge, spread
 
 RATES = [0.001, 0.003]
 SETTINGS: dict[str, dict[str, Any]] = {
@@ -39,6 +41,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
     },
 }
 SEEDS = {"tiny": [0], "default": [0, 1], "full": [0, 1, 2]}
+KINDS = ("class", "category")
 FURTHER = "weighted cross-entropy, batch 10"
 TABLE_4 = {
     "base": {"class": 58.29, "category": 80.40},
@@ -52,30 +55,19 @@ def run(size: Size, runs: Runs) -> Outcome:
     found = runs.run(fine_tunings, [{**setting, "seed": seed} for seed in seeds])
     rates, names = (
         setting["rates"],
-        [
-            FURTHER,
-            *(f"Lovász, batch {size}" for size in setting["batch_sizes"]),
-        ],
+        [FURTHER, *map("Lovász, batch {}".format, setting["batch_sizes"])],
     )
     best = {name: _best_rate(found, name, len(rates)) for name in names}
     tuned = {name: [run["tuned"][name][at] for run in found] for name, at in best.items()}
-    results = {"base": [run["base"] for run in found]} | {
-        name: [one["test"] for one in ones] for name, ones in tuned.items()
-    }
+    results = {"base": each(found, "base")}
+    results |= {name: each(ones, "test") for name, ones in tuned.items()}
     rows = [
-        [
-            name,
-            *(spread([one[key] for one in ones]) for key in ("class", "category")),
-            *_reported(name),
-        ]
+        [name, *(spread(each(ones, key)) for key in KINDS), *_reported(name)]
         for name, ones in results.items()
     ]
     columns = ["network", "class IoU", "category IoU", "paper: class IoU", "paper: category IoU"]
     return Outcome(
-        {
-            name: {key: fmean(one[key] for one in ones) for key in ("class", "category")}
-            for name, ones in results.items()
-        },
+        {name: {key: fmean(each(ones, key)) for key in KINDS} for name, ones in results.items()},
         _setting(setting, {name: rates[at] for name, at in best.items()}),
         seeds,
         [Table("Table 4: IoU (%) on test scenes", columns, rows)],
@@ -85,8 +77,8 @@ def run(size: Size, runs: Runs) -> Outcome:
 
 def _best_rate(found: list[Any], name: str, rates: int) -> int:
     """Which learning rate has the best validation IoU over the seeds."""
-    return max(
-        range(rates), key=lambda at: fmean(run["tuned"][name][at]["validation"] for run in found)
+    return best_mean(
+        [[run["tuned"][name][at]["validation"] for run in found] for at in range(rates)]
     )
 
 
@@ -106,20 +98,14 @@ def _setting(setting: Mapping[str, Any], chosen: Mapping[str, float]) -> str:
 
 
 def _reported(name: str) -> list[str]:
-    return [f"{TABLE_4[name][key]:.2f}" if name in TABLE_4 else "" for key in ("class", "category")]
+    return [f"{TABLE_4[name][key]:.2f}" if name in TABLE_4 else "" for key in KINDS]
 
 
 def _draw(tuned: Mapping[str, list[Any]]) -> Figure:
     figure = new_figure(6.0, 3.0)
-    panel = figure.subplots()
-    for name, ones in tuned.items():
-        points = list(zip(*(one["curve"] for one in ones), strict=True))
-        heights = [fmean(value for _, value in point) for point in points]
-        panel.plot(
-            [point[0][0] for point in points], heights, "--" if "cross" in name else "-", label=name
-        )
-    panel.set(xlabel="iteration of fine-tuning", ylabel="class IoU, %")
-    panel.legend(fontsize=7)
+    lines = {name: mean_curve(each(ones, "curve")) for name, ones in tuned.items()}
+    words = {"xlabel": "iteration of fine-tuning", "ylabel": "class IoU, %"}
+    plot_lines(figure.subplots(), lines, **words)
     return figure
 
 
@@ -129,11 +115,7 @@ def verdict(numbers: Mapping[str, Any]) -> Verdict:
     """
     # from the smallest batch to the largest
     lovasz = [name for name in numbers if name.startswith("Lovász")]
-    gains = {
-        name: numbers[name]["class"] - numbers["base"]["class"]
-        for name in numbers
-        if name != "base"
-    }
+    gains = {name: numbers[name]["class"] - numbers["base"]["class"] for name in numbers}
     further = gains[FURTHER]
     category = numbers[lovasz[-1]]["category"] - numbers["base"]["category"]
     return judge(

@@ -3,17 +3,20 @@ same weights in several ways.
 """
 
 import copy
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 import evalgrad as eg
-from evalgrad_lab import loss_factories
+from evalgrad_lab.data.batches import in_memory
 from evalgrad_lab.data.dataset import Dataset, Part, Sizes
 from evalgrad_lab.data.embedded.scenes import CLASSES, digit_scenes
+from evalgrad_lab.fit import Every, Pace, scores_of
+from evalgrad_lab.loss_factories import make
 from evalgrad_lab.models.enet import ENet
-from reproductions.lovasz.training import Loss, scores_of, train, uniform_batches
+from reproductions.training import Loss, seeded, train
 
 # As Cityscapes has categories of classes: the background, digits with a loop, straight ones, open
 # curves.
@@ -49,7 +52,21 @@ def evaluate(model: nn.Module, part: Part) -> dict[str, float]:
 def weighted_cross_entropy(target: Tensor) -> Loss:
     """With ENet's class weights 1 / ln(1.02 + frequency)."""
     frequency = torch.bincount(target.flatten(), minlength=CLASSES) / target.numel()
-    return loss_factories.cross_entropy(weight=(1 / (1.02 + frequency).log()).tolist())
+    return make("cross_entropy", {"weight": (1 / (1.02 + frequency).log()).tolist()})
+
+
+def _trained(
+    model: nn.Module,
+    part: Part,
+    loss: Loss,
+    batch: int,
+    rate: float,
+    iterations: int,
+    seed: int,
+    hooks: Sequence[Every] = (),
+) -> None:
+    pace = Pace(rate, optimiser="adam", schedule="poly", seed=seed)
+    train(model, loss, in_memory(part, batch, seed), pace, iterations, hooks)
 
 
 def fine_tune(
@@ -65,15 +82,13 @@ def fine_tune(
     """Further training from the base's weights: class IoU on validation during it, class and
     category IoU on test after it.
     """
-    model = copy.deepcopy(base)
-    curve = [[0, evaluate(model.eval(), split.validation)["class"]]]
+    model, curve = copy.deepcopy(base), []
 
-    def watch(iteration: int) -> None:
-        if iteration % every == 0:
-            curve.append([iteration, evaluate(model, split.validation)["class"]])
+    def look(step: int) -> None:
+        curve.append([step, evaluate(model, split.validation)["class"]])
 
-    batches = uniform_batches(len(split.train), batch, seed + 1)
-    train(model, loss, split.train, batches, learning_rate=rate, iterations=iterations, watch=watch)
+    look(0)
+    _trained(model, split.train, loss, batch, rate, iterations, seed + 1, [Every(every, look)])
     return {"validation": curve[-1][1], "curve": curve, "test": evaluate(model, split.test)}
 
 
@@ -92,12 +107,10 @@ def fine_tunings(
     """
     split = digit_scenes(seed, Sizes(*sizes))
     weighted = weighted_cross_entropy(split.train.target)
-    torch.manual_seed(seed)
-    base = ENet(1, CLASSES)
-    batches = uniform_batches(len(split.train), BATCH, seed)
-    train(base, weighted, split.train, batches, learning_rate=BASE_RATE, iterations=base_iterations)
+    base = seeded(seed, lambda: ENet(1, CLASSES))
+    _trained(base, split.train, weighted, BATCH, BASE_RATE, base_iterations, seed)
     ways: dict[str, tuple[Loss, int]] = {"weighted cross-entropy, batch 10": (weighted, BATCH)}
-    ways |= {f"Lovász, batch {size}": (eg.LovaszSoftmaxLoss(), size) for size in batch_sizes}
+    ways |= {f"Lovász, batch {size}": (make("lovasz_softmax", {}), size) for size in batch_sizes}
     tuned = {
         name: [fine_tune(base, split, *way, rate, iterations, every, seed) for rate in rates]
         for name, way in ways.items()

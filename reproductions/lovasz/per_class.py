@@ -7,18 +7,12 @@ from statistics import fmean
 from typing import Any
 
 from evalgrad_lab.runs import Runs
-from reproductions.experiment import (
-    Cell,
-    Experiment,
-    Outcome,
-    Size,
-    Table,
-    Verdict,
-    judge,
-    spread,
-)
+from evalgrad_lab.tune import best_mean
+from reproductions.experiment import Experiment, Outcome, Size, Table
+from reproductions.lovasz.binary import TABLE_A2, numbers_in
 from reproductions.lovasz.binary_pieces import EVALUATED
 from reproductions.lovasz.per_class_pieces import one_by_one
+from reproductions.verdicts import Verdict, each, judge, spread
 
 RATES = [0.001, 0.003, 0.01]
 SETTINGS: dict[str, dict[str, Any]] = {
@@ -47,37 +41,31 @@ SETTINGS: dict[str, dict[str, Any]] = {
 SEEDS = {"tiny": [0], "default": [0, 1], "full": [0, 1, 2]}
 
 
-def _numbers(row: str) -> list[float]:
-    return [float(number) for number in row.split()]
-
-
 # Image IoU of table A.1: base network, cross-entropy, hinge, Lovász hinge; aeroplane to tvmonitor
 TABLE_A1 = {
-    "base": _numbers(
+    "base": numbers_in(
         "86.2 63.2 84.5 80.3 71.9 90.7 76.3 88.7 59.3 83.4 66.7 83.8 82.4 83.8 78.2 66.1 83.7 69.7"
         " 88.8 78.1"
     ),
-    "cross-entropy": _numbers(
+    "cross-entropy": numbers_in(
         "88.6 61.2 82.1 75.8 70.1 90.2 77.0 86.0 54.0 84.0 70.6 82.1 82.1 82.6 79.1 65.6 80.3 69.6"
         " 83.9 77.8"
     ),
-    "hinge": _numbers(
+    "hinge": numbers_in(
         "87.7 58.7 81.3 73.2 68.0 90.4 75.5 86.5 51.2 82.6 70.0 81.7 79.1 82.8 77.1 65.3 78.1 67.7"
         " 81.3 77.8"
     ),
-    "Lovász hinge": _numbers(
-        "89.6 66.3 86.9 79.9 70.5 91.2 80.5 89.8 59.6 86.3 73.8 87.6 84.8 85.4 82.0 68.0 85.3 72.1"
-        " 89.7 80.6"
-    ),
+    "Lovász hinge": TABLE_A2["Lovász hinge"],
 }
 
 
 def choose(found: list[Any], loss: str, rates: list[float]) -> int:
     """Which learning rate has the best validation IoU, over classes and seeds."""
-    return max(
-        range(len(rates)),
-        key=lambda at: fmean(one["validation"] for run in found for one in run["tuned"][loss][at]),
-    )
+    scores = [
+        [one["validation"] for run in found for one in run["tuned"][loss][at]]
+        for at in range(len(rates))
+    ]
+    return best_mean(scores)
 
 
 def run(size: Size, runs: Runs) -> Outcome:
@@ -85,35 +73,25 @@ def run(size: Size, runs: Runs) -> Outcome:
     setting, seeds = SETTINGS[size], SEEDS[size]
     found = runs.run(one_by_one, [{**setting, "seed": seed} for seed in seeds])
     chosen = {loss: choose(found, loss, setting["rates"]) for loss in EVALUATED}
-    by_class = [
+    by_class: list[dict[str, Any]] = [
         {
             "base": [run["base"][at] for run in found],
             **{loss: [run["tuned"][loss][chosen[loss]][at] for run in found] for loss in EVALUATED},
         }
         for at in range(len(setting["labels"]))
     ]
+
+    def means(loss: str, *keys: str) -> list[float]:
+        return [fmean(each(entry[loss], *keys)) for entry in by_class]
+
     numbers = {
-        "iou": (
-            {"base": [fmean(entry["base"]) for entry in by_class]}
-            | {
-                loss: [fmean(one["iou"] for one in entry[loss]) for entry in by_class]
-                for loss in EVALUATED
-            }
-        ),
+        "iou": {"base": means("base"), **{loss: means(loss, "iou") for loss in EVALUATED}},
         "losses": {
-            loss: {
-                name: [fmean(one["losses"][name] for one in entry[loss]) for entry in by_class]
-                for name in EVALUATED
-            }
-            for loss in EVALUATED
+            loss: {name: means(loss, "losses", name) for name in EVALUATED} for loss in EVALUATED
         },
     }
-    return Outcome(
-        numbers,
-        _setting(setting, chosen),
-        seeds,
-        [_matrix(setting["labels"], by_class), _means(numbers)],
-    )
+    tables = [_matrix(setting["labels"], by_class), _means(numbers)]
+    return Outcome(numbers, _setting(setting, chosen), seeds, tables)
 
 
 def _setting(setting: Mapping[str, Any], chosen: Mapping[str, int]) -> str:
@@ -133,9 +111,9 @@ def _matrix(labels: list[int], by_class: list[dict[str, Any]]) -> Table:
     rows = []
     for label, entry in zip(labels, by_class, strict=True):
         for name in EVALUATED:
-            losses = [spread([one["losses"][name] for one in entry[loss]], 3) for loss in EVALUATED]
+            losses = [spread(each(entry[loss], "losses", name), 3) for loss in EVALUATED]
             rows.append([f"digit {label - 1}: {name}", "", *losses])
-        ious = [spread([one["iou"] for one in entry[loss]]) for loss in EVALUATED]
+        ious = [spread(each(entry[loss], "iou")) for loss in EVALUATED]
         rows.append([f"digit {label - 1}: **image IoU**", spread(entry["base"]), *ious])
     return Table(
         "Table A.1: measured on test, class by class",
@@ -145,7 +123,7 @@ def _matrix(labels: list[int], by_class: list[dict[str, Any]]) -> Table:
 
 
 def _means(numbers: Mapping[str, Any]) -> Table:
-    rows: list[list[Cell]] = [
+    rows = [
         [name, "", *(fmean(numbers["losses"][loss][name]) for loss in EVALUATED), "", "", "", ""]
         for name in EVALUATED
     ]

@@ -8,12 +8,14 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from evalgrad_lab import loss_factories
+from evalgrad_lab.data.batches import in_memory
 from evalgrad_lab.data.dataset import Dataset, Part, Sizes
 from evalgrad_lab.data.embedded.scenes import CLASSES, digit_scenes
+from evalgrad_lab.fit import Pace, scores_of
+from evalgrad_lab.loss_factories import make
 from evalgrad_lab.models.unet import UNet
 from reproductions.lovasz.binary_pieces import EVALUATED, image_iou, losses
-from reproductions.lovasz.training import equibatches, scores_of, train, uniform_batches
+from reproductions.training import equibatches, seeded, train
 
 BATCH = 16
 
@@ -33,18 +35,9 @@ class OneClass(nn.Module):
 
 def base_network(split: Dataset[Part], seed: int, iterations: int) -> nn.Module:
     """Trained with cross-entropy on all classes."""
-    torch.manual_seed(seed)
-    model = UNet(1, CLASSES)
-    batches = uniform_batches(len(split.train), BATCH, seed)
-    train(
-        model,
-        loss_factories.cross_entropy(),
-        split.train,
-        batches,
-        learning_rate=0.01,
-        iterations=iterations,
-    )
-    return model
+    model, batches = seeded(seed, lambda: UNet(1, CLASSES)), in_memory(split.train, BATCH, seed)
+    pace = Pace(0.01, optimiser="adam", schedule="poly", seed=seed)
+    return train(model, make("cross_entropy", {}), batches, pace, iterations)
 
 
 def has(target: Tensor, label: int) -> Tensor:
@@ -76,8 +69,9 @@ def fine_tune(
     present = has(split.train.target, label)
     binary = Part(split.train.inputs, (split.train.target == label).long())
     # half of the images have the class
-    batches = equibatches(torch.stack([present, ~present], 1), BATCH, seed)
-    train(model, losses()[loss], binary, batches, learning_rate=rate, iterations=iterations)
+    batches = equibatches(binary, torch.stack([present, ~present], 1), BATCH, seed)
+    pace = Pace(rate, optimiser="adam", schedule="poly", seed=seed)
+    train(model, losses()[loss], batches, pace, iterations)
     validation, test = half_with(split.validation, label), half_with(split.test, label)
     scores = scores_of(model, test.inputs)
     return {

@@ -9,19 +9,14 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from evalgrad_lab.runs import Runs
-from reproductions.drawing import new_figure
-from reproductions.experiment import (
-    Cell,
-    Experiment,
-    Outcome,
-    Size,
-    Table,
-    Verdict,
-    judge,
-    spread,
-)
+from evalgrad_lab.tune import best_mean
+from reproductions.drawing import mean_curve, new_figure, plot_lines
+from reproductions.experiment import Experiment, Outcome, Size, Table
 from reproductions.lovasz.prox_pieces import METHODS, descend, last_layer
+from reproductions.training import repeated
+from reproductions.verdicts import Verdict, judge, spread
 
+PLAIN = METHODS[:3]
 SLOPES = [1.0, 2.0, 0.2]  # nu of equation C.4; the paper does not give its three
 WALK: dict[str, Any] = {"step": 0.1, "iterations": 30, "start": [1.01, 1.13]}
 # Eight settings for every method: (learning rate, lam); lam is used by the proximal ones.
@@ -45,46 +40,28 @@ SEEDS = {"tiny": [0], "default": [0, 1], "full": [0, 1, 2, 3, 4]}
 
 def run_surface(size: Size, runs: Runs) -> Outcome:
     """Figure C.1, the same at every size: it is exact and takes no time."""
-    walks = [(nu, method) for nu in SLOPES for method in METHODS[:3]]
-    paths = dict(
-        zip(
-            walks,
-            runs.run(descend, [{**WALK, "nu": nu, "method": method} for nu, method in walks]),
-            strict=True,
-        )
-    )
+    walks = [(nu, method) for nu in SLOPES for method in PLAIN]
+    asked = [{**WALK, "nu": nu, "method": method} for nu, method in walks]
+    paths = dict(zip(walks, runs.run(descend, asked), strict=True))
     numbers = {
         method: [fmean(point[2] for point in paths[nu, method]) for nu in SLOPES]
-        for method in METHODS[:3]
+        for method in PLAIN
     }
-    turns = {method: [_crossings(paths[nu, method], nu) for nu in SLOPES] for method in METHODS[:3]}
-    rows: list[list[Cell]] = [
-        [
-            f"{nu:g}",
-            *(numbers[method][at] for method in METHODS[:3]),
-            *(turns[method][at] for method in METHODS[:3]),
-        ]
+    turns = {method: [_crossings(paths[nu, method], nu) for nu in SLOPES] for method in PLAIN}
+    rows = [
+        [f"{nu:g}", *(found[method][at] for found in (numbers, turns) for method in PLAIN)]
         for at, nu in enumerate(SLOPES)
     ]
-    columns = [
-        "nu",
-        *(f"mean value: {method}" for method in METHODS[:3]),
-        *(f"edge crossed: {method}" for method in METHODS[:3]),
-    ]
+    heads = ("mean value", "edge crossed")
+    columns = ["nu", *(f"{head}: {method}" for head in heads for method in PLAIN)]
+    title = "Mean value along the path, and how often it crosses the edge between the two slopes"
     return Outcome(
         {"value": numbers, "crossings": turns},
         f"equation C.4, start {WALK['start']}, step {WALK['step']}, momentum 0.9,"
         f" {WALK['iterations']} steps; the proximal point is exact (the projection on a triangle)."
         " The paper gives neither nu nor start nor step; these are ours.",
         [],
-        [
-            Table(
-                "Mean value along the path, and how often it crosses the edge between the two"
-                " slopes",
-                columns,
-                rows,
-            )
-        ],
+        [Table(title, columns, rows)],
         {"Figure C.1: paths on max(0, nu x, y)": _draw_paths(paths)},
     )
 
@@ -99,23 +76,12 @@ def _draw_paths(paths: Mapping[tuple[float, str], list[list[float]]]) -> Figure:
     figure = new_figure(8.0, 2.8)
     for panel, nu in zip(figure.subplots(1, 3, sharey=True), SLOPES, strict=True):
         x, y = np.meshgrid(np.linspace(-1, 1.2, 23), np.linspace(-1, 1.2, 23))
-        panel.contourf(
-            x, y, np.maximum(0, np.maximum(nu * x, y)), levels=10, cmap="Greys", alpha=0.5
-        )
-        for method, style, colour in zip(
-            METHODS, ("--", "-", "-"), ("tab:blue", "orange", "green"), strict=False
-        ):
-            points = np.array(paths[nu, method])
-            panel.plot(
-                points[:, 0],
-                points[:, 1],
-                style,
-                marker=".",
-                ms=3,
-                lw=1,
-                label=method,
-                color=colour,
-            )
+        height = np.maximum(0, np.maximum(nu * x, y))
+        panel.contourf(x, y, height, levels=10, cmap="Greys", alpha=0.5)
+        styles = (("--", "tab:blue"), ("-", "orange"), ("-", "green"))
+        for method, (style, colour) in zip(PLAIN, styles, strict=True):
+            x, y, _ = np.array(paths[nu, method]).T
+            panel.plot(x, y, style, marker=".", ms=3, lw=1, label=method, color=colour)
         panel.set(title=f"nu = {nu:g}", xlabel="x", xlim=(-1, 1.2), ylim=(-1, 1.2))
     figure.axes[0].set_ylabel("y")
     figure.axes[0].legend(fontsize=7)
@@ -152,13 +118,11 @@ def run_last_layer(size: Size, runs: Runs) -> Outcome:
     """
     setting, seeds = SETTINGS[size], SEEDS[size]
     trials = [[method, rate, lam] for method in METHODS for rate, lam in GRID[method]]
-    found = {
-        start: runs.run(last_layer, [_piece(setting, start, trials, seed) for seed in seeds])
-        for start in STARTS
-    }
+    cases = {start: {**setting, "start": start, "settings": trials} for start in STARTS}
+    found = repeated(runs, last_layer, cases, seeds)
     best = {
-        start: {method: _best(method, trials, runs) for method in METHODS}
-        for start, runs in found.items()
+        start: {method: _best(method, trials, some) for method in METHODS}
+        for start, some in found.items()
     }
     curves = {
         start: {
@@ -174,7 +138,7 @@ def run_last_layer(size: Size, runs: Runs) -> Outcome:
         }
         for start in STARTS
     }
-    rows: list[list[Cell]] = [
+    rows = [
         [
             start,
             method,
@@ -195,18 +159,10 @@ def run_last_layer(size: Size, runs: Runs) -> Outcome:
     return Outcome(numbers, _setting(setting), seeds, tables, {caption: _draw_curves(curves)})
 
 
-def _piece(
-    setting: Mapping[str, Any], start: str, trials: list[list[Any]], seed: int
-) -> dict[str, Any]:
-    return {**setting, "start": start, "settings": trials, "seed": seed}
-
-
 def _best(method: str, trials: list[list[Any]], runs: Sequence[Any]) -> tuple[float, float]:
     """The learning rate and lam with the smallest mean of the curves."""
-    return min(
-        GRID[method],
-        key=lambda pair: fmean(_area(run[trials.index([method, *pair])]) for run in runs),
-    )
+    places = [trials.index([method, *pair]) for pair in GRID[method]]
+    return GRID[method][best_mean([[-_area(run[at]) for run in runs] for at in places])]
 
 
 def _numbers(runs: Sequence[Any]) -> dict[str, float]:
@@ -237,19 +193,11 @@ def _area(curve: list[list[float]]) -> float:
 
 def _draw_curves(curves: Mapping[str, Mapping[str, list[Any]]]) -> Figure:
     figure = new_figure(8.0, 3.0)
-    for panel, (start, methods) in zip(
-        figure.subplots(1, len(curves)), curves.items(), strict=True
-    ):
-        for method, runs in methods.items():
-            points = list(zip(*runs, strict=True))
-            panel.plot(
-                [point[0][0] for point in points],
-                [fmean(value for _, value in point) for point in points],
-                label=method,
-            )
-        panel.set(title=f"from {start}", xlabel="iteration", yscale="log")
-    figure.axes[0].set_ylabel("Lovász hinge, validation")
-    figure.axes[0].legend(fontsize=7)
+    panels = figure.subplots(1, len(curves))
+    for panel, (start, methods) in zip(panels, curves.items(), strict=True):
+        lines = {method: mean_curve(runs) for method, runs in methods.items()}
+        plot_lines(panel, lines, title=f"from {start}", xlabel="iteration", yscale="log")
+    panels[0].set_ylabel("Lovász hinge, validation")
     return figure
 
 

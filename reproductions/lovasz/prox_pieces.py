@@ -9,13 +9,15 @@ import torch
 from torch import Tensor, nn
 
 import evalgrad as eg
-from evalgrad_lab import loss_factories
+from evalgrad_lab.data.batches import Batch, in_memory
 from evalgrad_lab.data.dataset import Part, Sizes
 from evalgrad_lab.data.embedded.strokes import strokes
+from evalgrad_lab.fit import Every, Pace, Phase, Training, fit
+from evalgrad_lab.loss_factories import make
 from evalgrad_lab.models.unet import UNet
-from reproductions.lovasz.training import train, uniform_batches
+from reproductions.training import seeded, train
 
-MOMENTUM = 0.9
+MOMENTUM, BATCH = 0.9, 16
 METHODS = ("SGD", "momentum", "prox", "prox + momentum")
 
 
@@ -78,18 +80,10 @@ def last_layer(
     rate, lam) the curve of (iteration, Lovász hinge on validation).
     """
     split = strokes(seed, Sizes(*sizes))
-    torch.manual_seed(seed)
-    network = UNet(1, 1)
-    batches = uniform_batches(len(split.train), 16, seed)
-    model = nn.Sequential(network, nn.Flatten(1, 2))
-    train(
-        model,
-        loss_factories.bce(),
-        split.train,
-        batches,
-        learning_rate=0.01,
-        iterations=base_iterations,
-    )
+    network = seeded(seed, lambda: UNet(1, 1))
+    pace = Pace(0.01, optimiser="adam", schedule="poly", seed=seed)
+    model, batches = nn.Sequential(network, nn.Flatten(1, 2)), in_memory(split.train, BATCH, seed)
+    train(model, make("bce", {}), batches, pace, base_iterations)
     seen, new = (
         Part(features(network, part.inputs), part.target)
         for part in (split.train, split.validation)
@@ -128,26 +122,26 @@ def fit_head(
     """Minimise the Lovász hinge over the head, in place; the steps fall as 1 / sqrt(t) and lam
     rises with them.
     """
-    momentum = MOMENTUM if "momentum" in method else 0.0
-    optimiser = torch.optim.SGD(head.parameters(), lr=learning_rate, momentum=momentum)
-    batches = uniform_batches(len(part), 16, seed)
-    curve = []
-    for iteration, chosen in zip(range(iterations + 1), batches, strict=False):
-        if iteration % every == 0:
-            with torch.no_grad():
-                curve.append(
-                    [
-                        iteration,
-                        float(eg.lovasz_hinge_loss(head(validation.inputs), validation.target)),
-                    ]
-                )
-        decay = (1 + iteration) ** -0.5
-        optimiser.param_groups[0]["lr"] = learning_rate * decay
-        optimiser.zero_grad()
-        gradient: Literal["prox", "subgradient"] = "prox" if "prox" in method else "subgradient"
-        scores = head(part.inputs[chosen])
-        eg.lovasz_hinge_loss(
-            scores, part.target[chosen], gradient=gradient, lam=lam / decay
-        ).backward()
-        optimiser.step()
+
+    @torch.no_grad()
+    def look(step: int) -> None:
+        value = eg.lovasz_hinge_loss(head(validation.inputs), validation.target)
+        curve.append([step, float(value)])
+
+    def loss(scores: Tensor, batch: Batch) -> Tensor:
+        rising = lam * (1 + training.step) ** 0.5
+        return eg.lovasz_hinge_loss(scores, batch.target, gradient=gradient, lam=rising)
+
+    curve: list[list[float]] = []
+    gradient: Literal["prox", "subgradient"] = "prox" if "prox" in method else "subgradient"
+    pace = Pace(
+        learning_rate,
+        optimiser="sgd",
+        momentum=MOMENTUM if "momentum" in method else 0.0,
+        schedule=lambda part: (1 + part * iterations) ** -0.5,
+        seed=seed,
+    )
+    training = Training(head, [Phase(loss, iterations)], pace)
+    look(0)
+    fit(training, in_memory(part, BATCH, seed), [Every(every, look)])
     return curve

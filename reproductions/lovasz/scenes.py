@@ -9,10 +9,12 @@ from typing import Any
 from matplotlib.figure import Figure
 
 from evalgrad_lab.runs import Runs
-from evalgrad_lab.tune import Case, product, tune
-from reproductions.drawing import new_figure
-from reproductions.experiment import Experiment, Outcome, Size, Table, Verdict, judge, spread
-from reproductions.lovasz.scenes_pieces import losses, train_scenes
+from evalgrad_lab.tune import product
+from reproductions.drawing import mean_curve, new_figure, plot_lines
+from reproductions.experiment import Experiment, Outcome, Size, Table
+from reproductions.lovasz.scenes_pieces import train_scenes
+from reproductions.training import repeated, tuned
+from reproductions.verdicts import Verdict, each, judge, spread
 
 RATES = {"tiny": [0.01], "default": [0.003, 0.01, 0.03], "full": [0.003, 0.01, 0.03]}
 SETTINGS: dict[str, dict[str, Any]] = {
@@ -21,6 +23,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "full": {"sizes": [2000, 400, 1000], "iterations": 2000, "every": 200},
 }
 SEEDS = {"tiny": [0], "default": [0, 1, 2], "full": [0, 1, 2, 3, 4]}
+KINDS = ("dataset", "batch", "image")  # of mIoU
 # variant: loss, equibatch, factor of the iterations (the paper's 20K and 30K)
 VARIANTS: dict[str, tuple[str, bool, float]] = {
     "cross-entropy": ("cross-entropy", False, 1.0),
@@ -49,29 +52,23 @@ def _trained(
     the seeds.
     """
     setting, seeds = SETTINGS[size], SEEDS[size]
-    wanted = {VARIANTS[name][0] for name in variants}
-    plain = {
-        loss: {**setting, "loss": loss, "equibatch": False} for loss in losses() if loss in wanted
-    }
+    wanted = dict.fromkeys(VARIANTS[name][0] for name in variants)
+    plain = {loss: {**setting, "loss": loss, "equibatch": False} for loss in wanted}
     grid = product({"learning_rate": RATES[size]})
-    cases = [Case(case, grid) for case in plain.values()]
-    tuned = tune(runs, train_scenes, cases, search=seeds[:1], seeds=[])
-    rates = {loss: case.point["learning_rate"] for loss, case in zip(plain, tuned, strict=True)}
-    jobs = []
-    for name in variants:
-        loss, equibatch, factor = VARIANTS[name]
-        length = round(factor * setting["iterations"])
-        chosen = {
+    searched = tuned(runs, train_scenes, plain, grid, [], search=seeds[:1])
+    rates = {loss: case.point["learning_rate"] for loss, case in searched.items()}
+    cases = {
+        name: {
+            **setting,
             "loss": loss,
             "equibatch": equibatch,
-            "iterations": length,
+            "iterations": round(factor * setting["iterations"]),
             "learning_rate": rates[loss],
         }
-        jobs += [{**setting, **chosen, "seed": seed} for seed in seeds]
-    found = runs.run(train_scenes, jobs)
-    return rates, {
-        name: found[at * len(seeds) : (at + 1) * len(seeds)] for at, name in enumerate(variants)
+        for name, (loss, equibatch, factor) in VARIANTS.items()
+        if name in variants
     }
+    return rates, repeated(runs, train_scenes, cases, seeds)
 
 
 def _setting(size: Size, rates: Mapping[str, float]) -> str:
@@ -89,31 +86,23 @@ def _setting(size: Size, rates: Mapping[str, float]) -> str:
 def run_table(size: Size, runs: Runs) -> Outcome:
     """Table 2 without the CRF."""
     rates, found = _trained(size, runs, list(TABLE_2))
+    scales = ("dataset", "multi-scale")
     numbers = {
-        name: {key: fmean(run["test"][key] for run in runs) for key in ("dataset", "multi-scale")}
+        name: {key: fmean(each(runs, "test", key)) for key in scales}
         for name, runs in found.items()
     }
     rows = [
         [
             name,
-            *(spread([run["test"][key] for run in runs]) for key in ("dataset", "multi-scale")),
+            *(spread(each(runs, "test", key)) for key in scales),
             *(f"{value:.2f}" for value in TABLE_2[name]),
         ]
         for name, runs in found.items()
     ]
-    columns = [
-        "training",
-        "single-scale",
-        "multi-scale",
-        "paper: single-scale",
-        "paper: multi-scale",
-    ]
-    return Outcome(
-        numbers,
-        _setting(size, rates),
-        SEEDS[size],
-        [Table("Dataset mIoU (%) on test scenes", columns, rows)],
-    )
+    names = ["single-scale", "multi-scale"]
+    columns = ["training", *names, *(f"paper: {name}" for name in names)]
+    table = Table("Dataset mIoU (%) on test scenes", columns, rows)
+    return Outcome(numbers, _setting(size, rates), SEEDS[size], [table])
 
 
 def table_verdict(numbers: Mapping[str, Any]) -> Verdict:
@@ -160,25 +149,14 @@ def run_curves(size: Size, runs: Runs) -> Outcome:
     """
     names = ["cross-entropy", "Lovász", "Lovász per image"]
     rates, found = _trained(size, runs, names)
-    curves = {name: _mean_curve([run["curve"] for run in runs]) for name, runs in found.items()}
+    curves = {name: each(runs, "curve") for name, runs in found.items()}
     last = {
-        name: {
-            key: fmean(run["test"][key] for run in runs) for key in ("dataset", "batch", "image")
-        }
-        for name, runs in found.items()
+        name: {key: fmean(each(runs, "test", key)) for key in KINDS} for name, runs in found.items()
     }
-    follows = {
-        key: correlation(
-            [at[key] for at in curves["Lovász"]], [at["dataset"] for at in curves["Lovász"]]
-        )
-        for key in ("batch", "image")
-    }
+    course = {key: mean_curve(curves["Lovász"], key)[1] for key in KINDS}
+    follows = {key: correlation(course[key], course["dataset"]) for key in ("batch", "image")}
     rows = [
-        [
-            name,
-            *(spread([run["test"][key] for run in runs]) for key in ("dataset", "batch", "image")),
-        ]
-        for name, runs in found.items()
+        [name, *(spread(each(runs, "test", key)) for key in KINDS)] for name, runs in found.items()
     ]
     table = Table(
         "mIoU (%) on test scenes at the end",
@@ -188,32 +166,15 @@ def run_curves(size: Size, runs: Runs) -> Outcome:
     caption = (
         "Figure 6: dataset, batch and image mIoU on validation during training, mean over the seeds"
     )
-    return Outcome(
-        {"test": last, "correlation": follows},
-        _setting(size, rates),
-        SEEDS[size],
-        [table],
-        {caption: _draw(curves)},
-    )
+    numbers, figures = {"test": last, "correlation": follows}, {caption: _draw(curves)}
+    return Outcome(numbers, _setting(size, rates), SEEDS[size], [table], figures)
 
 
-def _mean_curve(curves: Sequence[Sequence[Mapping[str, float]]]) -> list[dict[str, float]]:
-    return [
-        {key: fmean(point[key] for point in points) for key in points[0]}
-        for points in zip(*curves, strict=True)
-    ]
-
-
-def _draw(curves: Mapping[str, Sequence[Mapping[str, float]]]) -> Figure:
+def _draw(curves: Mapping[str, Sequence[Any]]) -> Figure:
     figure = new_figure(8.0, 2.8)
-    for panel, key in zip(figure.subplots(1, 3), ("dataset", "batch", "image"), strict=True):
-        for name, curve in curves.items():
-            panel.plot(
-                [point["iteration"] for point in curve], [point[key] for point in curve], label=name
-            )
-        panel.set(title=f"{key} mIoU", xlabel="iteration")
-    figure.axes[0].set_ylabel("%")
-    figure.axes[0].legend(fontsize=7)
+    for panel, key in zip(figure.subplots(1, 3), KINDS, strict=True):
+        lines = {name: mean_curve(some, key) for name, some in curves.items()}
+        plot_lines(panel, lines, title=f"{key} mIoU, %", xlabel="iteration")
     return figure
 
 

@@ -6,19 +6,14 @@ import torch
 from torch import Tensor, nn
 
 import evalgrad as eg
-from evalgrad_lab import loss_factories
+from evalgrad_lab.data.batches import in_memory
 from evalgrad_lab.data.dataset import Part, Sizes
 from evalgrad_lab.data.embedded.scenes import CLASSES, digit_scenes
+from evalgrad_lab.fit import Every, Pace, scores_of
+from evalgrad_lab.loss_factories import make
 from evalgrad_lab.models.unet import UNet
 from evalgrad_lab.views import multi_scale
-from reproductions.lovasz.training import (
-    Loss,
-    class_table,
-    equibatches,
-    scores_of,
-    train,
-    uniform_batches,
-)
+from reproductions.training import Loss, equibatches, seeded, train
 
 BATCH = 16
 
@@ -28,10 +23,15 @@ def losses() -> dict[str, Loss]:
     every image over all classes.
     """
     return {
-        "cross-entropy": loss_factories.cross_entropy(),
-        "Lovász": eg.LovaszSoftmaxLoss(),
-        "Lovász per image": eg.LovaszSoftmaxLoss(per_image=True, classes="all"),
+        "cross-entropy": make("cross_entropy", {}),
+        "Lovász": make("lovasz_softmax", {}),
+        "Lovász per image": make("lovasz_softmax", {"per_image": True, "classes": "all"}),
     }
+
+
+def class_table(target: Tensor) -> Tensor:
+    """Which classes each image has: (images, classes)."""
+    return torch.zeros(len(target), CLASSES, dtype=torch.bool).scatter_(1, target.flatten(1), True)
 
 
 def mious(prediction: Tensor, target: Tensor) -> dict[str, float]:
@@ -78,26 +78,16 @@ def train_scenes(
     all of them on test.
     """
     split = digit_scenes(seed, Sizes(*sizes))
-    torch.manual_seed(seed)
-    model = UNet(1, CLASSES)
-    curve = []
+    model, curve = seeded(seed, lambda: UNet(1, CLASSES)), []
 
-    def watch(iteration: int) -> None:
-        if iteration % every == 0 or iteration == iterations:
-            curve.append({"iteration": iteration, **evaluate(model, split.validation)})
+    def look(iteration: int) -> None:
+        curve.append({"iteration": iteration, **evaluate(model, split.validation)})
 
     if equibatch:
-        batches = equibatches(class_table(split.train.target), BATCH, seed)
+        batches = equibatches(split.train, class_table(split.train.target), BATCH, seed)
     else:
-        batches = uniform_batches(len(split.train), BATCH, seed)
-    train(
-        model,
-        losses()[loss],
-        split.train,
-        batches,
-        learning_rate=learning_rate,
-        iterations=iterations,
-        watch=watch,
-    )
+        batches = in_memory(split.train, BATCH, seed)
+    pace = Pace(learning_rate, optimiser="adam", schedule="poly", seed=seed)
+    train(model, losses()[loss], batches, pace, iterations, [Every(every, look)])
     test = {**evaluate(model, split.test), "multi-scale": multi_scale_miou(model, split.test)}
     return {"validation": curve[-1]["dataset"], "test": test, "curve": curve}

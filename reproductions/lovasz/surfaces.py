@@ -11,7 +11,8 @@ import evalgrad as eg
 from evalgrad_lab.data.dataset import permutation
 from evalgrad_lab.runs import Runs
 from reproductions.drawing import new_figure
-from reproductions.experiment import Experiment, Outcome, Size, Table, Verdict, judge
+from reproductions.experiment import Experiment, Outcome, Size, Table
+from reproductions.verdicts import Verdict, judge
 
 TRUTHS = [(0, 0), (0, 1), (1, 0), (1, 1)]  # of two pixels
 CORNERS = torch.tensor(TRUTHS, dtype=torch.float64)  # 1 = this pixel is mispredicted

@@ -7,21 +7,13 @@ from statistics import fmean
 from typing import Any
 
 from evalgrad_lab.runs import Runs, Settings
-from evalgrad_lab.tune import Case, Tuned, tune
-from reproductions.experiment import (
-    Cell,
-    Experiment,
-    Outcome,
-    Size,
-    Table,
-    Verdict,
-    judge,
-    spread,
-)
-from reproductions.gaps import gap, in_words
-from reproductions.s_measures.curves import draw_curves
-from reproductions.s_measures.digit_training import train_digits, train_measure
+from evalgrad_lab.tune import Tuned, product
+from reproductions.drawing import draw_epochs
+from reproductions.experiment import Experiment, Outcome, Size, Table
 from reproductions.s_measures.regulariser import ALPHAS, PRIMAL_STEP
+from reproductions.s_measures.training import train_digits, train_measure
+from reproductions.training import repeated, tuned
+from reproductions.verdicts import Verdict, each, gap, in_words, judge, spread
 
 DATA = {"tiny": "s-digits", "default": "s-digits", "full": "s-mnist"}
 EPOCHS = {"tiny": 1, "default": 40, "full": 40}  # the paper's 40
@@ -37,17 +29,8 @@ def _with_papers_steps(
 ) -> dict[str, list[Any]]:
     """Every alpha with the paper's algorithm and its step sizes."""
     settings = {**common, "hidden": hidden, "solver": "paper", "learning_rate": PRIMAL_STEP}
-    found = iter(
-        runs.run(
-            train_digits,
-            [
-                {**settings, "alpha": alpha, "seed": seed}
-                for alpha in NAMES.values()
-                for seed in seeds
-            ],
-        )
-    )
-    return {name: [next(found) for _ in seeds] for name in NAMES}
+    cases = {name: {**settings, "alpha": alpha} for name, alpha in NAMES.items()}
+    return repeated(runs, train_digits, cases, seeds)
 
 
 def _tuned(
@@ -56,23 +39,9 @@ def _tuned(
     """Every alpha with the ratio solver on a shared hidden layer, and a learning rate of
     its own.
     """
-    cases = [
-        {**common, "hidden": HIDDEN, "alpha": alpha, "solver": "ratio"} for alpha in NAMES.values()
-    ]
-    grid = [{"learning_rate": rate} for rate in rates]
-    return dict(
-        zip(
-            NAMES,
-            tune(
-                runs,
-                train_digits,
-                [Case(case, grid) for case in cases],
-                search=seeds[:1],
-                seeds=seeds,
-            ),
-            strict=True,
-        )
-    )
+    settings = {**common, "hidden": HIDDEN, "solver": "ratio"}
+    cases = {name: {**settings, "alpha": alpha} for name, alpha in NAMES.items()}
+    return tuned(runs, train_digits, cases, product({"learning_rate": rates}), seeds)
 
 
 def run(size: Size, runs: Runs) -> Outcome:
@@ -82,29 +51,20 @@ def run(size: Size, runs: Runs) -> Outcome:
     seeds, common = SEEDS[size], {"data": DATA[size], "epochs": EPOCHS[size], "project": "epoch"}
     literal, theirs = (_with_papers_steps(runs, common, hidden, seeds) for hidden in (0, HIDDEN))
     ours = _tuned(runs, common, RATES[size], seeds)
+    results = {name: method.results for name, method in ours.items()}
     numbers: dict[str, dict[str, Any]] = {
-        "linear weights": {
-            name: [result["weights"] for result in results] for name, results in literal.items()
-        },
-        "ours": {
-            name: [result["test"] for result in method.results] for name, method in ours.items()
-        },
+        "linear weights": {name: each(some, "weights") for name, some in literal.items()},
+        "ours": {name: each(some, "test") for name, some in results.items()},
         "course": {
-            name: [fmean(result["curve"]) for result in method.results]
-            for name, method in ours.items()
+            name: [fmean(curve) for curve in each(some, "curve")] for name, some in results.items()
         },
-        "validation": {
-            name: fmean(result["validation"] for result in method.results)
-            for name, method in ours.items()
-        },
-        "paper's steps": {
-            name: [result["test"] for result in results] for name, results in theirs.items()
-        },
+        "validation": {name: fmean(each(some, "validation")) for name, some in results.items()},
+        "paper's steps": {name: each(some, "test") for name, some in theirs.items()},
     }
-    rows: list[list[Cell]] = [
+    rows = [
         [
             name,
-            spread([result["test"] for result in literal[name]]),
+            spread(each(literal[name], "test")),
             "yes" if numbers["linear weights"][name] == numbers["linear weights"][BASE] else "no",
             spread(numbers["ours"][name]),
             spread(numbers["course"][name]),
@@ -132,7 +92,7 @@ def run(size: Size, runs: Runs) -> Outcome:
         [Table("Test accuracy, %", columns, rows)],
         {
             "Figure 3, column 1: accuracy per epoch with the shared layer, mean over the seeds": (
-                draw_curves(ours, "test accuracy, %")
+                draw_epochs(ours, "test accuracy, %")
             )
         },
     )
@@ -192,53 +152,41 @@ def run_projections(size: Size, runs: Runs) -> Outcome:
         "alpha": ALPHAS[0],
         "learning_rate": PRIMAL_STEP,
     }
-    ways = [{"solver": solver, "project": project} for solver, project in WAYS]
-    found = iter(
-        runs.run(train_digits, [{**common, **way, "seed": seed} for way in ways for seed in seeds])
-    )
-    digits = {way: [next(found) for _ in seeds] for way in WAYS}
     alone = {"size": MEASURE_SIZES, "epochs": MEASURE_EPOCHS[size], "learning_rate": MEASURE_RATE}
-    found = iter(
-        runs.run(train_measure, [{**alone, **way, "seed": seed} for way in ways for seed in seeds])
+    digits, measure = (
+        repeated(
+            runs,
+            function,
+            {way: {**settings, "solver": way[0], "project": way[1]} for way in WAYS},
+            seeds,
+        )
+        for function, settings in ((train_digits, common), (train_measure, alone))
     )
-    measure = {way: [next(found) for _ in seeds] for way in WAYS}
     words = {
         "ratio": "ratio (no projection)",
         "lagrangian": "corrected steps",
         "paper": "paper's steps",
     }
-    rows: list[list[Cell]] = []
+    rows = []
     for way in WAYS:
         name = words[way[0]] if way[0] == "ratio" else f"{words[way[0]]}, once per {way[1]}"
-        accuracy = spread([result["test"] for result in digits[way]])
-        bound = [spread([result[key] for result in measure[way]]) for key in ("certificate", "f1")]
+        accuracy = spread(each(digits[way], "test"))
+        bound = [spread(each(measure[way], key)) for key in ("certificate", "f1")]
         rows.append([name, digits[way][0]["projections"], accuracy, *bound])
+    columns = ["algorithm", "projections", "test accuracy, %"]
+    columns += ["measure alone: certified F1, %", "test F1, %"]
     return Outcome(
         {
             "projections": {way[1]: digits[way][0]["projections"] for way in WAYS[1:3]},
-            "accuracy": {" ".join(way): [result["test"] for result in digits[way]] for way in WAYS},
-            "certificate": {
-                " ".join(way): [result["certificate"] for result in measure[way]] for way in WAYS
-            },
+            "accuracy": {" ".join(way): each(digits[way], "test") for way in WAYS},
+            "certificate": {" ".join(way): each(measure[way], "certificate") for way in WAYS},
         },
         f"{DATA[size]} with the shared layer, alpha {ALPHAS[0]:g}, as in experiment 1; and the"
         f" measure alone, without a main loss, for a linear scorer of {MEASURE_SIZES[0]} points of"
         f" two modes that no plane divides (designed), {MEASURE_EPOCHS[size]} epochs; a training"
         " that ends in NaN counts as 0.",
         seeds,
-        [
-            Table(
-                "Projections, and what they buy",
-                [
-                    "algorithm",
-                    "projections",
-                    "test accuracy, %",
-                    "measure alone: certified F1, %",
-                    "test F1, %",
-                ],
-                rows,
-            )
-        ],
+        [Table("Projections, and what they buy", columns, rows)],
     )
 
 

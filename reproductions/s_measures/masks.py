@@ -6,22 +6,14 @@ from collections.abc import Mapping
 from statistics import fmean
 from typing import Any
 
-from evalgrad_lab.runs import Runs
-from evalgrad_lab.tune import Case, Tuned, tune
-from reproductions.experiment import (
-    Cell,
-    Experiment,
-    Outcome,
-    Size,
-    Table,
-    Verdict,
-    judge,
-    spread,
-)
-from reproductions.gaps import gap, in_words
-from reproductions.s_measures.curves import draw_curves
-from reproductions.s_measures.mask_training import THRESHOLDS, train_masks
+from evalgrad_lab.runs import Runs, Settings
+from evalgrad_lab.tune import Tuned, product
+from reproductions.drawing import draw_epochs
+from reproductions.experiment import Experiment, Outcome, Size, Table
 from reproductions.s_measures.regulariser import ALPHAS, PRIMAL_STEP
+from reproductions.s_measures.training import THRESHOLDS, train_masks
+from reproductions.training import repeated, tuned
+from reproductions.verdicts import Verdict, each, gap, in_words, judge, spread
 
 ONE_CLASS = {
     "tiny": ("strokes", [32, 8, 8], 1),
@@ -42,7 +34,12 @@ REPORTED = {"one class": {BASE: 77.6, "ours": 80.0}, "many classes": {BASE: 30.0
 
 def on_test(method: Tuned) -> list[float]:
     """Test IoU of every seed."""
-    return [result["test"] for result in method.results]
+    return each(method.results, "test")
+
+
+def _tuned(size: Size, runs: Runs, cases: Mapping[str, Settings]) -> dict[str, Tuned]:
+    """Every case with a learning rate of its own."""
+    return tuned(runs, train_masks, cases, product({"learning_rate": RATES[size]}), SEEDS[size])
 
 
 def run_one_class(size: Size, runs: Runs) -> Outcome:
@@ -52,29 +49,14 @@ def run_one_class(size: Size, runs: Runs) -> Outcome:
     data, sizes, epochs = ONE_CLASS[size]
     seeds, common = SEEDS[size], {"data": data, "sizes": sizes, "epochs": epochs}
     names = {BASE: 0.0, **{f"alpha {alpha:g}": alpha for alpha in ALPHAS}}
-    cases = [{**common, "alpha": alpha, "solver": "ratio"} for alpha in names.values()]
-    grid = [{"learning_rate": rate} for rate in RATES[size]]
-    ours = dict(
-        zip(
-            names,
-            tune(
-                runs,
-                train_masks,
-                [Case(case, grid) for case in cases],
-                search=seeds[:1],
-                seeds=seeds,
-            ),
-            strict=True,
-        )
+    cases = {name: {**common, "alpha": alpha} for name, alpha in names.items()}
+    ours = _tuned(size, runs, {name: {**case, "solver": "ratio"} for name, case in cases.items()})
+    steps = {"solver": "paper", "learning_rate": PRIMAL_STEP}
+    found = repeated(
+        runs, train_masks, {name: {**case, **steps} for name, case in cases.items()}, seeds
     )
-    settings = [
-        {**common, "alpha": alpha, "solver": "paper", "learning_rate": PRIMAL_STEP, "seed": seed}
-        for alpha in names.values()
-        for seed in seeds
-    ]
-    found = iter(runs.run(train_masks, settings))
-    theirs = {name: [next(found)["test"] for _ in seeds] for name in names}
-    rows: list[list[Cell]] = [
+    theirs = {name: each(results, "test") for name, results in found.items()}
+    rows = [
         [
             name,
             spread(on_test(ours[name])),
@@ -93,8 +75,7 @@ def run_one_class(size: Size, runs: Runs) -> Outcome:
         {
             "ours": {name: on_test(method) for name, method in ours.items()},
             "validation": {
-                name: fmean(result["validation"] for result in method.results)
-                for name, method in ours.items()
+                name: fmean(each(method.results, "validation")) for name, method in ours.items()
             },
             "paper's steps": theirs,
         },
@@ -108,7 +89,7 @@ def run_one_class(size: Size, runs: Runs) -> Outcome:
         seeds,
         [Table("Test IoU, %", ["", "ours", "learning rate", "paper's steps", "paper (sky)"], rows)],
         {
-            "Figure 3, column 3: test IoU per epoch, mean over the seeds": draw_curves(
+            "Figure 3, column 3: test IoU per epoch, mean over the seeds": draw_epochs(
                 ours, "test IoU, %"
             )
         },
@@ -138,33 +119,18 @@ def run_scenes(size: Size, runs: Runs) -> Outcome:
     """Experiment 3: one training per volume threshold."""
     (sizes, epochs), seeds, volumes = SCENES[size], SEEDS[size], VOLUMES[size]
     common = {"data": "scenes", "sizes": sizes, "epochs": epochs, "solver": "ratio"}
-    cases = [
-        {**common, "alpha": 0.0, "volume": volumes[0]},
-        *({**common, "alpha": ALPHAS[0], "volume": volume} for volume in volumes),
-    ]
-    names = [BASE, *(f"{volume:.2f}" for volume in volumes)]
-    grid = [{"learning_rate": rate} for rate in RATES[size]]
-    found = dict(
-        zip(
-            names,
-            tune(
-                runs,
-                train_masks,
-                [Case(case, grid) for case in cases],
-                search=seeds[:1],
-                seeds=seeds,
-            ),
-            strict=True,
-        )
-    )
+    cases = {BASE: {**common, "alpha": 0.0, "volume": volumes[0]}}
+    cases |= {f"{v:.2f}": {**common, "alpha": ALPHAS[0], "volume": v} for v in volumes}
+    found = _tuned(size, runs, cases)
     regularised = [
-        fmean(values) for values in zip(*(on_test(found[name]) for name in names[1:]), strict=True)
+        fmean(values)
+        for values in zip(*(on_test(found[name]) for name in found if name != BASE), strict=True)
     ]
-    rows: list[list[Cell]] = [
+    rows = [
         [
             name,
             spread(on_test(method)),
-            "" if name == BASE else f"{fmean(result['large'] for result in method.results):.0%}",
+            "" if name == BASE else f"{fmean(each(method.results, 'large')):.0%}",
             REPORTED["many classes"].get(name, ""),
         ]
         for name, method in found.items()
@@ -172,6 +138,7 @@ def run_scenes(size: Size, runs: Runs) -> Outcome:
     rows.append(
         ["average over the thresholds", spread(regularised), "", REPORTED["many classes"]["ours"]]
     )
+    columns = ["volume threshold", "mIoU", "large images", "paper (COCO Stuff)"]
     return Outcome(
         {BASE: on_test(found[BASE]), "regularised": regularised},
         "digit scenes of 32x32 pixels in place of MS-COCO Stuff, which cannot be had here; a class"
@@ -183,13 +150,7 @@ def run_scenes(size: Size, runs: Runs) -> Outcome:
         f" {', '.join(f'{rate:g}' for rate in RATES[size])} chosen on validation for the baseline"
         " and for each threshold.",
         seeds,
-        [
-            Table(
-                "Test mIoU, %",
-                ["volume threshold", "mIoU", "large images", "paper (COCO Stuff)"],
-                rows,
-            )
-        ],
+        [Table("Test mIoU, %", columns, rows)],
     )
 
 

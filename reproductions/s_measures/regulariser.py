@@ -9,6 +9,7 @@ from torch import Tensor
 
 import evalgrad as eg
 from evalgrad.s_measures.lagrangian import LagrangianSolver
+from evalgrad_lab.fit import Hook, Training
 
 ALPHAS = (1e-2, 1e-3, 1e-4)  # the paper's
 # Section 4 of the paper: Adam with this step for the network, tau and epsilon, and these two for
@@ -18,12 +19,12 @@ PRIMAL_STEP, LAMBDA_STEP, MU_STEP = 1e-2, 1e-3, 1e-5
 OWN_STEP = 0.1
 
 
-class Regulariser:
-    """`solver`: "ratio", the library's default; "lagrangian", the paper's algorithm corrected;
-    "paper", with its step sizes.
+class Regulariser(Hook):
+    """The loss that is added, and the hook that steps and projects.
 
-    `project` says when tau and epsilon return to their set: after every "step", or once per "epoch"
-    as the paper does.
+    `solver`: "ratio", the library's default; "lagrangian", the paper's algorithm corrected;
+    "paper", with its step sizes. `project` says when tau and epsilon return to their set: after
+    every "step", or once per "epoch" as the paper does.
     """
 
     def __init__(
@@ -52,13 +53,13 @@ class Regulariser:
             self.optimiser.zero_grad()
         return self.alpha * self.measure(scores, target, index=index)
 
-    def after_step(self) -> None:
+    def after_step(self, training: Training) -> None:
         if self.optimiser:
             self.optimiser.step()
             if self.project == "step":
                 self._project()
 
-    def after_epoch(self) -> None:
+    def after_epoch(self, training: Training) -> None:
         if self.optimiser:
             if self.project == "epoch":
                 self._project()

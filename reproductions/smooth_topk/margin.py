@@ -5,19 +5,10 @@ from statistics import fmean, stdev
 from typing import Any
 
 from evalgrad_lab.runs import Runs
-from evalgrad_lab.tune import Case, tune
-from reproductions.experiment import (
-    Cell,
-    Experiment,
-    Outcome,
-    Size,
-    Table,
-    Verdict,
-    judge,
-    spread,
-)
+from reproductions.experiment import Experiment, Outcome, Size, Table
 from reproductions.smooth_topk.sizes import SCALES
-from reproductions.smooth_topk.training import smooth, train
+from reproductions.smooth_topk.training import smooth
+from reproductions.verdicts import Verdict, each, judge, spread
 
 REPORTED = {"top1": {"0": 71.03, "1": 71.15}, "top5": {"0": 89.12, "1": 89.45}}
 # (k, temperature) of each table, and the accuracy it looks at. With margin 0, (1, 1) is
@@ -29,23 +20,16 @@ def run(size: Size, runs: Runs) -> Outcome:
     """Four objectives, tuned; the best network on validation, as in the paper, without crops."""
     scale = SCALES[size]
     names = [(metric, margin) for metric in LOSSES for margin in ("0", "1")]
-    objectives = [
-        smooth(LOSSES[metric][1], k=LOSSES[metric][0], margin=float(margin))
+    cases = {
+        (metric, margin): {
+            "objective": smooth(LOSSES[metric][1], k=LOSSES[metric][0], margin=float(margin))
+        }
         for metric, margin in names
-    ]
-    cases = [{**scale.common, "objective": objective} for objective in objectives]
-    found = tune(
-        runs,
-        train,
-        [Case(case, scale.grid) for case in cases],
-        search=scale.seeds[:1],
-        seeds=scale.seeds,
-        score=lambda result: result["best"]["validation"],
-    )
+    }
     numbers: dict[str, Any] = {metric: {} for metric in LOSSES}
-    for (metric, margin), case in zip(names, found, strict=True):
-        numbers[metric][margin] = [result["best"][metric] for result in case.results]
-    rows: list[list[Cell]] = [
+    for (metric, margin), results in scale.tuned(runs, cases).items():
+        numbers[metric][margin] = each(results, "best", metric)
+    rows = [
         [
             f"k = {LOSSES[metric][0]}, temperature {LOSSES[metric][1]:g}",
             margin,

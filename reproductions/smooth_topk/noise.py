@@ -7,11 +7,11 @@ from statistics import fmean
 from typing import Any
 
 from evalgrad_lab.runs import Runs
-from evalgrad_lab.tune import Case, tune
 from reproductions.drawing import new_figure
-from reproductions.experiment import Experiment, Outcome, Size, Table, Verdict, judge, spread
+from reproductions.experiment import Experiment, Outcome, Size, Table
 from reproductions.smooth_topk.sizes import SCALES
-from reproductions.smooth_topk.training import CROSS_ENTROPY, smooth, train
+from reproductions.smooth_topk.training import CROSS_ENTROPY, smooth
+from reproductions.verdicts import Verdict, each, judge, spread
 
 NOISE = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)
 REPORTED: dict[str, Any] = {
@@ -35,40 +35,19 @@ def run(size: Size, runs: Runs) -> Outcome:
     """Every noise level and objective, tuned."""
     scale = SCALES[size]
     noises = NOISE if size != "tiny" else (0.0, 1.0)
-    cases = [
-        {**scale.common, "noise": noise, "objective": objective}
+    cases = {
+        (name, noise): {"noise": noise, "objective": objective}
         for noise in noises
-        for objective in OBJECTIVES.values()
-    ]
-    found = iter(
-        tune(
-            runs,
-            train,
-            [Case(case, scale.grid) for case in cases],
-            search=scale.seeds[:1],
-            seeds=scale.seeds,
-            score=lambda result: result["best"]["validation"],
-        )
-    )
+        for name, objective in OBJECTIVES.items()
+    }
     numbers: dict[str, Any] = {"noise": list(noises), "top1": {}, "top5": {}}
-    for _ in noises:
-        for name in OBJECTIVES:
-            results = next(found).results
-            for metric in ("top1", "top5"):
-                numbers[metric].setdefault(name, []).append(
-                    [result[JUDGED[name]][metric] for result in results]
-                )
-                numbers[metric].setdefault(f"{name} last", []).append(
-                    [result["last"][metric] for result in results]
-                )
+    for (name, _), results in scale.tuned(runs, cases).items():
+        for metric in ("top1", "top5"):
+            for row, network in ((name, JUDGED[name]), (f"{name} last", "last")):
+                numbers[metric].setdefault(row, []).append(each(results, network, metric))
     tables = [_table(numbers, metric) for metric in ("top5", "top1")]
-    return Outcome(
-        numbers,
-        scale.sentence(),
-        scale.seeds,
-        tables,
-        {"Top-5 and top-1 accuracy against the label noise": _draw(numbers)},
-    )
+    figures = {"Top-5 and top-1 accuracy against the label noise": _draw(numbers)}
+    return Outcome(numbers, scale.sentence(), scale.seeds, tables, figures)
 
 
 def _table(numbers: Mapping[str, Any], metric: str) -> Table:
@@ -76,40 +55,21 @@ def _table(numbers: Mapping[str, Any], metric: str) -> Table:
     headings = ["CE, stopped early", "CE, last step", "L5,1", "L5,0.1"]
     rows = []
     for row, noise in enumerate(numbers["noise"]):
-        paper = REPORTED[metric]
-        at = NOISE.index(noise)
-        rows.append(
-            [
-                noise,
-                paper["CE"][at],
-                paper["L5,1"][at],
-                *[spread(numbers[metric][name][row]) for name in ours],
-            ]
-        )
-    return Table(
-        f"Top-{metric[3:]} accuracy in %", ["noise", "paper CE", "paper L5,1", *headings], rows
-    )
+        paper = [REPORTED[metric][name][NOISE.index(noise)] for name in ("CE", "L5,1")]
+        rows.append([noise, *paper, *(spread(numbers[metric][name][row]) for name in ours)])
+    columns = ["noise", "paper CE", "paper L5,1", *headings]
+    return Table(f"Top-{metric[3:]} accuracy in %", columns, rows)
 
 
 def _draw(numbers: Mapping[str, Any]) -> Any:
     figure = new_figure()
     for axes, metric in zip(figure.subplots(1, 2), ("top5", "top1"), strict=True):
         for number, (name, style) in enumerate((("CE", "o-"), ("L5,1", "s-"), ("L5,0.1", "^-"))):
-            axes.plot(
-                numbers["noise"],
-                [fmean(v) for v in numbers[metric][name]],
-                style,
-                color=f"C{number}",
-                label=name,
-            )
-            if name in REPORTED[metric]:
-                axes.plot(
-                    NOISE,
-                    REPORTED[metric][name],
-                    ":",
-                    color=f"C{number}",
-                    label=f"{name}, paper on CIFAR-100",
-                )
+            colour, means = f"C{number}", [fmean(v) for v in numbers[metric][name]]
+            axes.plot(numbers["noise"], means, style, color=colour, label=name)
+            if reported := REPORTED[metric].get(name):
+                label = f"{name}, paper on CIFAR-100"
+                axes.plot(NOISE, reported, ":", color=colour, label=label)
         axes.set(xlabel="label noise p", ylabel=f"top-{metric[3:]} accuracy (%)")
     figure.legend(
         *axes.get_legend_handles_labels(), loc="outside lower center", ncols=5, fontsize=7

@@ -7,8 +7,9 @@ from typing import Any
 
 from evalgrad_lab.data.fetched import place
 from evalgrad_lab.runs import Runs
-from reproductions.experiment import Experiment, Outcome, Size, Table, Verdict, judge
+from reproductions.experiment import Experiment, Outcome, Size, Table
 from reproductions.smooth_topk.measurements import STABLE, stability
+from reproductions.verdicts import Verdict, judge
 
 TEMPERATURES = (1e1, 1e0, 1e-1, 1e-2, 1e-3, 1e-4, 1e-36)
 # From which temperature down an overflow occurs; None: at none of those tried.

@@ -2,11 +2,14 @@
 searches.
 """
 
-from typing import NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
-from evalgrad_lab.runs import Settings
+from evalgrad_lab.runs import Runs, Settings
 from evalgrad_lab.tune import product
 from reproductions.experiment import Size
+from reproductions.smooth_topk.training import train_pairs
+from reproductions.training import Name, tuned
 
 
 class Scale(NamedTuple):
@@ -19,9 +22,26 @@ class Scale(NamedTuple):
     grid: list[Settings]
 
     @property
-    def common(self) -> dict[str, object]:
+    def common(self) -> Settings:
         """What all pieces of an experiment share."""
         return {"data": self.data, "sizes": list(self.sizes), "steps": self.steps}
+
+    def tuned(
+        self, runs: Runs, cases: Mapping[Name, Settings], grid: Sequence[Settings] | None = None
+    ) -> dict[Name, list[Any]]:
+        """The results of every case over the seeds, at the point that has the best top-5 accuracy
+        on validation.
+        """
+        asked = {name: {**self.common, **case} for name, case in cases.items()}
+        found = tuned(
+            runs,
+            train_pairs,
+            asked,
+            grid or self.grid,
+            self.seeds,
+            score=lambda result: result["best"]["validation"],
+        )
+        return {name: case.results for name, case in found.items()}
 
     def sentence(self) -> str:
         """The setting in words."""

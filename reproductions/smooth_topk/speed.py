@@ -4,8 +4,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from evalgrad_lab.runs import Runs
-from reproductions.experiment import Experiment, Outcome, Size, Table, Verdict, judge
+from reproductions.experiment import Experiment, Outcome, Size, Table
 from reproductions.smooth_topk.measurements import BOTH, FORWARD, seconds
+from reproductions.verdicts import Verdict, judge
 
 CLASSES: dict[Size, tuple[int, ...]] = {
     "tiny": (20, 50),

@@ -7,10 +7,10 @@ from statistics import fmean
 from typing import Any
 
 from evalgrad_lab.runs import Runs
-from evalgrad_lab.tune import Case, tune
-from reproductions.experiment import Experiment, Outcome, Size, Table, Verdict, judge, spread
+from reproductions.experiment import Experiment, Outcome, Size, Table
 from reproductions.smooth_topk.sizes import SCALES
-from reproductions.smooth_topk.training import CROSS_ENTROPY, smooth, train
+from reproductions.smooth_topk.training import CROSS_ENTROPY, smooth
+from reproductions.verdicts import Verdict, each, judge, spread
 
 SHARES = (100, 50, 25, 10, 5)
 REPORTED: dict[str, Any] = {
@@ -30,31 +30,19 @@ def measure(size: Size, runs: Runs) -> dict[str, Any]:
     scale = SCALES[size]
     shares = SHARES if size != "tiny" else (100, 50)
     pairs = {share: [scale.sizes[0] * share // 100, *scale.sizes[1:]] for share in shares}
-    cases = [
-        {**scale.common, "sizes": pairs[share], "objective": objective, "crops": True}
+    cases = {
+        (name, share): {"sizes": pairs[share], "objective": objective, "crops": True}
         for share in shares
-        for objective in OBJECTIVES.values()
-    ]
-    found = iter(
-        tune(
-            runs,
-            train,
-            [Case(case, scale.grid) for case in cases],
-            search=scale.seeds[:1],
-            seeds=scale.seeds,
-            score=lambda result: result["best"]["validation"],
-        )
-    )
+        for name, objective in OBJECTIVES.items()
+    }
     numbers: dict[str, Any] = {
         "share": list(shares),
         "pairs": [pairs[share][0] for share in shares],
     }
-    for _ in shares:
-        for name in OBJECTIVES:
-            results = next(found).results
-            for prediction in PREDICTIONS:
-                row = [result["crops"][prediction] for result in results]
-                numbers.setdefault(name, {}).setdefault(prediction, []).append(row)
+    for (name, _), results in scale.tuned(runs, cases).items():
+        for prediction in PREDICTIONS:
+            row = each(results, "crops", prediction)
+            numbers.setdefault(name, {}).setdefault(prediction, []).append(row)
     return numbers
 
 

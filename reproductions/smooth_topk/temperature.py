@@ -8,11 +8,12 @@ from statistics import fmean
 from typing import Any
 
 from evalgrad_lab.runs import Runs
-from evalgrad_lab.tune import Case, product, tune
+from evalgrad_lab.tune import product
 from reproductions.drawing import new_figure
-from reproductions.experiment import Experiment, Outcome, Size, Table, Verdict, judge, spread
+from reproductions.experiment import Experiment, Outcome, Size, Table
 from reproductions.smooth_topk.sizes import SCALES
-from reproductions.smooth_topk.training import gradient_density, smooth, train
+from reproductions.smooth_topk.training import gradient_density, smooth
+from reproductions.verdicts import Verdict, each, judge, spread
 
 TEMPERATURES = (0.0, 1e-3, 1e-2, 1e-1, 1e0, 1e1, 1e2)
 REPORTED = {
@@ -29,28 +30,21 @@ def run(size: Size, runs: Runs) -> Outcome:
     scale = SCALES[size]
     temperatures = TEMPERATURES if size != "tiny" else (0.0, 0.01, 1.0)
     names = [(width, temperature) for width in WIDTHS for temperature in temperatures]
-    cases = [
-        {**scale.common, "objective": smooth(temperature), "width": WIDTHS[width]}
+    cases = {
+        (width, temperature): {"objective": smooth(temperature), "width": WIDTHS[width]}
         for width, temperature in names
-    ]
-    found = tune(
-        runs,
-        train,
-        [Case(case, GRID) for case in cases],
-        search=scale.seeds[:1],
-        seeds=scale.seeds,
-        score=lambda result: result["best"]["validation"],
-    )
+    }
+    found = scale.tuned(runs, cases, GRID)
     common = {"data": scale.data, "sizes": list(scale.sizes), "seed": scale.seeds[0]}
     density = runs.run(
         gradient_density, [{**common, "temperature": temperature} for temperature in temperatures]
     )
     numbers: dict[str, Any] = {"temperature": list(temperatures), "density": density}
     for width in WIDTHS:
-        rows = [case.results for (name, _), case in zip(names, found, strict=True) if name == width]
+        rows = [found[width, temperature] for temperature in temperatures]
         numbers[width] = {
-            part: [[_top5(result, part) for result in results] for results in rows]
-            for part in ("train", "test")
+            part: [each(results, key, "top5") for results in rows]
+            for part, key in (("train", "train"), ("test", "last"))
         }
         numbers[width]["curves"] = [results[0]["curve"] for results in rows]
     setting = (
@@ -64,10 +58,6 @@ def run(size: Size, runs: Runs) -> Outcome:
     return Outcome(numbers, setting, scale.seeds, [_table(numbers)], {caption: _draw(numbers)})
 
 
-def _top5(result: Mapping[str, Any], part: str) -> float:
-    return result["train" if part == "train" else "last"]["top5"]
-
-
 def _table(numbers: Mapping[str, Any]) -> Table:
     columns = ["temperature", "paper train", "paper test"]
     columns += [f"{width} {part}" for width in WIDTHS for part in ("train", "test")] + [
@@ -77,15 +67,8 @@ def _table(numbers: Mapping[str, Any]) -> Table:
     for row, temperature in enumerate(numbers["temperature"]):
         at = TEMPERATURES.index(temperature)
         ours = [spread(numbers[width][part][row]) for width in WIDTHS for part in ("train", "test")]
-        rows.append(
-            [
-                f"{temperature:g}",
-                REPORTED["train"][at],
-                REPORTED["test"][at],
-                *ours,
-                numbers["density"][row],
-            ]
-        )
+        paper = (REPORTED["train"][at], REPORTED["test"][at])
+        rows.append([f"{temperature:g}", *paper, *ours, numbers["density"][row]])
     return Table("Top-5 accuracy in %", columns, rows)
 
 
@@ -93,15 +76,9 @@ def _draw(numbers: Mapping[str, Any]) -> Any:
     figure = new_figure(9.0)
     narrow, wide, right = figure.subplots(1, 3)
     for axes, width in ((narrow, "narrow"), (wide, "wide")):
-        for temperature, curve in zip(
-            numbers["temperature"], numbers[width]["curves"], strict=True
-        ):
-            axes.plot(
-                [step for step, _ in curve],
-                [error for _, error in curve],
-                linewidth=1,
-                label=f"{temperature:g}",
-            )
+        curves = zip(numbers["temperature"], numbers[width]["curves"], strict=True)
+        for temperature, curve in curves:
+            axes.plot(*zip(*curve, strict=True), linewidth=1, label=f"{temperature:g}")
         axes.axhline(95, linestyle="--", linewidth=0.8, color="grey")
         axes.set(xlabel="step", ylabel="top-5 training error (%)", title=width, ylim=(0, 100))
     wide.legend(title="temperature", fontsize=7)

@@ -2,19 +2,24 @@
 paper's protocols carry over.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import torch
-import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import nn
 
 import evalgrad as eg
+from evalgrad_lab.data.batches import Batch, Batches, in_memory, mixed_seed
 from evalgrad_lab.data.dataset import Dataset, Part, Sizes
 from evalgrad_lab.data.embedded.pairs import digit_pairs
 from evalgrad_lab.data.fetched.mnist import mnist_pairs
+from evalgrad_lab.fit import Every, Pace, Phase, Training, fit, scores_of
+from evalgrad_lab.loss_factories import make
 from evalgrad_lab.models.mlp import mlp
+from evalgrad_lab.validation import Validation, looks
 from reproductions.smooth_topk.crops import crop_accuracies, shifted
+from reproductions.training import Loss, seeded
 
 # LOOKS: how often the accuracies are taken during a training
 K, CLASSES, BATCH, LOOKS = 5, 100, 100, 10
@@ -27,14 +32,14 @@ def smooth(temperature: float, *, k: int = K, margin: float = 1.0) -> Objective:
     return {"k": k, "temperature": temperature, "margin": margin}
 
 
-def loss_of(objective: Objective) -> Callable[[Tensor, Tensor], Tensor]:
+def loss_of(objective: Objective) -> Loss:
     """The loss that an objective describes."""
     if not objective:
-        return F.cross_entropy
-    k, margin, temperature = int(objective["k"]), objective["margin"], objective["temperature"]
-    if temperature == 0:
-        return eg.TopKHingeLoss(k=k, margin=margin)
-    return eg.SmoothTopKLoss(k=k, temperature=temperature, margin=margin)
+        return make("cross_entropy", {})
+    options = {"k": int(objective["k"]), "margin": objective["margin"]}
+    if objective["temperature"] == 0:
+        return make("topk_hinge", options)
+    return make("smooth_topk", {**options, "temperature": objective["temperature"]})
 
 
 def load(data: str, seed: int, sizes: tuple[int, int, int], noise: float) -> Dataset[Part]:
@@ -46,13 +51,11 @@ def load(data: str, seed: int, sizes: tuple[int, int, int], noise: float) -> Dat
 
 
 def network(inputs: int, width: int, seed: int) -> nn.Module:
-    """Two hidden layers, with weights that depend on the seed alone."""
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        return mlp(inputs, (width, width), CLASSES)
+    """Two hidden layers."""
+    return seeded(seed, lambda: mlp(inputs, (width, width), CLASSES))
 
 
-def train(
+def train_pairs(
     *,
     data: str,
     seed: int,
@@ -71,61 +74,51 @@ def train(
     With `crops` the training images are shifted by up to a pixel, and the result holds the
     accuracies of averaging nine crops.
     """
-    split = load(data, seed, sizes, noise)
+    split, curve = load(data, seed, sizes, noise), []
     model = network(split.train.inputs.shape[1], width, seed)
-    optimiser = torch.optim.AdamW(
-        model.parameters(), lr=learning_rate, weight_decay=weight_decay, fused=True
+    some = Part(split.train.inputs[:500], split.train.target[:500])  # enough for a curve
+    validation = Validation(
+        lambda: accuracies(model, split.validation)["top5"],
+        when=looks(steps, LOOKS),
+        keep_best=True,
     )
-    part = Part(split.train.inputs[:500], split.train.target[:500])  # enough for a curve
-    best: dict[str, float] = {"validation": -1.0}
-    curve = []
-    for step in _descend(model, split.train, loss_of(objective), optimiser, steps, seed, crops):
-        if step % max(steps // LOOKS, 1) == 0 or step == steps:
-            curve.append([step, 100 - _accuracies(model, part)["top5"]])
-            found = _accuracies(model, split.validation)["top5"]
-            if found > best["validation"]:
-                best = {"validation": found, "step": step, **_accuracies(model, split.test)}
+
+    def look(step: int) -> None:
+        curve.append([step, 100 - accuracies(model, some)["top5"]])
+
+    batches = in_memory(split.train, BATCH, seed)
+    loss = loss_of(objective)
+    phase = Phase(lambda scores, batch: loss(scores, batch.target), steps)
+    training = Training(model, [phase], Pace(learning_rate, weight_decay, seed=seed))
+    hooks = [validation, Every(max(steps // LOOKS, 1), look)]
+    fit(training, shifted_batches(batches, seed) if crops else batches, hooks)
     result = {
-        "best": best,
-        "last": _accuracies(model, split.test),
-        "train": _accuracies(model, split.train),
+        "last": accuracies(model, split.test),
+        "train": accuracies(model, split.train),
         "curve": curve,
     }
-    return result | (
-        {"crops": crop_accuracies(model, split.test.inputs, split.test.target, K)} if crops else {}
-    )
+    if crops:
+        result["crops"] = crop_accuracies(model, split.test.inputs, split.test.target, K)
+    validation.restore_best(training)
+    best = accuracies(model, split.test)
+    return result | {"best": {"validation": validation.best, **best}}
 
 
-def _descend(
-    model: nn.Module,
-    part: Part,
-    loss: Callable[[Tensor, Tensor], Tensor],
-    optimiser: torch.optim.Optimizer,
-    steps: int,
-    seed: int,
-    crops: bool,
-) -> Iterator[int]:
-    """Train with a cosine schedule; after each step, its number."""
-    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, steps)
-    generator = torch.Generator().manual_seed(seed)
-    order: Iterator[Tensor] = iter(())
-    for step in range(1, steps + 1):
-        batch = next(order, None)
-        if batch is None:
-            order = iter(torch.randperm(len(part), generator=generator).split(BATCH))
-            batch = next(order)
-        images = shifted(part.inputs[batch], generator) if crops else part.inputs[batch]
-        optimiser.zero_grad()
-        loss(model(images), part.target[batch]).backward()
-        optimiser.step()
-        schedule.step()
-        yield step
+def shifted_batches(batches: Batches, seed: int) -> Batches:
+    """The same batches with their images shifted."""
+
+    def epoch(number: int) -> Iterator[Batch]:
+        generator = torch.Generator().manual_seed(mixed_seed(seed, number, 1))
+        return (
+            replace(batch, inputs=shifted(batch.inputs, generator)) for batch in batches(number)
+        )
+
+    return epoch
 
 
-@torch.no_grad()
-def _accuracies(model: nn.Module, part: Part) -> dict[str, float]:
+def accuracies(model: nn.Module, part: Part) -> dict[str, float]:
     """Top-1 and top-5 accuracy in per cent."""
-    scores = model(part.inputs)
+    scores = scores_of(model, part.inputs)
     return {
         f"top{k}": 100 * (1 - eg.metrics.topk_error(scores, part.target, k=k).item())
         for k in (1, K)

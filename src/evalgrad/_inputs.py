@@ -75,14 +75,20 @@ def like(function: str, argument: str, x: object, other: Tensor) -> Tensor:
         return x.squeeze(1)
     if other.ndim == x.ndim + 1 and other.shape[1] == 1 and other.squeeze(1).shape == x.shape:
         return x.unsqueeze(1)
-    fail(
-        ValueError,
-        function,
-        argument,
-        f"of shape {tuple(other.shape)}",
-        describe(x),
-        _resize(other.shape[2:], x.shape[2:], f"Give every item its own entry of `{argument}`."),
-    )
+    must, repair = f"of shape {tuple(other.shape)}", _shape_repair(argument, x, other)
+    fail(ValueError, function, argument, must, describe(x), repair)
+
+
+def _shape_repair(argument: str, x: Tensor, other: Tensor) -> str:
+    """What to do about an `x` that should have the shape of `other`."""
+    channels = other.shape[1] if other.ndim > 1 else 1
+    if channels > 1 and x.shape == (other.shape[0], *other.shape[2:]):
+        return (
+            f"{channels} channels and one map of labels: use a loss of classes, e.g."
+            " lovasz_softmax_loss, or give each channel its own map."
+        )
+    labels = x.squeeze(1) if x.ndim == other.ndim and x.shape[1:2] == (1,) else x
+    return _resize(other, labels) or f"Give every item its own entry of `{argument}`."
 
 
 def _fail_device(function: str, argument: str, x: Tensor, other: Tensor) -> NoReturn:
@@ -91,15 +97,19 @@ def _fail_device(function: str, argument: str, x: Tensor, other: Tensor) -> NoRe
     fail(ValueError, function, argument, must, got, repair)
 
 
-def _resize(scores: Sequence[int], labels: Sequence[int], otherwise: str) -> str:
-    """The repair for maps of two sizes: the scores are brought to the labels, the truth."""
-    if len(scores) == len(labels) and len(scores) in (1, 2, 3):
-        mode = {1: "linear", 2: "bilinear", 3: "trilinear"}[len(scores)]
-        return (
-            "Bring the logits to the size of the labels: `F.interpolate(logits,"
-            f' size={tuple(labels)}, mode="{mode}")`.'
-        )
-    return otherwise
+def _resize(logits: Tensor, labels: Tensor) -> str:
+    """The repair for maps of two sizes, logits (N, C, *) and labels (N, *); "" for other misfits.
+
+    The logits are brought to the labels, which are the truth.
+    """
+    mode = {3: "linear", 4: "bilinear", 5: "trilinear"}.get(logits.ndim)
+    if mode is None or labels.ndim != logits.ndim - 1 or labels.shape[0] != logits.shape[0]:
+        return ""
+    size = tuple(labels.shape[1:])
+    return (
+        "Bring the logits to the size of the labels: `F.interpolate(logits,"
+        f' size={size}, mode="{mode}")`.'
+    )
 
 
 def class_weight(
@@ -220,8 +230,7 @@ def _class_target(function: str, target: object, scores: Tensor) -> Tensor:
     if target.ndim == scores.ndim > 1 and target.shape[1] == 1:
         target = target.squeeze(1)
     if target.shape != shape:
-        otherwise = "Labels have the shape of the scores without their axis 1, the classes."
-        repair = _resize(shape[1:], target.shape[1:], otherwise)
+        repair = _resize(scores, target) or "Labels have the shape of the scores without axis 1."
         fail(ValueError, function, "target", f"of shape {shape}", describe(target), repair)
     if target.device != scores.device:
         _fail_device(function, "target", target, scores)

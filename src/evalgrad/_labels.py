@@ -22,9 +22,13 @@ def readable(x: Tensor) -> bool:
         type(x) is Tensor  # not a FakeTensor, which has no values
         and x.is_cpu
         and not torch.compiler.is_compiling()
-        # Of vmap and grad; torch has no public name for this question.
-        and not torch._C._functorch.is_functorch_wrapped_tensor(x)
+        and not transformed(x)
     )
+
+
+def transformed(x: Tensor) -> bool:
+    """Whether `x` is one that vmap or grad works on; torch has no public name for this question."""
+    return torch._C._functorch.is_functorch_wrapped_tensor(x)
 
 
 # ---- one label among C classes -------------------------------------------------------------------
@@ -46,8 +50,12 @@ def class_labels(
     ignore_index: int | None,
     *,
     argument: str = "target",
+    leave_out: str = "pass ignore_index={value}",
 ) -> ClassLabels:
-    """Canonical labels of ``target (R, n)``, bool or of any integer dtype."""
+    """Canonical labels of ``target (R, n)``, bool or of any integer dtype.
+
+    `leave_out` is how a caller leaves items out, for the message.
+    """
     if target.is_floating_point() or target.is_complex():
         must = "an integer or bool tensor of labels"
         repair = "Convert class indices with `.long()`; soft targets are not defined here."
@@ -73,7 +81,7 @@ def class_labels(
             kind = label.masked_fill(label == ignore_index, IGNORED)
         labels = ClassLabels(kind, counts, None, complete=not ignored)
     if undeclared:
-        _fail_class(function, argument, label, num_classes, ignore_index)
+        _fail_class(function, argument, label, num_classes, ignore_index, leave_out)
     return labels
 
 
@@ -90,7 +98,12 @@ def _traced(label: Tensor, num_classes: int, ignore_index: int | None) -> ClassL
 
 
 def _fail_class(
-    function: str, argument: str, label: Tensor, num_classes: int, ignore_index: int | None
+    function: str,
+    argument: str,
+    label: Tensor,
+    num_classes: int,
+    ignore_index: int | None,
+    leave_out: str,
 ) -> None:
     counted = label if ignore_index is None else label[label != ignore_index]
     values = counted.unique().tolist()
@@ -100,7 +113,7 @@ def _fail_class(
     if num_classes == 2 and len(values) <= 2 and 1 not in values[:-1]:
         repair = f"If {wrong} marks one of two classes, pass `({argument} > 0).long()`."
     else:
-        repair = f"If {wrong} marks items to leave out, pass ignore_index={wrong}"
+        repair = f"If {wrong} marks items to leave out, {leave_out.format(value=wrong)}"
         repair += f"; if it is a class, give the scores {wrong + 1} classes." if wrong > 0 else "."
     must, got = f"labels in [0, {num_classes - 1}]", f"the label {wrong}"
     fail(ValueError, function, argument, must, got, repair)

@@ -1,7 +1,7 @@
 """The lab of evalgrad: train on the metric you are judged by, and compare it with tuned baselines.
 
 Every command is a function of a dataclass of options: ``train(TrainOptions(...))``, `compare`,
-`evaluate`, `predict`, `search`. The lab comes with the library but needs more than torch:
+`evaluate`, `predict`, `export`, `search`. The lab comes with the library but needs more than torch:
 pip install 'evalgrad[lab]'.
 """
 
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from evalgrad_lab.commands.compare import CompareOptions, CompareResult, compare
     from evalgrad_lab.commands.evaluate import EvaluateOptions, EvaluateResult, evaluate
+    from evalgrad_lab.commands.export import ExportOptions, ExportResult, export
     from evalgrad_lab.commands.predict import PredictOptions, PredictResult, predict
     from evalgrad_lab.commands.search import SearchOptions, search
     from evalgrad_lab.commands.train import TrainOptions, TrainResult, train
@@ -20,6 +21,8 @@ __all__ = [
     "CompareResult",
     "EvaluateOptions",
     "EvaluateResult",
+    "ExportOptions",
+    "ExportResult",
     "PredictOptions",
     "PredictResult",
     "SearchOptions",
@@ -27,6 +30,7 @@ __all__ = [
     "TrainResult",
     "compare",
     "evaluate",
+    "export",
     "predict",
     "search",
     "train",

@@ -17,6 +17,7 @@ COMMANDS = {
     "train": "Train a model on your data for the metric it is judged by.",
     "evaluate": "Measure a trained model on data with targets.",
     "predict": "Write what a trained model says of new data.",
+    "export": "Write a trained network with its decision as one program (torch.export, ONNX).",
     "losses": "Print which loss is for which task and metric.",
 }
 

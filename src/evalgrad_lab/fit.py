@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import torch
 from torch import Tensor, nn
 
+from evalgrad.distributed import micro_batch_backward
 from evalgrad_lab.data.batches import Batch, Batches, mixed_seed
 from evalgrad_lab.errors import UserError
 from evalgrad_lab.store import write_atomically
@@ -73,16 +74,20 @@ def schedule_of(name: str) -> Schedule:
 @dataclass(frozen=True)
 class Phase:
     """A stretch of the training with one loss and the whole schedule. On one schedule without a
-    restart a second loss gets only the small steps, and does poorly.
+    restart a second loss gets only the small steps, and does poorly. `parameters` are what the loss
+    itself learns, such as the thresholds of an area under a curve.
     """
 
     loss: BatchLoss
     steps: int
+    parameters: Sequence[nn.Parameter] = ()
 
 
 @dataclass(frozen=True)
 class Pace:
-    """How the parameters move. `clip` is the largest norm of the gradient."""
+    """How the parameters move. `clip` is the largest norm of the gradient; `accumulate` is in how
+    many parts a batch goes through the network, to save memory, with the gradient of the whole.
+    """
 
     learning_rate: float
     weight_decay: float = 0.0
@@ -90,12 +95,20 @@ class Pace:
     momentum: float = 0.0  # of sgd
     schedule: str | Schedule = "cosine"
     clip: float | None = None
+    accumulate: int = 1
     seed: int = 0
+    nesterov: bool = False  # of sgd
 
-    def make_optimiser(self, parameters: Any) -> torch.optim.Optimizer:
-        more = {"momentum": self.momentum} if self.optimiser == "sgd" else {}
+    def make_optimiser(
+        self, network: nn.Module, phases: Sequence[Phase] = ()
+    ) -> torch.optim.Optimizer:
+        groups: list[dict[str, Any]] = [{"params": list(network.parameters())}]
+        if own := [parameter for phase in phases for parameter in phase.parameters]:
+            groups.append({"params": own, "weight_decay": 0.0})
+        of_sgd = {"momentum": self.momentum, "nesterov": self.nesterov}
+        more: dict[str, Any] = of_sgd if self.optimiser == "sgd" else {}
         make = OPTIMISERS[self.optimiser]
-        return make(parameters, lr=self.learning_rate, weight_decay=self.weight_decay, **more)
+        return make(groups, lr=self.learning_rate, weight_decay=self.weight_decay, **more)
 
     def factor(self, step: int, phases: Sequence[Phase]) -> float:
         """Of the learning rate at a step; each phase runs the whole schedule."""
@@ -141,7 +154,7 @@ class Training:
     """A network in training: `take(batch)` is one step. `fit` takes them all.
 
     `network` is what is trained, in place; `seconds` counts the steps and what feeds them, without
-    the hooks.
+    the hooks. `compiled` runs it through torch.compile.
     """
 
     batch: Batch
@@ -154,14 +167,16 @@ class Training:
         phases: Sequence[Phase],
         pace: Pace,
         fabric: "Fabric | None" = None,
+        compiled: bool = False,
     ) -> None:
         self.network, self.phases, self.pace = network, list(phases), pace
         self.fabric = fabric or one_cpu()
-        optimiser = pace.make_optimiser(network.parameters())
+        optimiser = pace.make_optimiser(network, self.phases)
         self.schedule = torch.optim.lr_scheduler.LambdaLR(
             optimiser, lambda step: pace.factor(step, self.phases)
         )
-        self.model, self.optimiser = self.fabric.setup(network, optimiser)
+        runs: Any = torch.compile(network) if compiled else network
+        self.model, self.optimiser = self.fabric.setup(runs, optimiser)
         self.losses = [phase.loss for phase in self.phases if isinstance(phase.loss, nn.Module)]
         for loss in self.losses:
             loss.to(self.fabric.device)
@@ -173,15 +188,27 @@ class Training:
         self.batch = batch = batch.to(self.fabric.device)
         self._seed()
         self.optimiser.zero_grad()
-        self.output = self.model(batch.inputs)
-        loss = self._phase().loss(self.output, batch)
-        self.fabric.backward(loss)
+        loss = self._backward(batch)
         if self.pace.clip is not None:
             self.fabric.clip_gradients(self.model, self.optimiser, max_norm=self.pace.clip)
         self.optimiser.step()
         self.schedule.step()
         self.step, self.loss = self.step + 1, loss.detach()
         return self.loss
+
+    def _backward(self, batch: Batch) -> Tensor:
+        """The loss of the batch, its gradient added to the parameters."""
+
+        def loss_of(output: Any) -> Tensor:
+            self.output = output
+            return self._phase().loss(output, batch)
+
+        if self.pace.accumulate > 1:
+            size = -(-len(batch.inputs) // self.pace.accumulate)
+            return micro_batch_backward(self.model, batch.inputs, loss_of, size=size)
+        loss = loss_of(self.model(batch.inputs))
+        self.fabric.backward(loss)
+        return loss
 
     def _seed(self) -> None:
         """Dropout after a resume as without. Not torch.manual_seed, which takes longer than a
@@ -231,7 +258,7 @@ def fit(
     """
     training.network.train()
     while training.step < training.steps and not training.stopped:
-        start = time.perf_counter()
+        start, before = time.perf_counter(), training.step
         for batch in batches(training.epoch):
             training.take(batch)
             training.seconds += time.perf_counter() - start
@@ -240,6 +267,8 @@ def fit(
             if training.step == training.steps:
                 break
             start = time.perf_counter()
+        if training.step == before:
+            raise ValueError(f"fit: epoch {training.epoch} has no batch. Make the batches smaller.")
         training.epoch += 1
         for hook in hooks:
             hook.after_epoch(training)

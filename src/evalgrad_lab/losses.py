@@ -5,16 +5,18 @@ A task is of one kind, which fixes what a loss is given:
 
 - "segmentation", "classification": scores ``(N, C, *)``, class indices ``(N, *)``;
 - "binary segmentation": scores and labels 0 or 1, both ``(N, *)``;
-- "ranking" (any binary task on items): scores and labels 0 or 1, both ``(n,)`` or ``(lists, n)``.
+- "ranking" (any binary task on items): scores and labels 0 or 1, both ``(n,)`` or ``(lists, n)``;
+- "multilabel": scores and labels 0 or 1, both ``(N, C)``: each column is a task of its own.
 """
 
 import difflib
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 from evalgrad_lab.errors import UserError
 
-KINDS = ("segmentation", "binary segmentation", "classification", "ranking")
-PIXELS, BINARY, CLASSES, RANKING = ((kind,) for kind in KINDS)
+KINDS = ("segmentation", "binary segmentation", "classification", "ranking", "multilabel")
+PIXELS, BINARY, CLASSES, RANKING, LABELS = ((kind,) for kind in KINDS)
 
 
 @dataclass(frozen=True)
@@ -23,7 +25,8 @@ class Loss:
     callable (scores, target) -> scalar; with `takes_index` also `index=`.
 
     `needs` names the option that must be given and comes from the training data: "weight" (class
-    weights), "labels" (of every training item, in the order of `index`), or "" for none.
+    weights), "labels" (of every training item, in the order of `index`), or "" for none. `columns`
+    are the options by which the columns of a multilabel task are tasks of their own.
     """
 
     kinds: tuple[str, ...]
@@ -32,6 +35,7 @@ class Loss:
     factory: str
     needs: str = ""
     takes_index: bool = False
+    columns: dict[str, Any] = field(default_factory=dict)
 
 
 LOSSES: dict[str, Loss] = {
@@ -64,18 +68,20 @@ LOSSES: dict[str, Loss] = {
         PIXELS, "miou", "IoU with probabilities; simple, not tight", "SoftJaccardLoss"
     ),
     "lovasz_softmax": Loss(
-        PIXELS,
+        PIXELS + CLASSES,
         "miou",
         "the first choice for mean IoU; gains most with rare classes and short training",
         "LovaszSoftmaxLoss",
     ),
     "bce": Loss(
-        BINARY + RANKING,
+        BINARY + RANKING + LABELS,
         "accuracy",
         "the baseline; tune its decision threshold before you compare",
         "bce",
     ),
-    "hinge": Loss(BINARY + RANKING, "accuracy", "large margin for decisions at score 0", "hinge"),
+    "hinge": Loss(
+        BINARY + RANKING + LABELS, "accuracy", "large margin for decisions at score 0", "hinge"
+    ),
     "binary_soft_jaccard": Loss(
         BINARY,
         "image-iou",
@@ -89,11 +95,12 @@ LOSSES: dict[str, Loss] = {
         "binary_loss_max_pooling",
     ),
     "lovasz_hinge": Loss(
-        BINARY,
+        BINARY + LABELS,
         "image-iou",
-        "the first choice for the IoU of each image; `empty` says what images without"
-        " foreground do",
+        "the first choice for the IoU of each image, or of each label; `empty` says what images"
+        " without foreground do",
         "LovaszHingeLoss",
+        columns={"per_class": True, "per_image": False},
     ),
     "direct_jaccard": Loss(
         BINARY,
@@ -114,19 +121,25 @@ LOSSES: dict[str, Loss] = {
         "TopKHingeLoss",
     ),
     "direct_average_precision": Loss(
-        RANKING,
+        RANKING + LABELS,
         "ap",
         "the first choice for AP with a small model or noisy positives; tune epsilon",
         "DirectAveragePrecisionLoss",
+        columns={"dim": 0},
     ),
     "direct_ndcg": Loss(
-        RANKING, "ndcg", "the first choice for NDCG@k; tune epsilon", "DirectNDCGLoss"
+        RANKING + LABELS,
+        "ndcg",
+        "the first choice for NDCG@k; tune epsilon",
+        "DirectNDCGLoss",
+        columns={"dim": 0},
     ),
     "average_precision_hinge": Loss(
-        RANKING,
+        RANKING + LABELS,
         "ap",
         "the structured SVM of AP; safe, pessimistic about outliers",
         "AveragePrecisionHingeLoss",
+        columns={"dim": 0},
     ),
     "average_precision_perceptron": Loss(
         RANKING,
@@ -147,15 +160,23 @@ LOSSES: dict[str, Loss] = {
         RANKING, "accuracy", "the perceptron; shown for comparison", "ZeroOnePerceptronLoss"
     ),
     "f_beta": Loss(
-        RANKING,
+        RANKING + LABELS,
         "f1",
         "F-beta at score 0 without tuning a threshold; best with small models",
         "FBeta",
         needs="labels",
         takes_index=True,
     ),
+    "roc_auc": Loss(
+        RANKING + LABELS,
+        "auc",
+        "true-positive rates at ten false-positive rates; its thresholds are learnt too",
+        "ROCAUC",
+        needs="labels",
+        takes_index=True,
+    ),
     "recall_at_precision": Loss(
-        RANKING,
+        RANKING + LABELS,
         "recall@precision",
         "most recall while alarms stay right",
         "RecallAtPrecision",
@@ -163,7 +184,7 @@ LOSSES: dict[str, Loss] = {
         takes_index=True,
     ),
     "precision_at_recall": Loss(
-        RANKING,
+        RANKING + LABELS,
         "precision@recall",
         "fewest false alarms at a given recall",
         "PrecisionAtRecall",

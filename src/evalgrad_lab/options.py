@@ -11,6 +11,8 @@ from dataclasses import MISSING, dataclass, field, fields
 from pathlib import Path
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
+from typing_extensions import Self
+
 from evalgrad_lab.errors import UserError
 
 
@@ -53,8 +55,37 @@ class Options:
         values = {one.name: getattr(self, one.name) for one in kept}
         return {name: str(v) if isinstance(v, Path) else v for name, v in values.items()}
 
+    @classmethod
+    def of(cls, values: dict[str, Any]) -> Self:
+        """What `plain` gave, as options again."""
+        kinds = get_type_hints(cls)
+        known = {one.name for one in fields(cls)}
+        return cls(**{n: _as_path(v, kinds[n]) for n, v in values.items() if n in known})
+
+    def arguments(self) -> list[str]:
+        """The command line that says the same, without what is the default."""
+        words: list[str] = []
+        for one in fields(self):
+            value = getattr(self, one.name)
+            if value == default_of(one):
+                continue
+            words += [flag(one)] * (not one.metadata["positional"])
+            if not isinstance(value, bool):
+                values = value if isinstance(value, list) else [value]
+                words += [json.dumps(v) if isinstance(v, dict) else str(v) for v in values]
+        return words
+
 
 Kind = TypeVar("Kind", bound=Options)
+
+
+def default_of(one: "dataclasses.Field[Any]") -> Any:
+    """What a field is if nothing is said; MISSING where something must be."""
+    return one.default_factory() if one.default_factory is not MISSING else one.default
+
+
+def _as_path(value: Any, kind: Any) -> Any:
+    return Path(value) if isinstance(value, str) and Path in (kind, *get_args(kind)) else value
 
 
 def flag(one: "dataclasses.Field[Any]") -> str:
@@ -119,7 +150,7 @@ def read_config(path: Path, known: set[str]) -> dict[str, Any]:
 def _add(parser: argparse.ArgumentParser, one: "dataclasses.Field[Any]", kind: Any) -> None:
     parts = [part for part in get_args(kind) or (kind,) if part is not type(None)]
     inner = parts[0] if get_origin(kind) in (Union, types.UnionType) else kind
-    default = one.default_factory() if one.default_factory is not MISSING else one.default
+    default = default_of(one)
     more: dict[str, Any] = {"help": one.metadata["help"]}
     if inner is bool:
         parser.add_argument(flag(one), dest=one.name, action="store_true", help=more["help"])

@@ -3,8 +3,8 @@ batch, and how the baseline is mixed in.
 """
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -26,6 +26,7 @@ BASELINES = {
     "classification": "cross_entropy",
     "binary segmentation": "bce",
     "ranking": "bce",
+    "multilabel": "bce",
 }
 
 
@@ -87,16 +88,42 @@ class OnBatches(nn.Module):
         return torch.stack([self.loss(scores[part], target[part]) for part in parts]).mean()
 
 
+class Columns(nn.Module):
+    """The mean of the losses of the columns of a multilabel task, where each column needs a loss of
+    its own because it keeps totals.
+    """
+
+    def __init__(self, parts: Sequence[nn.Module]) -> None:
+        super().__init__()
+        self.parts = nn.ModuleList(parts)
+
+    def forward(self, scores: Tensor, target: Tensor, *, index: Tensor | None = None) -> Tensor:
+        columns = zip(self.parts, scores.unbind(1), target.unbind(1), strict=True)
+        return torch.stack([loss(s.contiguous(), t, index=index) for loss, s, t in columns]).mean()
+
+
 def on_batches(name: str, options: dict[str, Any], kind: str, given: Given) -> OnBatches:
     """The loss `name` for these data. Over ranks it is that of the batches of all of them; of
     lists each rank has its own.
     """
-    loss = make(name, _with_data(name, options, kind, given))
     takes_index = losses.find(name).takes_index
+    if kind == "multilabel" and takes_index:
+        columns = (replace(given, train=_column(given.train, c)) for c in range(given.num_classes))
+        loss: Any = Columns([_made(name, options, "ranking", column) for column in columns])
+    else:
+        loss = _made(name, options, kind, given)
     by_list = given.train.lists is not None and not takes_index
     if given.ranks > 1 and name not in MEANS and not by_list:
         loss = eg.distributed.global_batch(loss, once="index" if takes_index else None)
     return OnBatches(loss, kind, takes_index)
+
+
+def _made(name: str, options: dict[str, Any], kind: str, given: Given) -> Any:
+    return make(name, _with_data(name, options, kind, given))
+
+
+def _column(examples: Examples, number: int) -> Examples:
+    return replace(examples, target=examples.labels()[:, number])
 
 
 def _with_data(name: str, options: dict[str, Any], kind: str, given: Given) -> dict[str, Any]:
@@ -112,7 +139,7 @@ def _with_data(name: str, options: dict[str, Any], kind: str, given: Given) -> d
         parts = name.split("+", 1)
         asked = {part: _with_data(part, options.get(part, {}), kind, given) for part in parts}
         return {**options, **asked}
-    known: dict[str, Any] = {}
+    known: dict[str, Any] = dict(losses.find(name).columns) if kind == "multilabel" else {}
     if "segmentation" in kind and given.ignore_index is not None:
         known["ignore_index"] = given.ignore_index
     needs, rest = losses.find(name).needs, dict(options)
@@ -175,7 +202,7 @@ def plan(
     """One phase, or two where the baseline comes first."""
     baseline = BASELINES[kind]
     if mix is None:
-        return [Phase(on_batches(loss, options, kind, given), steps)]
+        return [_phase(loss, options, kind, given, steps)]
     if loss == baseline:
         raise UserError(
             f"--mix mixes the baseline {baseline} with another loss; --loss is {baseline} itself."
@@ -183,9 +210,14 @@ def plan(
         )
     if mix.order == "sum":
         both = {loss: options, "share": mix.share}
-        return [Phase(on_batches(f"{baseline}+{loss}", both, kind, given), steps)]
+        return [_phase(f"{baseline}+{loss}", both, kind, given, steps)]
     first = round(mix.share * steps)
     return [
-        Phase(on_batches(baseline, {}, kind, given), first),
-        Phase(on_batches(loss, options, kind, given), steps - first),
+        _phase(baseline, {}, kind, given, first),
+        _phase(loss, options, kind, given, steps - first),
     ]
+
+
+def _phase(loss: str, options: dict[str, Any], kind: str, given: Given, steps: int) -> Phase:
+    made = on_batches(loss, options, kind, given)
+    return Phase(made, steps, list(made.parameters()))

@@ -3,6 +3,7 @@ them. Both are plain data.
 """
 
 import json
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,8 @@ from safetensors.torch import load, save
 from torch import Tensor, nn
 
 from evalgrad_lab import models
-from evalgrad_lab.data.files.read import Reading
+from evalgrad_lab.data.dataset import Dataset, Examples, Reading
+from evalgrad_lab.data.files.read import fingerprints
 from evalgrad_lab.errors import UserError
 from evalgrad_lab.store import write_atomically
 
@@ -37,11 +39,14 @@ class Description:
     mean: list[float]
     std: list[float]
     ignore_index: int
+    data_options: dict[str, Any]
+    threshold: float | None  # of the decision; None: the largest score decides, or nothing does
 
     def reading(self) -> Reading:
         """How data for this model are read."""
-        count = len(self.classes)
-        return Reading(self.task, self.target, self.group, count, self.ignore_index)
+        count, columns = len(self.classes), tuple(self.columns) or None
+        how = (self.target, self.group, count, self.ignore_index, self.data_options)
+        return Reading(self.task, *how, tuple(self.classes), columns)
 
 
 class Normalise(nn.Module):
@@ -74,6 +79,30 @@ def write(folder: Path, description: Description, network: nn.Module) -> None:
         name: tensor.detach().cpu().contiguous() for name, tensor in network.state_dict().items()
     }
     write_atomically(folder / "best.safetensors", save(weights))
+
+
+def write_parts(folder: Path, data: Dataset[Examples], files: Sequence[Path | None]) -> None:
+    """`parts.json`: which examples were trained on, validated on and kept for the test, by name and
+    fingerprint, and the files they are from.
+    """
+    # a layout, NAME:FOLDER, is no path that exists
+    places = [f if f is None or not f.exists() else f.resolve() for f in files]
+    parts: dict[str, Any] = {"data": [f and str(f) for f in places]}
+    for name in ("train", "validation", "test"):
+        part = getattr(data, name)
+        parts[name] = list(zip(part.names, fingerprints(part), strict=True))
+    write_atomically(folder / "parts.json", json.dumps(parts).encode())
+
+
+def read_parts(folder: Path) -> dict[str, Any]:
+    """What `write_parts` wrote."""
+    try:
+        return json.loads((folder / "parts.json").read_text())
+    except (OSError, ValueError) as error:
+        raise UserError(
+            f"{folder / 'parts.json'} cannot be read ({error}). Give the --out folder of a finished"
+            " `evalgrad train`."
+        ) from error
 
 
 def read(folder: Path) -> tuple[Description, nn.Sequential]:

@@ -21,6 +21,7 @@ from evalgrad_lab.validation import Validation, looks
 LOOKS = 10  # at the validation metric during training
 CALIBRATION = 15  # timed steps of each loss, to say how many it can do in the time of the reference
 EXAMPLES = 4  # test images kept to be shown
+SIDE = 128
 
 
 def trial(
@@ -53,10 +54,17 @@ def trial(
     return {
         **_identity(chosen, method, hyper, seed),
         **_judgement(chosen, training, data, with_examples=seed == 0),
+        **costs(training, validation, memory),
+    }
+
+
+def costs(training: Training, validation: Validation, memory: PeakMemory) -> dict[str, Any]:
+    """The curve of a training, and what it took."""
+    return {
         "curve": [point for point in validation.curve if math.isfinite(point["loss"])],
-        "iterations": iterations,
+        "iterations": training.step,
         "seconds": training.seconds,
-        "milliseconds_per_step": 1000 * training.seconds / iterations,
+        "milliseconds_per_step": 1000 * training.seconds / training.step,
         "loss_milliseconds": 1000 * _loss_seconds(training),
         "peak_megabytes": memory.megabytes,
     }
@@ -178,13 +186,19 @@ def _values(task: Task, scores: Tensor, target: Tensor, threshold: float) -> dic
 
 
 def _examples(part: Part, scores: Tensor, threshold: float) -> list[dict[str, Any]]:
-    """The first test images with their label maps and the predicted ones; grey values to two digits
-    keep records small.
-    """
+    """The first test images with their label maps and the predicted ones."""
     target = part.target[:EXAMPLES]
     predicted = metrics.decide(scores, scores.ndim == target.ndim, threshold)
-    images = part.inputs[:EXAMPLES]
-    images = images.flatten(1, -3) if images.ndim > 3 else images
-    rounded = (images.double() * 100).round() / 100
-    rows = zip(rounded.tolist(), target.tolist(), predicted.tolist(), strict=True)
-    return [dict(zip(("image", "target", "prediction"), row, strict=True)) for row in rows]
+    rows = zip(part.inputs[:EXAMPLES], target, predicted, strict=True)
+    return [shown(*row) for row in rows]
+
+
+def shown(image: Tensor, target: Tensor, predicted: Tensor) -> dict[str, Any]:
+    """An image with its label map and the predicted one, small enough to be kept: grey values to
+    two digits, sides of at most `SIDE` pixels.
+    """
+    step = -(-max(target.shape) // SIDE)
+    image = image[:1] if image.ndim == 3 and len(image) not in (1, 3) else image
+    values = {"image": (image.double() * 100).round() / 100, "target": target}
+    values["prediction"] = predicted
+    return {name: value[..., ::step, ::step].tolist() for name, value in values.items()}

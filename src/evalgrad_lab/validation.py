@@ -4,6 +4,7 @@ when to stop.
 
 import math
 from collections.abc import Callable, Collection
+from statistics import fmean
 from typing import Any
 
 import torch
@@ -20,6 +21,8 @@ class Validation(Hook):
         when: steps to look at.
         keep_best: keep the weights of the best look, for `restore_best`.
         patience: stop after so many looks without a better metric; 0 never stops.
+        smooth: judge a look by the mean of it and those before it, so many together: one look at
+            few examples is noise. Before there are so many, none is the best.
     """
 
     def __init__(
@@ -29,7 +32,9 @@ class Validation(Hook):
         when: Collection[int] | None = None,
         keep_best: bool = False,
         patience: int = 0,
+        smooth: int = 1,
     ) -> None:
+        self.smooth = smooth
         self.measure, self.when, self.keep_best, self.patience = measure, when, keep_best, patience
         self.curve: list[dict[str, float]] = []
         self.best, self.waited = -math.inf, 0
@@ -47,8 +52,11 @@ class Validation(Hook):
         metric = self.measure()
         point = {"iteration": training.step, "seconds": training.seconds}
         self.curve.append({**point, "loss": float(training.loss), "metric": metric})
-        if metric > self.best:
-            self.best, self.waited = metric, 0
+        if len(self.curve) < self.smooth:
+            return
+        value = fmean(point["metric"] for point in self.curve[-self.smooth :])
+        if value > self.best:
+            self.best, self.waited = value, 0
             if self.keep_best:
                 state = training.network.state_dict()
                 self.weights = {name: tensor.detach().clone() for name, tensor in state.items()}

@@ -6,7 +6,6 @@ nest: tiles of several scales are ``tiled(lambda crops: multi_scale(network, cro
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
@@ -16,15 +15,18 @@ from torch import Tensor, nn
 
 import evalgrad as eg
 from evalgrad_lab import metrics
+from evalgrad_lab.commands.evaluate import ViewOptions
 from evalgrad_lab.data.batches import Batch, in_order
 from evalgrad_lab.data.dataset import Examples
-from evalgrad_lab.data.files.read import check_inputs
+from evalgrad_lab.data.files.read import look_at
+from evalgrad_lab.decisions import one_score
 from evalgrad_lab.errors import UserError
-from evalgrad_lab.options import Options, option
 from evalgrad_lab.phases import shaped
+from evalgrad_lab.report.records import Example
 from evalgrad_lab.saved import Description
 
 Network = Callable[[Tensor], Tensor]
+EXAMPLES = 6  # shown on the page of a run
 
 
 def probabilities(scores: Tensor) -> Tensor:
@@ -112,25 +114,6 @@ def crop_marginals(
     return eg.topk_probabilities(scores, k=k, temperature=temperature).mean(1)
 
 
-@dataclass(frozen=True, kw_only=True)
-class ViewOptions(Options):
-    """The options that `evaluate` and `predict` share."""
-
-    run: Path = option(help="the --out folder of `evalgrad train`", positional=True)
-    data: Path = option(help="as for `evalgrad train`")
-    batch_size: int = option(16, help="examples at a time (16)", least=1)
-    device: str = option("auto", help="where the network runs (auto: cuda if there is one)")
-    tiles: int = option(1, help="segmentation: upright tiles of full height", least=1)
-    overlap: int = option(0, help="pixels that neighbouring tiles share", least=0)
-    scales: tuple[float, ...] = option(
-        (1.0,), help="segmentation: mean over these scales, e.g. 1,0.75,0.5"
-    )
-    flips: bool = option(False, help="segmentation: look at the mirror image too")
-    crops: int | None = option(
-        None, help="classification: top-k marginals over ten crops of this side", least=1
-    )
-
-
 def make_view(options: ViewOptions, description: Description, network: nn.Module) -> Network:
     """Scores of a batch of inputs, looked at as the options say. Their sign or order decides, as
     for plain scores.
@@ -158,22 +141,52 @@ def make_view(options: ViewOptions, description: Description, network: nn.Module
 
 
 def scores_by_batch(
-    options: ViewOptions, description: Description, network: nn.Module, examples: Examples
+    options: ViewOptions,
+    description: Description,
+    network: nn.Module,
+    examples: Examples,
+    source: Path,
 ) -> Iterator[tuple[Tensor, Batch]]:
-    """Scores and batch, in the order of the examples, after all inputs have been checked."""
+    """Scores and batch, in the order of the examples, after all inputs have been checked; what is
+    wrong with them is told as of the `source`.
+    """
     best = "cuda" if torch.cuda.is_available() else "cpu"
     device = best if options.device == "auto" else options.device
     view = make_view(options, description, network.to(device))
-    alike = check_inputs(options.data, examples, description.inputs)
+    alike = look_at(source, examples, description.inputs).alike
+    dims = {"segmentation": 3, "multilabel": 2}.get(description.task, 1)  # of the target
     for batch in in_order(examples, options.batch_size if alike else 1):
         with torch.inference_mode():
-            yield shaped(view(batch.inputs.to(device)), description.kind).cpu(), batch
+            scores = shaped(view(batch.inputs.to(device)), description.kind).cpu()
+        yield scores if description.threshold is None else one_score(scores, dims), batch
+
+
+def first_examples(
+    description: Description, network: nn.Module, examples: Examples, threshold: float = 0.0
+) -> list[Example]:
+    """The first images of a segmentation with their label maps and the predicted ones, for reports;
+    ignored pixels are -1. Nothing for other tasks.
+    """
+    found: list[Example] = []
+    if description.task != "segmentation":
+        return found
+    network.eval()
+    for batch in in_order(examples.take(range(min(len(examples), EXAMPLES))), 1):
+        with torch.inference_mode():
+            said = network(batch.inputs.to(next(network.parameters()).device)).cpu()
+        binary = description.kind == "binary segmentation"
+        predicted = metrics.decide(shaped(said, description.kind), binary, threshold)
+        target = batch.target.masked_fill(batch.target == description.ignore_index, -1)
+        image, true, seen = (part[0].tolist() for part in (batch.inputs, target, predicted))
+        found.append({"image": image, "target": true, "prediction": seen})
+    return found
 
 
 def _scaled(network: nn.Module, scales: tuple[float, ...], flips: bool) -> Network:
     def view(images: Tensor) -> Tensor:
         mean = multi_scale(network, images, scales=scales, flips=flips)
-        return torch.logit(mean) if mean.shape[1] == 1 else mean  # one output is decided at 0
+        # as scores again: a threshold of scores decides
+        return torch.logit(mean) if mean.shape[1] == 1 else mean.log()
 
     return view
 

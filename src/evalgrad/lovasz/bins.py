@@ -16,12 +16,12 @@ from torch import Tensor
 
 
 def bin_of(errors: Tensor, bins: int, highest: Tensor | float = 1.0) -> Tensor:
-    """Number of the bin of each error in [0, highest]; bin K-1 holds the largest, `highest`
-    included, and NaN.
+    """Number of the bin of each error in [0, highest], from the largest errors down: bin 0 holds
+    them, `highest` included, and NaN.
     """
-    # This way round NaN, which compares as False, and inf / inf land in the last bin.
+    # This way round NaN, which compares as False, and inf / inf land in bin 0.
     place = errors * (bins / highest)
-    return torch.where(place < bins - 1, place, bins - 1).long()
+    return bins - 1 - torch.where(place < bins - 1, place, bins - 1).long()
 
 
 def count(number: Tensor, foreground: Tensor, mask: Tensor, bins: int) -> Tensor:
@@ -52,7 +52,7 @@ def bin_weights(counts: Tensor, total: Tensor | None = None) -> Tensor:
 
     `total` ``(*)`` is P, if some of the foreground, without an error, is in no bin.
     """
-    g, f = counts.double().flip(-1).unbind(-2)  # largest errors first
+    g, f = counts.double().unbind(-2)  # largest errors first
     P = (f.sum(-1) if total is None else total.double()).unsqueeze(-1)
     a, b = f.cumsum(-1) - f, g.cumsum(-1) - g  # in the bins above
     before, after = P + b, P + b + g  # the union of prediction and truth, before and after the bin
@@ -60,7 +60,7 @@ def bin_weights(counts: Tensor, total: Tensor | None = None) -> Tensor:
     of_back = (P - a - f / 2) / (before * after).clamp(min=1)
     # Without foreground the largest error has all the weight: the topmost bin shares it.
     first = torch.where((b == 0) & (g > 0), 1 / g.clamp(min=1), 0.0)
-    return torch.stack([torch.where(P > 0, of_back, first), of_front], dim=-2).flip(-1)
+    return torch.stack([torch.where(P > 0, of_back, first), of_front], dim=-2)
 
 
 def look_up(table: Tensor, number: Tensor, foreground: Tensor, mask: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""Operators of the Lovász-Softmax loss on class maps, exact and binned.
+"""The Lovász-Softmax loss on class maps with its errors counted in bins, here or over ranks.
 
 Canonical shapes: x ``(G, M, C, S)`` logits of G groups of M images with S pixels; label ``(G, M,
 S)`` int64, -1 where ignored. Each operator returns the value ``(G,)`` of the sum over classes of
@@ -11,7 +11,6 @@ from torch import Tensor
 from evalgrad import _native
 from evalgrad._softmax import through_softmax
 from evalgrad.lovasz import bins as _bins
-from evalgrad.lovasz.extension import weights
 
 
 def by_class(x: Tensor, label: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
@@ -25,43 +24,35 @@ def by_class(x: Tensor, label: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     return p, torch.where(foreground, 1 - p, p), foreground, mask
 
 
-def _in_the_shape_of(x: Tensor, gradient: Tensor) -> Tensor:
+def in_the_shape_of(x: Tensor, gradient: Tensor) -> Tensor:
     """A gradient ``(G, C, M*S)`` in the shape of x."""
     return gradient.unflatten(2, (x.shape[1], x.shape[3])).movedim(1, 2).contiguous()
 
 
-# ---- exact: factor (G, C) per class --------------------------------------------------------------
+# ---- binned: as exact, with the errors of a bin taken as tied ------------------------------------
 
 
-def _exact_pure(x: Tensor, label: Tensor, factor: Tensor) -> tuple[Tensor, Tensor]:
-    p, errors, foreground, mask = by_class(x, label)
-    scaled = weights(errors, foreground, mask) * factor.unsqueeze(-1)
-    value = (errors * scaled).sum((1, 2), dtype=torch.float64).to(x.dtype)
-    return value, _in_the_shape_of(x, through_softmax(p, torch.where(foreground, -scaled, scaled)))
+def _binned_pure(x: Tensor, label: Tensor, factor: Tensor, bins: int) -> tuple[Tensor, Tensor]:
+    return _gradient_pure(x, label, bin_slopes(_counts_pure(x, label, bins), factor))
 
 
-def _exact_native(x: Tensor, label: Tensor, factor: Tensor) -> tuple[Tensor, Tensor]:
-    if x[:1].numel() >= 2**31:  # a kernel key has 31 bits for the place in a group
-        return _exact_pure(x, label, factor)
+def _binned_native(x: Tensor, label: Tensor, factor: Tensor, bins: int) -> tuple[Tensor, Tensor]:
+    if x[:1].numel() >= 2**31:  # the kernel counts in 32 bits
+        return _binned_pure(x, label, factor, bins)
     value, gradient = _native.empty_results(x)
-    _native.call("lovasz_softmax", x, label, factor, *x.shape, value, gradient)
+    _native.call("lovasz_softmax", x, label, factor, *x.shape, bins, value, gradient)
     return value, gradient
 
 
-exact = _native.operator(
-    "lovasz_softmax(Tensor x, Tensor label, Tensor factor) -> (Tensor, Tensor)",
-    pure=_exact_pure,
-    native=_exact_native,
+binned = _native.operator(
+    "lovasz_softmax_bins(Tensor x, Tensor label, Tensor factor, SymInt bins) -> (Tensor, Tensor)",
+    pure=_binned_pure,
+    native=_binned_native,
 )
 
 
-# ---- binned: counts, then a table (G, C, 2, K) of slopes, background and foreground --------------
-
-
-def binned(x: Tensor, label: Tensor, factor: Tensor, bins: int) -> tuple[Tensor, Tensor]:
-    """As `exact`, with the errors of a bin taken as tied."""
-    value, gradient = bin_gradient(x, label, bin_slopes(bin_counts(x, label, bins), factor))
-    return value, gradient
+# ---- the same over ranks, which add up their counts: counts, then a table (G, C, 2, K) of slopes,
+# background and foreground, then the gradient -----------------------------------------------------
 
 
 def bin_slopes(counts: Tensor, factor: Tensor) -> Tensor:
@@ -94,7 +85,7 @@ def _gradient_pure(x: Tensor, label: Tensor, slopes: Tensor) -> tuple[Tensor, Te
     p, errors, foreground, mask = by_class(x, label)
     slope = _bins.look_up(slopes, _bins.bin_of(errors, slopes.shape[-1]), foreground, mask)
     value = (errors * slope.abs()).sum((1, 2), dtype=torch.float64).to(x.dtype)
-    return value, _in_the_shape_of(x, through_softmax(p, slope))
+    return value, in_the_shape_of(x, through_softmax(p, slope))
 
 
 def _gradient_native(x: Tensor, label: Tensor, slopes: Tensor) -> tuple[Tensor, Tensor]:

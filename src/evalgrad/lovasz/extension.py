@@ -95,7 +95,7 @@ def _native_rows(
     if x.shape[1] >= 2**31:  # a kernel key has 31 bits for the index
         return _pure(x, foreground, mask, factor, hinge)
     value, gradient = _native.empty_results(x)
-    _native.call("lovasz_rows", x, foreground, mask, factor, *x.shape, hinge, value, gradient)
+    _native.call("lovasz_rows", x, foreground, mask, factor, *x.shape, hinge, 0, value, gradient)
     return value, gradient
 
 

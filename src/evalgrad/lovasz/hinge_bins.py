@@ -38,7 +38,7 @@ def _native_rows(
     if x.shape[1] >= 2**31:  # the kernel counts in 32 bits
         return _pure(x, foreground, mask, factor, bins)
     value, gradient = _native.empty_results(x)
-    _native.call("lovasz_hinge_bins", x, foreground, mask, factor, *x.shape, bins, value, gradient)
+    _native.call("lovasz_rows", x, foreground, mask, factor, *x.shape, True, bins, value, gradient)
     return value, gradient
 
 

@@ -6,15 +6,18 @@ Over a batch it follows the IoU of the dataset, per image the mean IoU of the im
 Triki, Blaschko: The Lovász-Softmax loss, CVPR 2018.
 """
 
+import torch
 from torch import Tensor
 
+from evalgrad import _native
 from evalgrad._inputs import WORKING, ClassMaps, Weight, class_maps
 from evalgrad._module import LossModule
 from evalgrad._options import Classes, Reduction, checked
 from evalgrad._rows import attach, class_factor, working
+from evalgrad._softmax import through_softmax
 from evalgrad.lovasz.bins import bin_of, bin_weights, count, look_up
-from evalgrad.lovasz.class_maps import binned, by_class, exact
-from evalgrad.lovasz.extension import extend
+from evalgrad.lovasz.class_maps import binned, by_class, in_the_shape_of
+from evalgrad.lovasz.extension import extend, weights
 
 
 @checked()
@@ -75,7 +78,7 @@ def lovasz_softmax_loss(
     if reduction == "none":
         return _class_losses(maps, bins) * factor
     if bins is None:
-        value, gradient = exact(working(maps.x), maps.label, factor)
+        value, gradient = _exact(working(maps.x), maps.label, factor)
     else:
         value, gradient = binned(working(maps.x), maps.label, factor, bins)
     return attach(maps.x, value, gradient, reduction)
@@ -112,3 +115,28 @@ def _class_losses(maps: ClassMaps, bins: int | None) -> Tensor:
     number = bin_of(errors.detach(), bins)
     table = bin_weights(count(number, foreground, mask, bins)).to(errors.dtype)
     return (errors * look_up(table, number, foreground, mask)).sum(-1)
+
+
+# ---- operator: x (G, M, C, S), label (G, M, S), factor (G, C) -> value (G,), gradient in x -------
+
+
+def _pure(x: Tensor, label: Tensor, factor: Tensor) -> tuple[Tensor, Tensor]:
+    p, errors, foreground, mask = by_class(x, label)
+    scaled = weights(errors, foreground, mask) * factor.unsqueeze(-1)
+    value = (errors * scaled).sum((1, 2), dtype=torch.float64).to(x.dtype)
+    return value, in_the_shape_of(x, through_softmax(p, torch.where(foreground, -scaled, scaled)))
+
+
+def _kernel(x: Tensor, label: Tensor, factor: Tensor) -> tuple[Tensor, Tensor]:
+    if x[:1].numel() >= 2**31:  # a kernel key has 31 bits for the place in a group
+        return _pure(x, label, factor)
+    value, gradient = _native.empty_results(x)
+    _native.call("lovasz_softmax", x, label, factor, *x.shape, 0, value, gradient)
+    return value, gradient
+
+
+_exact = _native.operator(
+    "lovasz_softmax(Tensor x, Tensor label, Tensor factor) -> (Tensor, Tensor)",
+    pure=_pure,
+    native=_kernel,
+)

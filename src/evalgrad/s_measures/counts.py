@@ -12,7 +12,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from evalgrad._errors import fail
 from evalgrad._labels import readable
+from evalgrad.s_measures.batch import Batch
 from evalgrad.s_measures.surrogate_errors import error_totals
 from evalgrad.s_measures.surrogates import Surrogate
 
@@ -29,6 +31,11 @@ def rates(totals: Tensor, prior: Tensor | float, *, hard: bool = False) -> Tenso
     return torch.stack([1 - error[:, 0], prior * alarm, alarm, torch.ones_like(alarm)], dim=-1)
 
 
+def keep(state: Tensor, new: Tensor, due: Tensor | bool) -> None:
+    """Write the new state over the old if it is due; in a graph, which has no branch, a choice."""
+    state.copy_(new if due is True else torch.where(due, new, state))  # type: ignore[arg-type]
+
+
 class Counts(nn.Module):
     """What one group knows about the data: its labels `positives` (N,) if given, cached scores,
     averaged totals.
@@ -39,84 +46,73 @@ class Counts(nn.Module):
     labels: Tensor
     positives: Tensor
 
-    def __init__(self, positives: Tensor | None, rows: int, momentum: float = 0.9) -> None:
+    def __init__(self, positives: Tensor | None, rows: int, surrogate: Surrogate) -> None:
         super().__init__()
         labels = torch.zeros(0, dtype=torch.bool) if positives is None else positives.clone()
-        self.momentum = float(momentum)  # a kernel takes no integer for it
+        self.surrogate = surrogate
         self.known_prior = None if positives is None else float((~labels).sum() / labels.sum())
-        self.fingerprint = hashlib.blake2b(
-            labels.cpu().numpy().tobytes(), digest_size=16
-        ).hexdigest()
+        self.fingerprint = hashlib.blake2b(labels.numpy().tobytes(), digest_size=16).hexdigest()
         # Tensors, to move inside a graph; no buffers, to stay on the CPU, where a look at them
-        # waits for nothing.
-        # batches or items since the last totals: due at the first batch
+        # waits for nothing. Batches or items since the last totals: due at the first batch.
         self.progress = torch.tensor(max(EVERY, len(labels)))
-        self.indexed = torch.zeros((), dtype=torch.bool)
-        # of the kernel of `plain_batch` on the last batch; no state
-        self.report = torch.zeros((), dtype=torch.int64)
+        self.indexed = torch.zeros((), dtype=torch.bool)  # whether the last batch had positions
         self.register_buffer("cache", torch.full(labels.shape, torch.nan))  # NaN: not seen yet
         self.register_buffer("totals", torch.zeros(rows, 2, 3))
         self.register_buffer("labels", labels, persistent=False)
         self.register_buffer("positives", labels.nonzero().squeeze(1), persistent=False)
 
-    def update(
-        self,
-        scores: Tensor,
-        positive: Tensor,
-        index: Tensor | None,
-        batch_totals: Tensor,
-        threshold: Tensor,
-        surrogate: Surrogate,
-    ) -> Tensor:
-        """Take one batch in; says whether the totals are new, not at every batch: the multipliers
+    def take(self, batch: Batch) -> Tensor | bool:
+        """Take a batch in; says whether new totals are due, not at every batch: the multipliers
         cost more than the loss.
         """
-        due = self.progress.add_(1 if index is None else scores.shape[0]) >= self.cycle(index)
-        if index is None:
-            self.indexed.fill_(False)
-        else:
-            self.store(scores, positive, index)
-        if torch.compiler.is_compiling() or due:
-            new = (
-                self._averaged(batch_totals)
-                if index is None
-                else self.cached(threshold, surrogate, due=due)
-            )
-            self.totals.copy_(torch.where(due, new, self.totals))
-            self.progress.mul_(~due)
-        return due
+        self.indexed.fill_(batch.position is not None)
+        if batch.position is None:
+            return self._tick(1, EVERY)
+        self.store(batch.scores.detach(), batch.positive, batch.position)
+        return self._tick(batch.scores.shape[0], self.cache.shape[0])
 
-    def cycle(self, index: Tensor | None) -> int:
-        """Batches of a moving average, or items of a cache, between new totals."""
-        return EVERY if index is None else self.cache.shape[0]
+    def _tick(self, step: int, cycle: int) -> Tensor | bool:
+        """Move the clock; it starts anew when it reaches the cycle. Tensors in a graph, which has
+        no branches.
+        """
+        if torch.compiler.is_compiling():
+            due = self.progress.add_(step) >= cycle
+            self.progress.mul_(~due)
+            return due
+        progress = int(self.progress) + step
+        self.progress.fill_(0 if progress >= cycle else progress)
+        return progress >= cycle
 
     def store(self, scores: Tensor, positive: Tensor, index: Tensor) -> None:
         """Remember the scores of a batch; an item drawn twice counts once."""
         if readable(index):
             check_index(index, positive, self.labels)
-        self.indexed.fill_(True)
-        self.cache.scatter_(0, index, scores.to(self.cache.dtype))
+        cache = self.cache
+        cache.scatter_(0, index, scores.to(cache.dtype))
 
-    def cached(self, threshold: Tensor, surrogate: Surrogate, **options: Tensor) -> Tensor:
-        """Totals of the items seen so far, at the present thresholds; options of `error_totals`."""
-        return error_totals(self.cache, self.labels, threshold, surrogate, **options)
-
-    def prior(self) -> Tensor | float:
-        """Negatives per positive: of the labels, else of the batches seen, 1 before the first."""
-        size = self.totals[0, :, 2]
-        return (
-            torch.where(size.amin() > 0, size[1] / size[0], 1)
-            if self.known_prior is None
-            else self.known_prior
+    def cached(
+        self, threshold: Tensor, *, scale: Tensor | None = None, due: Tensor | bool = True
+    ) -> Tensor:
+        """Totals of the items seen so far, at the present thresholds; see `error_totals`."""
+        return error_totals(
+            self.cache, self.labels, threshold, self.surrogate, scale=scale, due=due
         )
 
-    def _averaged(self, batch_totals: Tensor) -> Tensor:
+    def averaged(self, batch_totals: Tensor, momentum: float) -> Tensor:
+        """The moving average with one batch more."""
         new = batch_totals.to(self.totals)
         # An overflowed batch stays out: a gradient scaler skips its step, and an infinite average
         # would never recover.
         return torch.where(
-            new.isfinite().all(), torch.lerp(new, self.totals, self.momentum), self.totals
+            new.isfinite().all(), torch.lerp(new, self.totals, momentum), self.totals
         )
+
+    def prior(self) -> Tensor | float:
+        """Negatives per positive: of the labels, else of the batches seen, 1 before the first."""
+        if self.known_prior is not None:
+            return self.known_prior
+        positives, negatives = self.totals[0, :, 2].unbind()
+        return torch.where(positives.minimum(negatives) > 0, negatives / positives, 1)
 
     def get_extra_state(self) -> dict[str, Any]:
         return {
@@ -130,43 +126,21 @@ class Counts(nn.Module):
         self.indexed.fill_(state["indexed"])
 
 
-def keep_single(module: nn.Module, fn: Any, recurse: bool = True) -> nn.Module:
-    """`_apply` of the solvers: `.half()` moves them but leaves their state in single precision,
-    which totals need.
-    """
-
-    def wide(tensor: Tensor) -> Tensor:
-        moved = fn(tensor)
-        return tensor.to(moved.device) if moved.dtype in (torch.float16, torch.bfloat16) else moved
-
-    return nn.Module._apply(module, wide, recurse)
-
-
 def check_index(index: Tensor, positive: Tensor, labels: Tensor) -> None:
     """Positions in the data, where the label is that of the batch."""
-    if len(index) and not (int(index.min()) >= 0 and int(index.max()) < len(labels)):
-        raise ValueError(
-            f"S-measure: `index` must lie in 0..{len(labels) - 1}, the positions in `labels`; got"
-            f" {int(index.min())} to {int(index.max())}. Let the dataset return the position of"
-            " each item."
+    if not len(index):
+        return
+    low, high = map(int, index.aminmax())
+    if low < 0 or high >= len(labels):
+        must = f"in 0..{len(labels) - 1}, the positions in `labels`"
+        repair = "Let the dataset return the position of each item."
+        fail(ValueError, "S-measure", "index", must, f"{low} to {high}", repair)
+    found = labels.index_select(0, index)
+    if not torch.equal(found, positive):
+        item = int(index[found != positive][0])
+        repair = (
+            "Pass the dataset positions of the batch, not positions within it, and `labels` in the"
+            " order of the dataset."
         )
-    if not torch.equal(labels[index], positive):
-        item = int(index[labels[index] != positive][0])
-        raise ValueError(
-            "S-measure: `target` must agree with `labels` at `index`; got another label for item"
-            f" {item}. Pass the dataset positions of the batch, not positions within it, and"
-            " `labels` in the order of the dataset."
-        )
-
-
-def same_positives(module: Any, state_dict: dict[str, Any], prefix: str, *_: Any) -> None:
-    """Hook of the solvers before loading: refuse the state of other data while nothing has been
-    copied yet.
-    """
-    state = state_dict.get(prefix + "counts._extra_state")
-    if state is not None and state["positives"] != module.counts.fingerprint:
-        raise ValueError(
-            "load_state_dict: `labels` of this S-measure differ from those it was saved with, so"
-            " its per-item state would belong to other items. Build it with the labels of the same"
-            " data in the same order, or start a fresh one."
-        )
+        must, got = "what `labels` holds at `index`", f"another label for item {item}"
+        fail(ValueError, "S-measure", "target", must, got, repair)

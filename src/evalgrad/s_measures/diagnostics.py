@@ -8,20 +8,16 @@ import torch
 from torch import Tensor
 
 from evalgrad.s_measures.counts import rates
-from evalgrad.s_measures.lagrangian import LagrangianSolver
-from evalgrad.s_measures.ratio import RatioSolver
+from evalgrad.s_measures.solver import Settings, Solver
 
-Solver = RatioSolver | LagrangianSolver
 FINE = torch.linspace(-1, 1, 33).tolist()  # relative offsets tried around a scale or threshold
 
 
 @torch.no_grad()
-def diagnose(solver: Solver) -> dict[str, Any]:
-    """State of one group as plain numbers; see `FBeta.diagnostics`."""
+def diagnose(solver: Solver, settings: Settings) -> dict[str, Any]:
+    """State of one group as plain numbers; see `SMeasure.diagnostics`."""
     counts, program = solver.counts, solver.program
-    totals = (
-        counts.cached(solver.thresholds(), solver.surrogate) if counts.indexed else counts.totals
-    )
+    totals = counts.cached(solver.thresholds()) if counts.indexed else counts.totals
     soft, hard = rates(totals, counts.prior()), rates(totals, counts.prior(), hard=True)
     residual = (solver.constraints * (hard if program.required else soft).unsqueeze(1)).sum(-1)
     report = {
@@ -33,12 +29,13 @@ def diagnose(solver: Solver) -> dict[str, Any]:
         "precision": (hard[:, 0] / (hard[:, 0] + hard[:, 1]).clamp_min(1e-12)).tolist(),
         "mu": solver.mu.tolist(),
         **_duality(solver, soft, residual),
+        **solver.report(),
     }
     if not program.fractional:
         report |= {
             "residuals": residual.tolist(),
             "met": bool((residual <= 1e-3).all()),
-            "why": _why(solver, residual, hard),
+            "why": _why(solver, residual, hard, settings.max_multiplier),
         }
     return report
 
@@ -78,9 +75,7 @@ def _certificate(solver: Solver, soft: Tensor) -> Tensor:
                     if part == "scale"
                     else (c, b + width * offset / c)
                 )
-                bound = program.certificate(
-                    rates(counts.cached(b, solver.surrogate, scale=c), counts.prior())
-                )
+                bound = program.certificate(rates(counts.cached(b, scale=c), counts.prior()))
                 better = bound > best
                 best = torch.where(better, bound, best)
                 scale, shift = torch.where(better, c, scale), torch.where(better, b, shift)
@@ -98,23 +93,13 @@ def _duality(solver: Solver, soft: Tensor, residual: Tensor) -> dict[str, Any]:
     """`dual_identity` is 0 at an optimum: mu + V for F-beta, the complementary slackness mu *
     residual otherwise.
     """
-    if solver.program.fractional:
-        ratio = (solver.objective * soft).sum(-1) / soft[:, 0]
-        report: dict[str, Any] = {"V": float(ratio), "dual_identity": float(solver.mu + ratio)}
-    else:
-        report = {"dual_identity": float((solver.mu * residual).abs().amax())}
-    if isinstance(solver, LagrangianSolver):
-        report |= {
-            "lambda_range": [float(solver.lam.min()), float(solver.lam.max())],
-            "lambda_ceiling": solver.price().tolist(),
-            "tau_mean": solver.tau.mean(1).tolist(),
-            "epsilon": None if solver.epsilon is None else float(solver.epsilon),
-            "projections": solver.projections,
-        }
-    return report
+    if not solver.program.fractional:
+        return {"dual_identity": float((solver.mu * residual).abs().amax())}
+    ratio = (solver.objective * soft).sum(-1) / soft[:, 0]
+    return {"V": float(ratio), "dual_identity": float(solver.mu + ratio)}
 
 
-def _why(solver: Solver, residual: Tensor, hard: Tensor) -> str:
+def _why(solver: Solver, residual: Tensor, hard: Tensor, ceiling: float) -> str:
     """One sentence on the constraint that is furthest from being met."""
     worst = float(residual.amax())
     if solver.counts.indexed and bool(solver.counts.cache.isnan().any()):
@@ -133,7 +118,7 @@ def _why(solver: Solver, residual: Tensor, hard: Tensor) -> str:
             f"{unmet}: no positive scores above the threshold. Give the scorer a bias term or train"
             " it on cross-entropy first."
         )
-    if float(solver.mu[row].amax()) >= solver.max_multiplier:
+    if float(solver.mu[row].amax()) >= ceiling:
         return (
             f"{unmet} with its multiplier at `max_multiplier`: the scorer seems unable to meet it;"
             " ask for less."

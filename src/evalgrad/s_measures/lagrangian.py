@@ -16,90 +16,63 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from evalgrad.s_measures.counts import Counts, keep_single, rates, same_positives
+from evalgrad.s_measures.batch import Batch
+from evalgrad.s_measures.counts import rates
 from evalgrad.s_measures.programs import Program
 from evalgrad.s_measures.projection import project_onto_ceiling
+from evalgrad.s_measures.solver import Settings, Solver
 from evalgrad.s_measures.surrogates import SURROGATES, Surrogate
 
 
-class LagrangianSolver(nn.Module):
-    """One group of one measure: scores (B,), positives (B,) and dataset positions (B,) in, the
-    Lagrangian out.
-    """
+class LagrangianSolver(Solver):
+    """One group of one measure: a batch with its positions in the data in, the Lagrangian out."""
 
-    _apply = keep_single
-    objective: Tensor
-    constraints: Tensor
-    share: Tensor
     slot: Tensor
-    mu: Tensor
     lam: Tensor
     alarm: Tensor
 
-    def __init__(
-        self,
-        program: Program,
-        positives: Tensor,
-        surrogate: Surrogate,
-        *,
-        dual_lr: float,
-        max_multiplier: float,
-        project_every: int,
-        augment: float,
-    ) -> None:
-        super().__init__()
-        self.program, self.surrogate, self.augment = program, surrogate, augment
-        self.dual_lr, self.max_multiplier, self.project_every = (
-            dual_lr,
-            max_multiplier,
-            project_every,
-        )
+    def __init__(self, program: Program, positives: Tensor, surrogate: Surrogate) -> None:
+        super().__init__(program, positives, surrogate)
         rows, constraints, _ = program.constraints.shape
-        self.counts = Counts(positives, rows)
         self.tau = nn.Parameter(torch.ones(rows, len(self.counts.positives)))
         self.epsilon = nn.Parameter(torch.ones(())) if program.fractional else None
-        self.register_load_state_dict_pre_hook(same_positives)  # type: ignore[no-untyped-call]
-        self.threshold = nn.Parameter(torch.zeros(rows)) if program.anchored else None
-        for name in ("objective", "constraints", "share"):
-            self.register_buffer(name, getattr(program, name).clone(), persistent=False)
         # item -> column of tau
         self.register_buffer("slot", positives.cumsum(0).sub(1).clamp_min(0), persistent=False)
         # beta^2 <= V: a start below the optimum
         price = float(program.objective[0, 3]) if program.fractional else 1.0
-        self.register_buffer(
-            "mu", torch.full((rows, constraints), -price if program.fractional else price)
-        )
+        start = -price if program.fractional else price
+        self.register_buffer("mu", torch.full((rows, constraints), start))
         self.register_buffer("lam", torch.full(self.tau.shape, price))
         # false positives per negative at the last dual step
         self.register_buffer("alarm", torch.zeros(rows))
         self.calls = self.projections = 0
 
-    def forward(self, scores: Tensor, positive: Tensor, index: Tensor) -> Tensor:
+    def forward(self, batch: Batch, settings: Settings) -> Tensor:
+        """The Lagrangian, its means taken over the batch; 0 where the batch lacks a class."""
+        scores, positive, position = batch
         found = positive.sum()
-        sizes = torch.stack([found, len(scores) - found])
+        hits, others = found, len(scores) - found
         if self.training:
-            self.counts.store(scores.detach(), positive, index)
+            self.counts.take(batch)
         epsilon, offset = self._epsilon(), scores - self._threshold().unsqueeze(-1)
-        slot = self.slot[index]
+        slot = self.slot[position]
         tau, lam = self.tau[:, slot], self.lam[:, slot]
-        alarm = epsilon * _mean(self.surrogate(1 + offset), ~positive, sizes[1])
-        coupling = _mean(
-            self._coupling(lam, tau - epsilon * self._gain(offset)), positive, sizes[0]
-        )
-        row = self._row(_mean(tau, positive, sizes[0]), alarm)
+        alarm = epsilon * _mean(self.surrogate(1 + offset), ~positive, others)
+        gap = tau - epsilon * self._gain(offset)
+        coupling = _mean(_coupling(lam, gap, settings.augment), positive, hits)
+        row = self._row(_mean(tau, positive, hits), alarm)
         cost = (self.objective[:, :3] * row[:, :3]).sum(-1) + self.objective[:, 3] * epsilon
-        residual = (self.constraints * row.unsqueeze(1)).sum(-1)
-        value = (self.share * (cost + (self._pressed() * residual).sum(-1) + coupling)).sum()
-        # a batch without one of the classes adds nothing
-        return torch.where(sizes.amin() > 0, value, 0)
+        pressed = (self._pressed(settings) * (self.constraints * row.unsqueeze(1)).sum(-1)).sum(-1)
+        value = (self.share * (cost + pressed + coupling)).sum()
+        return torch.where((hits.minimum(others) > 0) | value.isnan(), value, 0)
 
     @torch.no_grad()
-    def project_(self) -> None:
+    def project_(self, settings: Settings) -> None:
         """Return tau and epsilon to their set, at every `project_every`-th call. Call it after each
         optimiser step.
         """
         self.calls += 1
-        if self.calls % self.project_every:
+        if self.calls % settings.project_every:
             return
         self.projections += 1
         if self.epsilon is None:
@@ -112,19 +85,19 @@ class LagrangianSolver(nn.Module):
             self.epsilon.copy_(epsilon)
 
     @torch.no_grad()
-    def dual_step(self, lr: float | None = None) -> None:
+    def dual_step(self, settings: Settings, lr: float | None = None) -> None:
         """mu <- mu + lr residual, lambda <- lambda + lr (tau - s) within its bounds, from the
         cached scores of the items seen.
         """
-        step = self.dual_lr if lr is None else lr
+        step = settings.dual_lr if lr is None else lr
         scores = self.counts.cache[self.counts.positives] - self.thresholds().unsqueeze(-1)
         gap = self.tau - self._epsilon() * self._gain(scores)
-        totals = self.counts.cached(self.thresholds(), self.surrogate)
+        totals = self.counts.cached(self.thresholds())
         self.alarm = rates(totals, self.counts.prior())[:, 2]
-        self.mu = self._moved(step)
+        self.mu = self._moved(step, settings.max_multiplier)
         lam = self.lam + step * gap.nan_to_num(0)
         # without its square only a lambda above the price would pull tau down again
-        if self.augment > 0:
+        if settings.augment > 0:
             lam = lam.minimum(self.price().unsqueeze(-1))
         self.lam = lam.clamp_min(0)
 
@@ -146,9 +119,15 @@ class LagrangianSolver(nn.Module):
         groups = [{"params": [self.tau], "lr": lr * scale, **plain}]
         return groups + ([{"params": shared, "lr": lr, **plain}] if shared else [])
 
-    def thresholds(self) -> Tensor:
-        """(K,) the decision threshold of every row, 0 unless it is learned."""
-        return self._threshold().detach()
+    def report(self) -> dict[str, Any]:
+        """The variables of the items and how often they were projected."""
+        return {
+            "lambda_range": [float(self.lam.min()), float(self.lam.max())],
+            "lambda_ceiling": self.price().tolist(),
+            "tau_mean": self.tau.mean(1).tolist(),
+            "epsilon": None if self.epsilon is None else float(self.epsilon),
+            "projections": self.projections,
+        }
 
     def _threshold(self) -> Tensor:
         return torch.zeros_like(self.share) if self.threshold is None else self.threshold
@@ -156,23 +135,23 @@ class LagrangianSolver(nn.Module):
     def _epsilon(self) -> Tensor:
         return torch.ones_like(self.share[0]) if self.epsilon is None else self.epsilon
 
-    def _moved(self, step: float) -> Tensor:
+    def _moved(self, step: float, ceiling: float) -> Tensor:
         """mu + step * residual of the whole data, with every tau as it is and the alarms of the
         last dual step.
         """
         row = self._row(self.tau.mean(1), self._epsilon() * self.alarm)
         mu = self.mu + step * (self.constraints * row.unsqueeze(1)).sum(-1)
-        return mu if self.program.fractional else mu.clamp(0, self.max_multiplier)
+        return mu if self.program.fractional else mu.clamp(0, ceiling)
 
     @torch.no_grad()
-    def _pressed(self) -> Tensor:
+    def _pressed(self, settings: Settings) -> Tensor:
         """What multiplies the residual of a batch: the derivative of mu r + augment r^2 / 2 at the
         residual r of the whole data.
 
         Without the square, scale and mu circle around each other: r is the drift of mu, and mu + V
         that of the scale.
         """
-        return self._moved(self.augment)
+        return self._moved(settings.augment, settings.max_multiplier)
 
     def _row(self, hit: Tensor, alarm: Tensor) -> Tensor:
         return torch.stack([hit, self.counts.prior() * alarm, alarm, torch.ones_like(hit)], dim=-1)
@@ -183,11 +162,6 @@ class LagrangianSolver(nn.Module):
         """
         return offset if self.surrogate == SURROGATES["hinge"] else 1 - self.surrogate(1 - offset)
 
-    def _coupling(self, lam: Tensor, gap: Tensor) -> Tensor:
-        if self.augment == 0:
-            return lam * gap
-        return ((lam + self.augment * gap).relu().square() - lam.square()) / (2 * self.augment)
-
     def get_extra_state(self) -> dict[str, int]:
         return {"calls": self.calls, "projections": self.projections}
 
@@ -197,3 +171,9 @@ class LagrangianSolver(nn.Module):
 
 def _mean(values: Tensor, member: Tensor, size: Tensor) -> Tensor:
     return torch.where(member, values, 0).sum(-1) / size.clamp_min(1)
+
+
+def _coupling(lam: Tensor, gap: Tensor, augment: float) -> Tensor:
+    if augment == 0:
+        return lam * gap
+    return ((lam + augment * gap).relu().square() - lam.square()) / (2 * augment)

@@ -9,7 +9,7 @@ and the solvers put surrogate counts in the place of the counts. F-beta is the o
 program: after the change of variables epsilon = 1/T its constraint is the equality mean(tau) = 1.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 
 from evalgrad import metrics
+from evalgrad._errors import describe, fail
 
 SLACK = 1e-6  # a rate this close to its bound has reached it: float32 totals
 
@@ -86,22 +87,36 @@ def recall_at_precision(precision: float, at_least: float | None) -> Program:
     )
 
 
-def roc_area(anchors: Sequence[float]) -> Program:
+def roc_area(anchors: int | Sequence[float]) -> Program:
     """sum of (a_{k+1} - a_k) * (TPR at FPR <= a_k), a_{K+1} = 1: the staircase of the anchors below
     the ROC curve.
     """
-    rows = torch.tensor([[0, 0, 1, -a] for a in anchors])
-    return _anchored(
-        rows, torch.tensor([*anchors, 1.0]).diff(), partial(metrics.roc_auc, ties="worst")
-    )
+    points = anchor_rates("ROCAUC", "anchors", anchors)
+    rows = torch.tensor([[0, 0, 1, -a] for a in points])
+    metric = partial(metrics.roc_auc, ties="worst")
+    return _anchored(rows, torch.tensor([*points, 1.0]).diff(), metric)
 
 
-def pr_area(anchors: Sequence[float]) -> Program:
+def pr_area(anchors: int | Sequence[float]) -> Program:
     """sum of (p_k - p_{k-1}) * (recall at precision >= p_k), p_0 = 0: the staircase below the PR
     curve.
     """
-    rows = torch.tensor([_precision_row(p) for p in anchors])
-    return _anchored(rows, torch.tensor([0.0, *anchors]).diff(), metrics.pr_auc)
+    points = anchor_rates("PRAUC", "anchors", anchors)
+    rows = torch.tensor([_precision_row(p) for p in points])
+    return _anchored(rows, torch.tensor([0.0, *points]).diff(), metrics.pr_auc)
+
+
+def anchor_rates(function: str, argument: str, anchors: object) -> list[float]:
+    """The rates of a number of anchors, evenly spread, or those given, ascending in (0, 1)."""
+    points: list[float] = []
+    if isinstance(anchors, int) and not isinstance(anchors, bool):
+        points = [k / (anchors + 1) for k in range(1, anchors + 1)]
+    elif isinstance(anchors, Iterable) and not isinstance(anchors, str):
+        points = [float(a) for a in anchors]
+    if not points or points != sorted(set(points)) or not (points[0] > 0 and points[-1] < 1):
+        must = "a number >= 1 or rates ascending within (0, 1)"
+        fail(ValueError, function, argument, must, describe(anchors), "Try 10.")
+    return points
 
 
 def _recall_row(recall: float) -> list[float]:

@@ -8,6 +8,8 @@ tests as broken versions.
 import torch
 from torch import Tensor
 
+from evalgrad._errors import describe, fail
+from evalgrad._inputs import floating
 from evalgrad._options import number
 
 
@@ -32,7 +34,7 @@ def project_onto_ceiling(
         >>> project_onto_ceiling(torch.tensor([3.0, 0.5]), torch.tensor(1.0))
         (tensor([2.0000, 0.5000]), tensor(2.))
     """
-    _check(tau, epsilon, rho)
+    tau, epsilon = _checked(tau, epsilon, rho)
     half = tau.dtype in (torch.float16, torch.bfloat16)
     level = _ceiling(tau.float(), epsilon.float(), rho) if half else _ceiling(tau, epsilon, rho)
     level = level.to(tau.dtype)
@@ -51,16 +53,15 @@ def _ceiling(tau: Tensor, epsilon: Tensor, rho: float) -> Tensor:
     return (merged / (1 + rho * count)).amax(dim=-1).clamp_min(0)
 
 
-def _check(tau: Tensor, epsilon: Tensor, rho: float) -> None:
-    if not (tau.is_floating_point() and epsilon.dtype == tau.dtype):
-        raise TypeError(
-            "project_onto_ceiling: `tau` and `epsilon` must be floating point tensors of one"
-            f" dtype; got {tau.dtype} and {epsilon.dtype}. Convert one with `.to(dtype)`."
-        )
-    if tau.ndim == 0 or epsilon.shape != tau.shape[:-1]:
-        raise ValueError(
-            "project_onto_ceiling: `epsilon` must have the leading shape of `tau`, one ceiling per"
-            f" row; got `tau` {tuple(tau.shape)} and `epsilon` {tuple(epsilon.shape)}. For one row"
-            " pass a 0-d `epsilon`."
-        )
-    number(above=0, repair="Use 1.0 for Euclidean.")("project_onto_ceiling", "rho", rho)
+def _checked(tau: object, epsilon: object, rho: float) -> tuple[Tensor, Tensor]:
+    name = "project_onto_ceiling"
+    tau, epsilon = floating(name, "tau", tau), floating(name, "epsilon", epsilon, at_least=0)
+    if epsilon.dtype != tau.dtype:
+        must, repair = f"of the dtype of `tau`, {tau.dtype}", "Convert one with `.to(dtype)`."
+        fail(TypeError, name, "epsilon", must, describe(epsilon), repair)
+    if epsilon.shape != tau.shape[:-1]:
+        must = f"of shape {tuple(tau.shape[:-1])}, one ceiling per row of `tau`"
+        repair = "For one row pass a 0-d `epsilon`."
+        fail(ValueError, name, "epsilon", must, describe(epsilon), repair)
+    number(above=0, repair="Use 1.0 for Euclidean.")(name, "rho", rho)
+    return tau, epsilon

@@ -12,6 +12,8 @@ changes nothing.
 import torch
 from torch import Tensor, nn
 
+from evalgrad._errors import describe, fail
+from evalgrad._inputs import floating, plain
 from evalgrad._options import integer
 
 
@@ -26,15 +28,13 @@ class SizeHead(nn.Module):
         self.node = nn.Linear(in_features, 1 if groups == 2 else groups)
 
     def forward(self, features: Tensor) -> Tensor:
-        if features.ndim < 2 or features.shape[1] != self.node.in_features:
-            raise ValueError(
-                f"SizeHead: `features` must be (N, {self.node.in_features}, *); got"
-                f" {tuple(features.shape)}. Build the head with the channel count of the layer it"
-                " reads."
-            )
-        return self.node(features.flatten(2).mean(-1) if features.ndim > 2 else features).squeeze(
-            -1
-        )
+        features = floating("SizeHead", "features", features, at_least=2)
+        if features.shape[1] != self.node.in_features:
+            must = f"(N, {self.node.in_features}, *)"
+            repair = "Build the head with the channel count of the layer it reads."
+            fail(ValueError, "SizeHead", "features", must, describe(features), repair)
+        average = features.flatten(2).mean(-1) if features.ndim > 2 else features
+        return self.node(average).squeeze(-1)
 
 
 class SizeLabels(nn.Module):
@@ -55,10 +55,8 @@ class SizeLabels(nn.Module):
 
     def forward(self, masks: Tensor) -> Tensor:
         if bool(self.threshold.isnan()):
-            raise ValueError(
-                "SizeLabels: `threshold` must be fitted; got none. Call `fit(training_masks)`"
-                " first."
-            )
+            repair = "Call `fit(training_masks)` first."
+            fail(ValueError, "SizeLabels", "threshold", "fitted", "none", repair)
         return (_area(masks) > self.threshold).long()
 
 
@@ -82,15 +80,15 @@ def majority_size_labels(
     Returns:
         (N,) int64. An even vote, and an image without a counted pixel, is small (0).
     """
+    name, target = "majority_size_labels", plain("majority_size_labels", "target", target)
     flat = target.reshape(len(target), -1).long()
     counted = (
         torch.ones_like(flat, dtype=torch.bool) if ignore_index is None else flat != ignore_index
     )
     if bool((counted & ((flat < 0) | (flat >= classes))).any()):
-        raise ValueError(
-            f"majority_size_labels: `target` must lie in 0..{classes - 1}; got {int(flat.min())} to"
-            f" {int(flat.max())}. Set `ignore_index`."
-        )
+        must, got = f"in 0..{classes - 1}", f"{int(flat.min())} to {int(flat.max())}"
+        repair = "Leave a label out by `ignore_index`, or raise `classes`."
+        fail(ValueError, name, "target", must, got, repair)
     volume = torch.zeros(len(flat), classes, dtype=torch.float64, device=flat.device)
     volume.scatter_add_(1, torch.where(counted, flat, 0), counted.double())
     share = volume / counted.sum(1, keepdim=True).clamp_min(1)
@@ -99,9 +97,8 @@ def majority_size_labels(
 
 
 def _area(masks: Tensor) -> Tensor:
+    masks = plain("SizeLabels", "masks", masks)
     if masks.ndim < 2:
-        raise ValueError(
-            f"SizeLabels: `masks` must be (N, *), one mask per image; got {tuple(masks.shape)}. Add"
-            " a batch axis."
-        )
+        must, repair = "(N, *), one mask per image", "Add a batch axis: `masks[None]`."
+        fail(ValueError, "SizeLabels", "masks", must, describe(masks), repair)
     return (masks != 0).flatten(1).sum(1).double()

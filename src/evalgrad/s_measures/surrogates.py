@@ -11,9 +11,12 @@ the choices).
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Literal
 
 import torch.nn.functional as F
 from torch import Tensor
+
+SurrogateName = Literal["hinge", "square", "cross_entropy", "margin"]
 
 
 @dataclass(frozen=True)
@@ -63,7 +66,7 @@ def _is_between(z: Tensor) -> Tensor:
     return ((z > 0) & (z < 1)).to(z.dtype)
 
 
-SURROGATES = {
+SURROGATES: dict[SurrogateName, Surrogate] = {
     # max(0, z): piecewise linear, the paper's choice; its problem in a linear scorer is a linear
     # program.
     "hinge": Surrogate(0, _positive_part, _is_positive, piecewise_linear=True),

@@ -1,147 +1,132 @@
-"""`evalgrad compare`: train every loss of the tasks alike, and say where training on the metric
-paid.
+"""`evalgrad compare`: train every loss alike, and say where training on the metric paid: on
+built-in tasks, or on the user's own data.
 """
 
 import json
 import os
 import platform
 import shlex
-import sys
-from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from rich.console import Console
-
-from evalgrad_lab import report, tasks
-from evalgrad_lab.commands.search import HYPERPARAMETERS, chosen
+from evalgrad_lab.commands.search import HYPERPARAMETERS
+from evalgrad_lab.commands.train import DataOptions, Kind
 from evalgrad_lab.errors import UserError
-from evalgrad_lab.options import Options, option
-from evalgrad_lab.report.panels import Panel, panels
-from evalgrad_lab.report.records import Comparison
-from evalgrad_lab.runs import Runs
+from evalgrad_lab.options import default_of, flag, option
 from evalgrad_lab.store import Store, write_atomically
-from evalgrad_lab.tasks.demo import DEMO, Selection
-from evalgrad_lab.tasks.task import EQUAL_TIME, Task
-from evalgrad_lab.trials import trial
+
+if TYPE_CHECKING:
+    from evalgrad_lab.report.panels import Panel
+    from evalgrad_lab.report.records import Comparison
 
 PACKAGES = ("evalgrad", "torch", "lightning", "scikit-learn", "numpy")
+OWN = ("metric", "data", "budget", "trials", "search_seeds", "accelerator")
+BUILT_IN = ("tasks", "at", "hyperparameters")
 
 
 @dataclass(frozen=True, kw_only=True)
-class CompareOptions(Options):
-    """What `evalgrad compare` takes."""
+class CompareOptions(DataOptions):
+    """What `evalgrad compare` takes: built-in tasks, or the user's data with a task and a metric,
+    and then what trainings on such data take.
+    """
 
     tasks: list[str] = option(
         [],
         help="tasks, or a family such as two-mode (the demo, five minutes); docs/lab.md names them",
         positional=True,
     )
-    losses: list[str] | None = option(None, help="only these losses of the tasks (all)")
-    seeds: int | None = option(None, help="number of seeds (as the task says, mostly 5)", least=1)
-    budget: list[str] | None = option(
-        None, help='"N iterations" or "equal time", several if wanted (all of the task)'
+    at: list[str] | None = option(
+        None, help='tasks: at "N iterations" or "equal time", several if wanted (all of the task)'
     )
     hyperparameters: Path = option(
         HYPERPARAMETERS, help="what `evalgrad search` wrote (that of the built-in tasks)"
     )
+    task: Kind | None = option(None, help="with --data: what is learnt")
+    metric: str | None = option(None, help="with --data: what you are judged by")
+    data: Path | None = option(None, help="your data, as for `evalgrad train`")
+    budget: str | None = option(
+        None, help="with --data: the time that the whole comparison may take, such as 30min or 2h"
+    )
+    trials: int = option(8, help="with --data: points that are tried for each loss (8)", least=1)
+    search_seeds: int = option(2, help="with --data: seeds of each of them (2)", least=1)
+    accelerator: str = option("cpu", help="with --data: Lightning's; take --jobs 1 with gpu (cpu)")
+    losses: list[str] | None = option(None, help="only these losses (all; docs/lab.md)")
+    seeds: int | None = option(None, help="number of seeds (as the task says, mostly 5)", least=1)
     jobs: int = option(os.cpu_count() or 1, help="processes (one per core)", least=1)
     out: Path = option(Path("runs"), help="folder for the report and the finished runs (runs)")
 
 
 @dataclass(frozen=True)
 class CompareResult:
-    """The records of all runs, and what they say panel by panel."""
+    """The records of all runs, and what they say panel by panel. On the user's data: the `winner`,
+    None if there is none, the folder of the `model` that is left, and the `command` that makes it
+    again.
+    """
 
-    comparison: Comparison
-    panels: list[Panel]
+    comparison: "Comparison"
+    panels: "list[Panel]"
     report: Path
+    winner: str | None = None
+    model: Path | None = None
+    command: str = ""
 
 
 def compare(options: CompareOptions) -> CompareResult:
     """Train what is not trained yet; write `report.html` and `comparison.json`."""
-    planned = plan(options)
+    _check(options)
+    from evalgrad_lab import report
+    from evalgrad_lab.comparison import built_in, own
+    from evalgrad_lab.report.panels import panels
+    from evalgrad_lab.runs import Runs
+
     with Runs(Store(options.out / "store"), options.jobs) as runs:
-        records = runs.run(trial, [settings for settings, _ in planned], title="compare")
+        compared = own.Own(options, runs).compared() if options.data else None
+        records = compared.records if compared else built_in.records(options, runs)
         if runs.reused:
             runs.console.print(f"{runs.reused} runs were finished already and are reused.")
     comparison: Any = {
-        "records": [
-            {**record, "budget": budget}
-            for (_, budget), record in zip(planned, records, strict=True)
-        ],
-        "command": shlex.join(["evalgrad", *sys.argv[1:]]),
+        "records": records,
+        "command": shlex.join(["evalgrad", "compare", *options.arguments()]),
         "versions": {"python": platform.python_version(), **{n: version(n) for n in PACKAGES}},
         "machine": _machine(options.jobs),
+        **(compared.plain() if compared else {}),
     }
     path = options.out / "report.html"
     write_atomically(options.out / "comparison.json", json.dumps(comparison).encode())
     report.write_report(comparison, path)
-    return CompareResult(comparison, panels(comparison["records"]), path)
+    more = (compared.winner, compared.model, compared.command) if compared else ()
+    return CompareResult(comparison, panels(records), path, *more)
 
 
 def main(options: CompareOptions) -> int:
     """The command: also prints the table."""
     result = compare(options)
+    from rich.console import Console
+
+    from evalgrad_lab import report
+
     console = Console()
     report.print_table(result.comparison, console)
+    if "conclusion" in result.comparison:
+        console.print(result.comparison["conclusion"], style="bold", highlight=False, markup=False)
+        print(f"{result.model} holds the model; it is made again by\n{result.command}")
     console.print(f"Report: {result.report} ({len(result.comparison['records'])} runs)")
     return 0
 
 
-def plan(options: CompareOptions) -> list[tuple[dict[str, Any], str]]:
-    """The settings of all runs asked for, task by task, each with the budget it is shown under."""
-    selections = [Selection(task) for task in tasks.called(options.tasks)] or DEMO
-    known = {method.name for selection in selections for method in selection.task.methods}
-    if unknown := set(options.losses or ()) - known:
-        raise UserError(
-            f"--losses must name losses of the tasks; got {', '.join(sorted(unknown))}. They have"
-            f" {', '.join(sorted(known))}."
-        )
-    return [line for selection in selections for line in _plan(selection, options)]
-
-
-def _plan(selection: Selection, options: CompareOptions) -> Iterable[tuple[dict[str, Any], str]]:
-    task, found = selection.task, chosen(options.hyperparameters)
-    names = [method.name for method in task.methods]
-    shown = options.losses or selection.losses or names
-    for budget in options.budget or selection.budgets or task.budgets:
-        for loss in (name for name in names if name in shown):
-            hyper = hyperparameters(found, task, loss, options.hyperparameters)
-            for seed in range(options.seeds or selection.seeds or task.seeds):
-                fixed = {"task": task.name, "loss": loss, "hyper": hyper, "seed": seed}
-                yield {**fixed, **budgeted(task, loss, budget)}, budget
-
-
-def budgeted(task: Task, loss: str, budget: str) -> dict[str, Any]:
-    """The iterations of a budget. In equal time the reference does what the time is taken from: the
-    run of its first budget.
-    """
-    if budget == EQUAL_TIME:
-        return {
-            "iterations": task.iterations[0],
-            "equal_time": loss != task.methods[0].name,
-        }
-    number, _, unit = budget.partition(" ")
-    if unit != "iterations" or not number.isdecimal() or int(number) < 1:
-        raise UserError(
-            f'--budget must be "N iterations" or "{EQUAL_TIME}"; got {budget!r}. The budgets of'
-            f" {task.name} are {task.budgets}."
-        )
-    return {"iterations": int(number), "equal_time": False}
-
-
-def hyperparameters(found: dict[str, Any], task: Task, loss: str, path: Path) -> dict[str, float]:
-    """What the search found for the loss: nothing is compared untuned."""
-    try:
-        return found[task.name]["losses"][loss]["hyper"]
-    except KeyError:
-        raise UserError(
-            f"{path} must hold {loss} of {task.name}; it has no such entry. Run `evalgrad search"
-            f" {task.name} --out OUT`, then pass --hyperparameters OUT/hyperparameters.json."
-        ) from None
+def _check(options: CompareOptions) -> None:
+    """An option of the other kind of comparison would do nothing: it is told."""
+    own = {one.name for one in fields(DataOptions)} | set(OWN) | {"task"}
+    wrong, why = own, "is for comparisons on your data. Pass --data, or drop it"
+    if options.data is not None:
+        wrong, why = set(BUILT_IN), "is for built-in tasks. Drop it, or --data"
+        if options.task is None or options.metric is None:
+            raise UserError("--data needs --task and --metric: what is learnt, and judged by what.")
+    for one in fields(options):
+        if one.name in wrong and getattr(options, one.name) != default_of(one):
+            raise UserError(f"{flag(one)} {why}.")
 
 
 def _machine(jobs: int) -> dict[str, Any]:

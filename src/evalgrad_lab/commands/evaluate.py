@@ -1,49 +1,194 @@
-"""`evalgrad evaluate`: the metric of a trained model on data with targets."""
+"""`evalgrad evaluate`: the metric of a trained model, on its test part or on other data."""
 
+import json
 from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from evalgrad_lab import metrics, saved, views
-from evalgrad_lab.data.files.read import read_like
-from evalgrad_lab.options import option
+from evalgrad_lab.errors import UserError
+from evalgrad_lab.options import Options, option
+from evalgrad_lab.store import write_atomically
+
+if TYPE_CHECKING:
+    from evalgrad_lab.data.dataset import Examples
+    from evalgrad_lab.saved import Description
+
+MOST_COLUMNS = 12  # of a confusion matrix in the terminal
 
 
 @dataclass(frozen=True, kw_only=True)
-class EvaluateOptions(views.ViewOptions):
+class ViewOptions(Options):
+    """The options that `evaluate` and `predict` share."""
+
+    run: Path = option(help="the --out folder of `evalgrad train`", positional=True)
+    threshold: float | None = option(
+        None, help="scores above it are class 1 (the one that validation chose in `train`)"
+    )
+    batch_size: int = option(16, help="examples at a time (16)", least=1)
+    device: str = option("auto", help="where the network runs (auto: cuda if there is one)")
+    tiles: int = option(1, help="segmentation: upright tiles of full height", least=1)
+    overlap: int = option(0, help="pixels that neighbouring tiles share", least=0)
+    scales: tuple[float, ...] = option(
+        (1.0,), help="segmentation: mean over these scales, e.g. 1,0.75,0.5"
+    )
+    flips: bool = option(False, help="segmentation: look at the mirror image too")
+    crops: int | None = option(
+        None, help="classification: top-k marginals over ten crops of this side", least=1
+    )
+
+    def decided_at(self, description: "Description") -> float | None:
+        """The threshold; None where the largest score decides, or nothing does."""
+        if self.threshold is None:
+            return description.threshold
+        if description.threshold is None:
+            raise UserError(
+                f"--threshold is for scores that one decides; {self.run} was trained for"
+                f" {description.metric} with {len(description.classes)} classes. Drop it."
+            )
+        return self.threshold
+
+
+@dataclass(frozen=True, kw_only=True)
+class EvaluateOptions(ViewOptions):
     """What `evalgrad evaluate` takes."""
 
+    data: Path | None = option(
+        None, help="as for `evalgrad train` (the test part that the run has kept)"
+    )
     metric: str | None = option(None, help="default: the one it was trained for")
+    include_trained: bool = option(
+        False, help="measure also on those examples of --data that the run was trained on"
+    )
 
 
 @dataclass(frozen=True)
 class EvaluateResult:
-    """The metric of a model on `examples` examples of a `part` of the data."""
+    """The metric of a model on `examples` examples of a `part` of the data, decided at `threshold`;
+    a table of `classes` and the `confusion`: rows are true, columns predicted. `trained` examples
+    of the data were trained on, and are left out unless they were asked for; `validated` ones, in
+    which the model and its threshold were chosen, are measured.
+    """
 
     metric: str
     value: float
-    per_class: dict[str, float]
     part: str
     examples: int
+    trained: int
+    validated: int
+    threshold: float | None
+    classes: list[dict[str, Any]]
+    confusion: list[Any]
+    path: Path
+
+    def plain(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name != "path"}
 
 
 def evaluate(options: EvaluateOptions) -> EvaluateResult:
-    """Measure on `test/` of the data, or on `val/`, or else on all of them."""
+    """Measure on the run's own test part; or on `test/` of the data, on `val/`, or on all of them.
+    Writes `RUN/evaluation/result.json`.
+    """
+    from evalgrad_lab import metrics, saved, views
+
     description, network = saved.read(options.run)
     metric = metrics.find(options.metric or description.metric, description.task)
-    measure = metric.measure(len(description.classes), description.ignore_index)
-    how = description.reading()
-    found = read_like(options.data, how, description.classes, description.columns)
+    threshold = options.decided_at(description)
+    part, examples, seen = _examples(options, description)
+    scored = (
+        (scores, batch.target, batch.lists)
+        for scores, batch in views.scores_by_batch(
+            options, description, network, examples, options.data or options.run
+        )
+    )
+    rest = (description.classes, description.ignore_index, threshold or 0.0)
+    judged = metrics.judge(metric, scored, *rest)
+    if description.task in ("ranking", "multilabel") and threshold is None:
+        judged = judged.undecided()
+    result = EvaluateResult(
+        metric.name,
+        judged.value,
+        part,
+        len(examples),
+        *seen,
+        threshold,
+        judged.classes,
+        judged.confusion,
+        options.run / "evaluation" / "result.json",
+    )
+    write_atomically(result.path, json.dumps(result.plain(), indent=1).encode())
+    return result
+
+
+def _examples(
+    options: EvaluateOptions, description: "Description"
+) -> tuple[str, "Examples", tuple[int, int]]:
+    """What is measured, and how many of the data were trained on and validated on."""
+    from evalgrad_lab import saved, training
+    from evalgrad_lab.data.files.read import fingerprints, read
+
+    if options.data is None:
+        if options.include_trained:
+            raise UserError("--include-trained is of --data. Give data, or drop it.")
+        return "test", training.stored_test(options.run), (0, 0)
+    found = read(options.data, description.reading())
     parts = {"test": found.test, "validation": found.validation, "all": found.train}
-    part, examples = next((name, part) for name, part in parts.items() if part is not None)
-    scored = views.scores_by_batch(options, description, network, examples)
-    rows = metrics.measured(measure, ((s, batch.target, batch.lists) for s, batch in scored))
-    values = measure.per_class(rows) if measure.per_class else []
-    per_class = dict(zip(description.classes, values, strict=False))
-    value = metrics.finite(measure.value(rows))
-    return EvaluateResult(metric.name, value, per_class, part, len(examples))
+    name, examples = next((name, part) for name, part in parts.items() if part is not None)
+    known = saved.read_parts(options.run)
+    trained, validated = ({mark for _, mark in known[part]} for part in ("train", "validation"))
+    marks = fingerprints(examples)
+    fresh = [i for i, mark in enumerate(marks) if mark not in trained]
+    if not fresh and not options.include_trained:
+        raise UserError(
+            f"{options.run} was trained on all {len(examples)} examples of {options.data}."
+            f" `evalgrad evaluate {options.run}` measures on its test part, --include-trained on"
+            " these."
+        )
+    seen = (len(examples) - len(fresh), sum(mark in validated - trained for mark in marks))
+    return name, examples if options.include_trained else examples.take(fresh), seen
 
 
 def main(options: EvaluateOptions) -> int:
     """The command."""
     found = evaluate(options)
-    print(f"{found.metric} {found.value:.6f} on {found.examples} examples of {options.data}")
+    where = options.data or "the test part"
+    print(f"{found.metric} {found.value:.6f} on {found.examples} examples of {where}")
+    if found.trained:
+        said = "are among them" if options.include_trained else "are left out"
+        print(f"{found.trained} examples that the run was trained on {said}")
+    if found.validated:
+        print(
+            f"{found.validated} of them chose the model on validation: the value is optimistic;"
+            " without --data the test part is measured"
+        )
+    print_classes(found.classes, found.confusion)
+    print(f"All numbers: {found.path}")
     return 0
+
+
+def print_classes(classes: list[dict[str, Any]], confusion: list[Any]) -> None:
+    """The table of classes, and the confusion matrix where that has few columns."""
+    if not classes:
+        return
+    _print(list(classes[0]), [[_text(value) for value in row.values()] for row in classes])
+    if len(confusion) <= MOST_COLUMNS and not isinstance(confusion[0][0], list):
+        names = [row["class"] for row in classes]
+        rows = [[name, *map(str, counts)] for name, counts in zip(names, confusion, strict=True)]
+        _print(["true \\ predicted", *names], rows)
+
+
+def _print(headings: list[str], rows: list[list[str]]) -> None:
+    from rich import box
+    from rich.console import Console
+    from rich.markup import escape
+    from rich.table import Table
+
+    table = Table(box=box.SIMPLE_HEAD)
+    for i, heading in enumerate(headings):
+        table.add_column(escape(heading), justify="right" if i else "left")
+    for row in rows:
+        table.add_row(*map(escape, row))
+    Console().print(table)
+
+
+def _text(value: float | str | None) -> str:
+    return "" if value is None else f"{value:.4f}" if isinstance(value, float) else str(value)

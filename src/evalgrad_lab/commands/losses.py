@@ -10,7 +10,7 @@ from rich.table import Table
 from evalgrad_lab.losses import KINDS, LOSSES
 from evalgrad_lab.options import Options, option
 
-Kind = Literal["segmentation", "binary segmentation", "classification", "ranking"]
+Kind = Literal["segmentation", "binary segmentation", "classification", "ranking", "multilabel"]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -4,22 +4,29 @@ import csv
 import io
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import numpy as np
-from PIL import Image
-from torch import Tensor
-
-from evalgrad_lab import metrics, saved, views
-from evalgrad_lab.data.files.read import read_inputs
+from evalgrad_lab.commands.evaluate import ViewOptions
 from evalgrad_lab.options import option
 from evalgrad_lab.store import write_atomically
 
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from evalgrad_lab.saved import Description
+
 
 @dataclass(frozen=True, kw_only=True)
-class PredictOptions(views.ViewOptions):
+class PredictOptions(ViewOptions):
     """What `evalgrad predict` takes."""
 
+    data: Path = option(help="as for `evalgrad train`; targets are not needed")
     out: Path = option(help="folder for the masks, or for predictions.csv")
+    probabilities: bool = option(
+        False,
+        help="write those of all classes too: NAME.npy (classes, H, W) beside each mask, or columns"
+        " of the table",
+    )
 
 
 @dataclass(frozen=True)
@@ -32,22 +39,26 @@ class PredictResult:
 
 def predict(options: PredictOptions) -> PredictResult:
     """Read and check all inputs, then write what the model says of them."""
+    from evalgrad_lab import saved, views
+    from evalgrad_lab.data.files.read import read_inputs
+
     description, network = saved.read(options.run)
+    threshold = options.decided_at(description)
     examples = read_inputs(options.data, description.columns)
-    rows: list[list[str]] = []
-    for scores, batch in views.scores_by_batch(options, description, network, examples):
+    rows: list[dict[str, str]] = []
+    source = options.data
+    for scores, batch in views.scores_by_batch(options, description, network, examples, source):
         names = [examples.names[i] for i in batch.index]
+        chances = _probabilities(scores, description, options.crops is not None)
         if description.task == "segmentation":
-            masks = metrics.decide(scores, description.kind == "binary segmentation")
-            for name, mask in zip(names, masks, strict=True):
-                write_atomically(options.out / f"{name}.png", encode_mask(mask))
+            _write_masks(options, names, scores, chances, threshold)
         else:
-            said = _words(description, scores)
-            rows += [[name, *words] for name, words in zip(names, said, strict=True)]
+            said = _rows(options, description, scores, chances, threshold)
+            rows += [{"name": name, **row} for name, row in zip(names, said, strict=True)]
     if not rows:
         return PredictResult(len(examples), options.out)
     path = options.out / "predictions.csv"
-    write_atomically(path, _table(description, rows))
+    write_atomically(path, _table(rows))
     return PredictResult(len(rows), path)
 
 
@@ -58,10 +69,47 @@ def main(options: PredictOptions) -> int:
     return 0
 
 
-def encode_mask(mask: Tensor) -> bytes:
+def _probabilities(scores: "Tensor", description: "Description", marginals: bool) -> "Tensor":
+    """Of every class, ``(N, C, *)``: the softmax of the scores, the sigmoid of a single one; those
+    of ten crops are probabilities already.
+    """
+    import torch
+
+    if description.task == "multilabel":
+        return torch.sigmoid(scores)
+    if description.task == "ranking" or description.threshold is not None:
+        second = torch.sigmoid(scores)
+        return torch.stack([1 - second, second], 1)
+    return scores if marginals else scores.softmax(1)
+
+
+def _write_masks(
+    options: PredictOptions,
+    names: list[str],
+    scores: "Tensor",
+    chances: "Tensor",
+    threshold: float | None,
+) -> None:
+    import numpy as np
+
+    from evalgrad_lab import metrics
+
+    masks = metrics.decide(scores, threshold is not None, threshold or 0.0)
+    for name, mask, of_classes in zip(names, masks, chances, strict=True):
+        write_atomically(options.out / f"{name}.png", encode_mask(mask))
+        if options.probabilities:
+            buffer = io.BytesIO()
+            np.save(buffer, of_classes.numpy())
+            write_atomically(options.out / f"{name}.npy", buffer.getvalue())
+
+
+def encode_mask(mask: "Tensor") -> bytes:
     """A PNG with the class index of every pixel: 8 bits, or 16 where there are more than 256
     classes.
     """
+    import numpy as np
+    from PIL import Image
+
     buffer = io.BytesIO()
     values = mask.cpu().numpy()
     Image.fromarray(values.astype(np.uint8 if values.max(initial=0) < 256 else np.uint16)).save(
@@ -70,18 +118,60 @@ def encode_mask(mask: Tensor) -> bytes:
     return buffer.getvalue()
 
 
-def _words(description: saved.Description, scores: Tensor) -> list[list[str]]:
-    """What stands in the row of each example: its score, or the k best classes."""
-    if description.task == "ranking":
-        return [[repr(float(score))] for score in scores]
-    best = scores.topk(metrics.find(description.metric, description.task).k, dim=1).indices
-    return [[description.classes[int(c)] for c in row] for row in best]
+def _rows(
+    options: PredictOptions,
+    description: "Description",
+    scores: "Tensor",
+    chances: "Tensor",
+    threshold: float | None,
+) -> list[dict[str, str]]:
+    """What stands in the row of each example: its score and the decision, or the k best classes
+    with their probabilities.
+    """
+    from evalgrad_lab import metrics
+
+    if description.task == "multilabel":
+        rows = [_marks(description, row, threshold) for row in scores.tolist()]
+    elif description.task == "ranking":
+        rows = [{"score": repr(float(score))} for score in scores]
+        if threshold is not None:
+            for row, score in zip(rows, scores.tolist(), strict=True):
+                row["prediction"] = str(int(score > threshold))
+    else:
+        k = metrics.find(description.metric, description.task).k
+        best, places = chances.topk(k, dim=1)
+        rows = [_guesses(description, *pair) for pair in zip(best, places, strict=True)]
+    if options.probabilities:
+        for row, chance in zip(rows, chances.tolist(), strict=True):
+            columns = zip(description.classes, chance, strict=True)
+            row.update({f"probability_{name}": repr(value) for name, value in columns})
+    return rows
 
 
-def _table(description: saved.Description, rows: list[list[str]]) -> bytes:
-    many = len(rows[0]) - 1
-    names = [f"prediction_{i}" for i in range(1, many + 1)] if many > 1 else ["prediction"]
-    header = ["name", *(["score"] if description.task == "ranking" else names)]
+def _marks(
+    description: "Description", scores: list[float], threshold: float | None
+) -> dict[str, str]:
+    """The score of every label and, where a threshold decides, whether it is given."""
+    row = {}
+    for name, score in zip(description.classes, scores, strict=True):
+        row[f"score_{name}"] = repr(score)
+        if threshold is not None:
+            row[f"prediction_{name}"] = str(int(score > threshold))
+    return row
+
+
+def _guesses(description: "Description", best: "Tensor", places: "Tensor") -> dict[str, str]:
+    row = {}
+    for rank, (value, place) in enumerate(zip(best.tolist(), places.tolist(), strict=True), 1):
+        number = f"_{rank}" if len(best) > 1 else ""
+        row[f"prediction{number}"] = description.classes[place]
+        row[f"score{number}"] = repr(value)
+    return row
+
+
+def _table(rows: list[dict[str, str]]) -> bytes:
     buffer = io.StringIO(newline="")
-    csv.writer(buffer).writerows([header, *rows])
+    writer = csv.DictWriter(buffer, list(rows[0]))
+    writer.writeheader()
+    writer.writerows(rows)
     return buffer.getvalue().encode()

@@ -11,15 +11,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from evalgrad_lab import tasks
 from evalgrad_lab.options import Options, option
-from evalgrad_lab.runs import Runs
 from evalgrad_lab.store import Store, write_atomically
-from evalgrad_lab.tasks.task import Task
-from evalgrad_lab.trials import trial
-from evalgrad_lab.tune import Case, Tuned, tune
+
+if TYPE_CHECKING:
+    from evalgrad_lab.tasks.task import Task
+    from evalgrad_lab.tune import Tuned
 
 # Those of the built-in tasks, which `compare` reads unless it is given others.
 HYPERPARAMETERS = Path(__file__).parents[1] / "tasks" / "hyperparameters.json"
@@ -38,6 +37,11 @@ class SearchOptions(Options):
 
 def search(options: SearchOptions) -> dict[str, Any]:
     """Train all candidates of the tasks, and write which are best; what the file holds."""
+    from evalgrad_lab import tasks
+    from evalgrad_lab.runs import Runs
+    from evalgrad_lab.trials import trial
+    from evalgrad_lab.tune import Case, tune
+
     seeds = [FIRST_SEED + i for i in range(options.seeds)]
     entries = {}
     with Runs(Store(options.out / "store"), options.jobs) as runs:
@@ -71,7 +75,7 @@ def main(options: SearchOptions) -> int:
     return 0
 
 
-def entry(task: Task, found: Sequence[Tuned], seeds: Sequence[int]) -> dict[str, Any]:
+def entry(task: "Task", found: "Sequence[Tuned]", seeds: Sequence[int]) -> dict[str, Any]:
     """What the file keeps of a task: how it was searched, and for every loss the best candidate and
     all others.
     """

@@ -5,7 +5,7 @@ depends on the seed and the epoch alone: what was interrupted can be repeated.
 import itertools
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -13,6 +13,7 @@ from torch.utils.data import DataLoader, Dataset, Sampler
 
 from evalgrad_lab.data.augment import augment
 from evalgrad_lab.data.dataset import Examples, Part
+from evalgrad_lab.data.samplers import Draw, SamplerName, drawing
 
 
 @dataclass(frozen=True)
@@ -80,6 +81,7 @@ class Loading:
     crop: int | None = None
     ignore_index: int = 255
     workers: int = 0
+    sampler: SamplerName = "uniform"
 
 
 def loaded(examples: Examples, loading: Loading, rank: int = 0, ranks: int = 1) -> Batches:
@@ -87,7 +89,8 @@ def loaded(examples: Examples, loading: Loading, rank: int = 0, ranks: int = 1) 
     out. Examples in lists come in whole lists, `size` lists at a time.
     """
     items = _Items(examples, loading)
-    order = EpochOrder(len(items), loading.seed, rank, ranks, shuffle=True)
+    draw = drawing(loading.sampler, examples, loading.seed, loading.ignore_index)
+    order = EpochOrder(len(items), loading.seed, rank, ranks, draw)
     loader = _loader(items, order, loading.size, loading.workers, len(order) >= loading.size)
 
     def epoch(number: int) -> Iterable[Batch]:
@@ -100,7 +103,7 @@ def loaded(examples: Examples, loading: Loading, rank: int = 0, ranks: int = 1) 
 def in_order(examples: Examples, size: int, rank: int = 0, ranks: int = 1) -> Iterable[Batch]:
     """All examples once, as they are, for one of several ranks; lists whole."""
     items = _Items(examples, Loading(size, 0))
-    return _loader(items, EpochOrder(len(items), 0, rank, ranks, shuffle=False), size, 0, False)
+    return _loader(items, EpochOrder(len(items), 0, rank, ranks), size, 0, False)
 
 
 def steps_per_epoch(examples: Examples, size: int, ranks: int) -> int:
@@ -110,24 +113,26 @@ def steps_per_epoch(examples: Examples, size: int, ranks: int) -> int:
 
 
 class EpochOrder(Sampler[tuple[int, int]]):
-    """(epoch, position) in the order of `epoch`, for one of several ranks; without `shuffle` the
-    epoch is -1 and nothing is repeated.
+    """(epoch, position) as `draw` has them in the epoch, for one of several ranks; without it in
+    order, the epoch is -1 and nothing is repeated.
     """
 
-    def __init__(self, length: int, seed: int, rank: int, ranks: int, shuffle: bool) -> None:
-        self.length, self.seed, self.shuffle = length, seed, shuffle
+    def __init__(
+        self, length: int, seed: int, rank: int, ranks: int, draw: Draw | None = None
+    ) -> None:
+        self.length, self.seed, self.draw = length, seed, draw
         self.rank, self.ranks, self.epoch = rank, ranks, 0
 
     def __len__(self) -> int:
-        if not self.shuffle:
+        if self.draw is None:
             return len(range(self.rank, self.length, self.ranks))
         return -(-self.length // self.ranks)
 
     def __iter__(self) -> Iterator[tuple[int, int]]:
-        if not self.shuffle:
+        if self.draw is None:
             return iter([(-1, i) for i in range(self.rank, self.length, self.ranks)])
         generator = torch.Generator().manual_seed(mixed_seed(self.seed, self.epoch))
-        order = torch.randperm(self.length, generator=generator).tolist()
+        order = self.draw(self.epoch, generator)
         order += order[: -self.length % self.ranks]  # every rank has to take as many steps
         return iter([(self.epoch, i) for i in order[self.rank :: self.ranks]])
 
@@ -148,12 +153,26 @@ class _Items(Dataset[Batch]):
         return len(self.units)
 
     def __getitem__(self, key: tuple[int, int]) -> Batch:
-        epoch, unit = key
-        pairs = [self._pair(epoch, i) for i in self.units[unit]]
-        inputs, target = (torch.stack(part) for part in zip(*pairs, strict=True))
-        index = torch.tensor(self.units[unit])
-        in_lists = self.examples.lists is not None
-        return Batch(inputs, target, index, torch.full_like(index, unit) if in_lists else None)
+        return self.__getitems__([key])
+
+    def __getitems__(self, keys: list[tuple[int, int]]) -> Batch:
+        """A whole batch, which is what a `DataLoader` asks for where it can."""
+        epoch, numbers = keys[0][0], [unit for _, unit in keys]
+        index = torch.tensor([i for unit in numbers for i in self.units[unit]])
+        lists = None
+        if self.examples.lists is not None:
+            lists = torch.tensor([unit for unit in numbers for _ in self.units[unit]])
+        return Batch(*self._at(epoch, index), index, lists)
+
+    def _at(self, epoch: int, index: Tensor) -> tuple[Tensor, Tensor]:
+        """Tensors that are taken as they are need no loop over the examples."""
+        inputs, target, how = self.examples.inputs, self.examples.target, self.loading
+        as_they_are = epoch < 0 or (how.augment == "none" and how.crop is None)
+        if isinstance(inputs, Tensor) and isinstance(target, Tensor) and as_they_are:
+            return inputs[index], target[index]
+        pairs = [self._pair(epoch, i) for i in index.tolist()]
+        first, second = (torch.stack(part) for part in zip(*pairs, strict=True))
+        return first, second
 
     def _pair(self, epoch: int, i: int) -> tuple[Tensor, Tensor]:
         examples, how = self.examples, self.loading
@@ -172,20 +191,16 @@ def _loader(
         items,
         batch_size=size,
         sampler=order,
-        collate_fn=_join,
+        collate_fn=_as_it_is,
         drop_last=drop_last,
         num_workers=workers,
         persistent_workers=workers > 0,
     )
 
 
-def _join(entries: list[Batch]) -> Batch:
-    inputs, target, index = (
-        torch.cat([getattr(entry, name) for entry in entries])
-        for name in ("inputs", "target", "index")
-    )
-    lists = [entry.lists for entry in entries if entry.lists is not None]
-    return Batch(inputs, target, index, torch.cat(lists) if lists else None)
+def _as_it_is(batch: Any) -> Any:
+    """`_Items` gives whole batches already."""
+    return batch
 
 
 def mixed_seed(*numbers: int) -> int:

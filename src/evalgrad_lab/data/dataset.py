@@ -36,6 +36,17 @@ class Column:
 
 
 @dataclass(frozen=True)
+class Known:
+    """What is known of images before they are read: how they are normalised, and whether all have
+    one size. Large data sets are not read as a whole to find out.
+    """
+
+    mean: list[float]
+    std: list[float]
+    same_size: bool = False
+
+
+@dataclass(frozen=True)
 class Examples:
     """One part of a data set; position i of every field is one example.
 
@@ -48,6 +59,7 @@ class Examples:
     target: Tensor | Column | None
     names: list[str] = field(default_factory=list)
     lists: list[int] | None = None
+    known: Known | None = None
 
     def __len__(self) -> int:
         return len(self.inputs)
@@ -59,7 +71,7 @@ class Examples:
         assert inputs is not None
         names = [self.names[i] for i in positions] if self.names else []
         lists = None if self.lists is None else [self.lists[i] for i in positions]
-        return Examples(inputs, target, names, lists)
+        return Examples(inputs, target, names, lists, self.known)
 
     def labels(self) -> Tensor:
         """All targets, where they have one shape: classes, not label maps of various sizes."""
@@ -94,6 +106,22 @@ class Dataset(Generic[P]):
 
 
 @dataclass(frozen=True)
+class Reading:
+    """How files are read: the task, the columns of a table, the labels. `classes` and `columns` are
+    those of a model or of training data that exist already, which more data have to follow.
+    """
+
+    task: str
+    target: str = "target"
+    group: str | None = None
+    num_classes: int | None = None
+    ignore_index: int = 255
+    options: dict[str, Any] = field(default_factory=dict, hash=False)  # of a layout
+    classes: tuple[str, ...] | None = None
+    columns: tuple[str, ...] | None = None
+
+
+@dataclass(frozen=True)
 class Found:
     """What a reader found: the examples, and those that are set aside already."""
 
@@ -103,12 +131,15 @@ class Found:
     classes: list[str] = field(default_factory=list, kw_only=True)
     columns: list[str] = field(default_factory=list, kw_only=True)
 
-    def complete(self, validation: float, test: float, seed: int) -> Dataset[Examples]:
-        """The data set; the shares that are missing are taken from the training part, seeded."""
+    def complete(self, validation: float, test: float, seed: int, split: int) -> Dataset[Examples]:
+        """The data set; the shares that are missing are taken from the training part. `split` draws
+        the test part, so that runs of other seeds, a search among them, never see it; `seed` draws
+        the validation part.
+        """
         train, second, third = self.train, self.validation, self.test
         left = 1.0
         if third is None:
-            train, third = set_aside(train, test, seed)
+            train, third = set_aside(train, test, split)
             left -= test
         if second is None:
             train, second = set_aside(train, validation / left, seed + 1)

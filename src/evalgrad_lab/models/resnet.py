@@ -1,9 +1,11 @@
 """ResNet-18 for photographs (smooth top-k, section 5.2), and the dilated ResNet-101 of DeepLab-v2
 (loss max-pooling and Lovász-Softmax).
 
-Layers are laid out as in He et al., 2016; the dilated one keeps an eighth of the image's size in
-its last two stages.
+Layers are laid out as in He et al., 2016, and named as in torchvision; the dilated one keeps an
+eighth of the image's size in its last two stages.
 """
+
+from collections import OrderedDict
 
 import torch
 import torch.nn.functional as F
@@ -12,10 +14,9 @@ from torch import Tensor, nn
 
 def _convolution(
     inputs: int, outputs: int, kernel: int, stride: int = 1, dilation: int = 1
-) -> nn.Sequential:
+) -> nn.Conv2d:
     padding = dilation * (kernel // 2)
-    convolution = nn.Conv2d(inputs, outputs, kernel, stride, padding, dilation, bias=False)
-    return nn.Sequential(convolution, nn.BatchNorm2d(outputs))
+    return nn.Conv2d(inputs, outputs, kernel, stride, padding, dilation, bias=False)
 
 
 class Residual(nn.Module):
@@ -26,47 +27,54 @@ class Residual(nn.Module):
     ) -> None:
         super().__init__()
         outputs = 4 * width if bottleneck else width
+        layers = [(inputs, width, 3, stride, dilation), (width, outputs, 3, 1, dilation)]
         if bottleneck:
-            parts = [
-                _convolution(inputs, width, 1),
-                nn.ReLU(),
-                _convolution(width, width, 3, stride, dilation),
-                nn.ReLU(),
-            ]
-            parts.append(_convolution(width, outputs, 1))
-        else:
-            parts = [
-                _convolution(inputs, width, 3, stride, dilation),
-                nn.ReLU(),
-                _convolution(width, outputs, 3, 1, dilation),
-            ]
-        self.branch = nn.Sequential(*parts)
+            layers = [(inputs, width, 1, 1, 1), (width, width, 3, stride, dilation)]
+            layers.append((width, outputs, 1, 1, 1))
+        parts: dict[str, nn.Module] = {}
+        for number, layer in enumerate(layers, 1):
+            parts |= {f"relu{number - 1}": nn.ReLU()} if number > 1 else {}
+            parts |= {
+                f"conv{number}": _convolution(*layer),
+                f"bn{number}": nn.BatchNorm2d(layer[1]),
+            }
+        for name, part in parts.items():
+            self.add_module(name, part)
+        self.branch = tuple(parts)
         same = inputs == outputs and stride == 1
-        self.shortcut = nn.Identity() if same else _convolution(inputs, outputs, 1, stride)
+        shortcut = (_convolution(inputs, outputs, 1, stride), nn.BatchNorm2d(outputs))
+        self.downsample = nn.Identity() if same else nn.Sequential(*shortcut)
 
     def forward(self, x: Tensor) -> Tensor:
-        return F.relu(self.shortcut(x) + self.branch(x))
+        seen = x
+        for name in self.branch:
+            seen = self.get_submodule(name)(seen)
+        return F.relu(self.downsample(x) + seen)
 
 
 def _trunk(
     blocks: tuple[int, ...], bottleneck: bool, strides: tuple[int, ...], dilations: tuple[int, ...]
 ) -> nn.Sequential:
-    layers: list[nn.Module] = [_convolution(3, 64, 7, 2), nn.ReLU(), nn.MaxPool2d(3, 2, padding=1)]
+    layers: dict[str, nn.Module] = {"conv1": _convolution(3, 64, 7, 2), "bn1": nn.BatchNorm2d(64)}
+    layers |= {"relu": nn.ReLU(), "maxpool": nn.MaxPool2d(3, 2, padding=1)}
     inputs = 64
     for stage, (count, stride, dilation) in enumerate(zip(blocks, strides, dilations, strict=True)):
-        width = 64 * 2**stage
+        width, stages = 64 * 2**stage, []
         for block in range(count):
-            layers.append(
-                Residual(inputs, width, stride if block == 0 else 1, dilation, bottleneck)
-            )
+            first = stride if block == 0 else 1
+            stages.append(Residual(inputs, width, first, dilation, bottleneck))
             inputs = 4 * width if bottleneck else width
-    return nn.Sequential(*layers)
+        layers[f"layer{stage + 1}"] = nn.Sequential(*stages)
+    return nn.Sequential(OrderedDict(layers))
 
 
 def resnet18(outputs: int = 1000) -> nn.Sequential:
     """Class scores ``(N, outputs)`` of images, 224x224 in the paper."""
-    trunk = _trunk((2, 2, 2, 2), False, (1, 2, 2, 2), (1, 1, 1, 1))
-    return nn.Sequential(trunk, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(512, outputs))
+    network = _trunk((2, 2, 2, 2), False, (1, 2, 2, 2), (1, 1, 1, 1))
+    tail = {"avgpool": nn.AdaptiveAvgPool2d(1), "flatten": nn.Flatten()}
+    for name, part in {**tail, "fc": nn.Linear(512, outputs)}.items():
+        network.add_module(name, part)
+    return network
 
 
 class DeepLab(nn.Module):

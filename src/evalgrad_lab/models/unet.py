@@ -7,7 +7,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 
-def _block(inputs: int, outputs: int) -> nn.Sequential:
+def block(inputs: int, outputs: int) -> nn.Sequential:
+    """A 3x3 convolution that keeps the size."""
     return nn.Sequential(
         nn.Conv2d(inputs, outputs, 3, padding=1, bias=False),
         nn.BatchNorm2d(outputs),
@@ -36,9 +37,9 @@ class UNet(nn.Module):
     def __init__(self, channels: int, outputs: int, width: int = 16) -> None:
         super().__init__()
         self.stem = nn.PixelUnshuffle(2)
-        self.down = nn.ModuleList([_block(4 * channels, width), _block(width, 2 * width)])
-        self.bottom = nn.Sequential(_block(2 * width, 4 * width), _block(4 * width, 2 * width))
-        self.up = nn.ModuleList([_block(4 * width, width), _block(2 * width, width)])
+        self.down = nn.ModuleList([block(4 * channels, width), block(width, 2 * width)])
+        self.bottom = nn.Sequential(block(2 * width, 4 * width), block(4 * width, 2 * width))
+        self.up = nn.ModuleList([block(4 * width, width), block(2 * width, width)])
         self.head = nn.Sequential(nn.Conv2d(width, 4 * outputs, 1), nn.PixelShuffle(2))
 
     def forward(self, images: Tensor) -> Tensor:

@@ -50,8 +50,10 @@ class Bars(NamedTuple):
     values: Sequence[float]
 
 
-def curves(lines: Sequence[Line], x_name: str, description: str) -> Markup:
-    """Lines with bands over iterations or seconds; the vertical axis is a metric in per cent."""
+def curves(lines: Sequence[Line], x_name: str, description: str, percent: bool = True) -> Markup:
+    """Lines with bands over iterations or seconds; the vertical axis is a metric in per cent, or
+    a plain number.
+    """
     width, height = 420, 240
     x = Scale(0, max(max(line.x) for line in lines), 40, width - 14)
     y = Scale(
@@ -62,7 +64,8 @@ def curves(lines: Sequence[Line], x_name: str, description: str) -> Markup:
     x_label = Markup('<text class="axis" x="{}" y="{}" text-anchor="end">{}</text>').format(
         width - 14, height - 4, x_name
     )
-    return _figure(width, height, description, _grid(x, y, x_ticks) + drawn + x_label)
+    grid = _grid(x, y, x_ticks, 100 if percent else 1)
+    return _figure(width, height, description, grid + drawn + x_label)
 
 
 def scatter(
@@ -142,13 +145,13 @@ def _figure(width: float, height: float, description: str, body: Markup) -> Mark
     return opening + body + Markup("</svg>")
 
 
-def _grid(x: Scale, y: Scale, x_ticks: Iterable[tuple[float, str]]) -> Markup:
+def _grid(x: Scale, y: Scale, x_ticks: Iterable[tuple[float, str]], unit: int = 100) -> Markup:
     rows = [
         Markup(
             '<path class="grid" d="M{1} {0}H{2}"/><text x="{3}" y="{4}"'
             ' text-anchor="end">{5}</text>'
-        ).format(y(tick), x.start, x.end, x.start - 6, y(tick) + 4, f"{100 * tick:g}")
-        for tick in _ticks(Scale(y.low * 100, y.high * 100, 0, 0), 4, 0.01)
+        ).format(y(tick), x.start, x.end, x.start - 6, y(tick) + 4, f"{unit * tick:g}")
+        for tick in _ticks(Scale(y.low * unit, y.high * unit, 0, 0), 4, 1 / unit)
     ]
     columns = [
         Markup('<text x="{}" y="{}" text-anchor="middle">{}</text>').format(

@@ -3,6 +3,7 @@ this module.
 """
 
 from pathlib import Path
+from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
@@ -25,17 +26,8 @@ def render(comparison: Comparison) -> str:
     """The report as text."""
     found = panels(comparison["records"])
     by_task = grouped_by(found, lambda panel: panel.task)
-    environment = Environment(
-        loader=FileSystemLoader(FOLDER),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters["breakable"] = _breakable
-    return environment.get_template("page.html").render(
-        style=Markup((FOLDER / "style.css").read_text()),
-        words=words,
+    return fill(
+        "page.html",
         sentences=words.opening(found),
         confidence=f"{CONFIDENCE:.0%}",
         glance=_glance(found),
@@ -45,6 +37,20 @@ def render(comparison: Comparison) -> str:
         seeds=sorted({record["seed"] for record in comparison["records"]}),
         note=words.chance(found),
     )
+
+
+def fill(template: str, **values: Any) -> str:
+    """A template with its values, the style sheet and the words; what is not Markup is escaped."""
+    environment = Environment(
+        loader=FileSystemLoader(FOLDER),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters["breakable"] = _breakable
+    style = Markup((FOLDER / "style.css").read_text())
+    return environment.get_template(template).render(style=style, words=words, **values)
 
 
 def _breakable(name: str) -> Markup:

@@ -38,12 +38,12 @@ CLASS_COLOURS = (
 
 
 def image_picture(image: Grid | list[Grid]) -> str:
-    """An image (H, W) or (1, H, W) in grey, (3, H, W) in colour, from its darkest to its brightest
-    value, as a data URI.
+    """An image (H, W) or (1, H, W) in grey, (3, H, W) in colour, the first of any other number of
+    channels, from its darkest to its brightest value, as a data URI.
     """
     array = np.asarray(image, dtype=np.float64)
     if array.ndim == 3:
-        array = array[0] if len(array) == 1 else np.moveaxis(array, 0, -1)
+        array = np.moveaxis(array, 0, -1) if len(array) == 3 else array[0]
     low, high = array.min(), array.max()
     return _uri(Image.fromarray(np.uint8(np.round(255 * (array - low) / ((high - low) or 1.0)))))
 

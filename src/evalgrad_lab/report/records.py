@@ -1,6 +1,7 @@
 """What a run leaves behind, as plain data: the only thing that statistics and reports read."""
 
-from typing import Literal, TypedDict
+from collections.abc import Sequence
+from typing import Any, Literal, TypedDict
 
 from typing_extensions import NotRequired
 
@@ -67,3 +68,13 @@ class Comparison(TypedDict):
     command: str
     versions: dict[str, str]
     machine: dict[str, str | int | float]
+    conclusion: NotRequired[str]  # on the user's data: the winner, or that there is none
+    train_command: NotRequired[str]  # what makes the model again that is left
+
+
+def shown_under(budgets: Sequence[str], results: Sequence[Any]) -> list[Record]:
+    """What runs gave, each with the budget that it is shown under."""
+    records: list[Any] = [
+        {**one, "budget": budget} for budget, one in zip(budgets, results, strict=True)
+    ]
+    return records

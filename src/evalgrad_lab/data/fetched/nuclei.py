@@ -5,6 +5,7 @@ import torch
 from PIL import Image
 from torch import Tensor
 
+from evalgrad_lab.data.dataset import Dataset, Part, Sizes, cut, permutation
 from evalgrad_lab.data.fetched import place
 
 
@@ -12,6 +13,17 @@ def nuclei() -> tuple[Tensor, Tensor]:
     """Intensities (512, 512) in 0..1, and 1 where a nucleus is."""
     image, mask = (_raster(name) for name in ("img2d.tif", "mask2d.tif"))
     return image / image.max(), (mask > 0).long()
+
+
+def nucleus_tiles(seed: int, sizes: Sizes, side: int = 32) -> Dataset[Part]:
+    """Tiles (n, 1, side, side) that do not overlap, in a seeded order, with their masks; some have
+    no nucleus.
+    """
+    image, mask = (
+        plane.unfold(0, side, side).unfold(1, side, side).flatten(0, 1) for plane in nuclei()
+    )
+    order = permutation(len(mask), seed)
+    return cut(((image - image.mean()) / image.std())[order, None], mask[order], sizes)
 
 
 def _raster(name: str) -> Tensor:

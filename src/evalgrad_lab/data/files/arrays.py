@@ -1,5 +1,6 @@
 """Reader of `.npz` files: `inputs` and `target`, and for validation `val_inputs` and `val_target`;
-`group` for rankings in lists.
+`group` for rankings in lists, `classes` for the names of the classes. The target of a multilabel
+task is (N, labels), 0 and 1.
 
 Images are (N, H, W) or (N, H, W, channels), of 8 bits or numbers in [0, 1]; tables (N, columns).
 """
@@ -11,17 +12,17 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from evalgrad_lab.data.dataset import Column, Examples, Found
-from evalgrad_lab.data.files.folders import check_labels
+from evalgrad_lab.data.dataset import Examples, Found, Reading
+from evalgrad_lab.data.files.folders import class_names
 from evalgrad_lab.errors import UserError
 
 
-def read_arrays(path: Path, task: str, num_classes: int | None, ignore_index: int) -> Found:
+def read_arrays(path: Path, how: Reading) -> Found:
     """The data set in an `.npz` file."""
     arrays = _load(path)
-    train = _split(path, arrays, "", task)
+    train = _split(path, arrays, "", how.task)
     validation, test = (
-        _split(path, arrays, prefix, task) if f"{prefix}inputs" in arrays else None
+        _split(path, arrays, prefix, how.task) if f"{prefix}inputs" in arrays else None
         for prefix in ("val_", "test_")
     )
     targets = [
@@ -30,14 +31,35 @@ def read_arrays(path: Path, task: str, num_classes: int | None, ignore_index: in
         if part is not None and part.target is not None
         for i in range(len(part))
     ]
-    classes = check_labels(targets, 2 if task == "ranking" else num_classes, ignore_index)
-    return Found(train, validation, test, classes=[str(c) for c in range(classes)])
+    names = [str(name) for name in arrays.get("classes", ())]
+    if how.task in ("ranking", "multilabel"):
+        _check_binary(targets)
+    names_of = _label_names if how.task == "multilabel" else class_names
+    classes = names_of(path, targets, names, how)
+    return Found(train, validation, test, classes=classes)
+
+
+def _check_binary(targets: list[tuple[str, Tensor]]) -> None:
+    for name, target in targets:
+        if not ((target == 0) | (target == 1)).all():
+            raise UserError(f"{name}: the target must be 0 or 1; got {target.tolist()}.")
+
+
+def _label_names(
+    path: Path, targets: list[tuple[str, Tensor]], names: list[str], how: Reading
+) -> list[str]:
+    """The names of the labels of a multilabel task."""
+    count = len(targets[0][1])
+    found = list(how.classes or names) or [str(c) for c in range(count)]
+    if len(found) != count:
+        raise UserError(f"{path} has {count} labels, and {len(found)} are known: {found}.")
+    return found
 
 
 def read_array_inputs(path: Path) -> Examples:
     """The inputs alone, for predictions."""
     values = _inputs(path, "inputs", _load(path))
-    return Examples(Column(list(values)), None, [str(i) for i in range(len(values))])
+    return Examples(values, None, [str(i) for i in range(len(values))])
 
 
 def _load(path: Path) -> dict[str, np.ndarray]:
@@ -60,7 +82,12 @@ def _split(path: Path, arrays: dict[str, np.ndarray], prefix: str, task: str) ->
         raise UserError(
             f"{path}: {prefix}target must hold integers; got {target.dtype}. Save class indices."
         )
-    expected = (len(inputs), *inputs.shape[2:]) if task == "segmentation" else (len(inputs),)
+    expected: tuple[int, ...] = (len(inputs),)
+    if task == "segmentation":
+        expected = (len(inputs), *inputs.shape[2:])
+    if task == "multilabel":
+        labels = _array(path, "target", arrays).shape[1:] or (0,)
+        expected = (len(inputs), max(labels[0], 2))
     if target.shape != expected:
         raise UserError(
             f"{path}: {prefix}target must have the shape {expected} for {task}; got {target.shape}."
@@ -74,10 +101,8 @@ def _split(path: Path, arrays: dict[str, np.ndarray], prefix: str, task: str) ->
                 f" item; got {group.shape}."
             )
         lists = np.unique(group, return_inverse=True)[1].tolist()
-    labels = torch.from_numpy(target.astype(np.int64))
-    return Examples(
-        Column(list(inputs)), Column(list(labels)), [str(i) for i in range(len(inputs))], lists
-    )
+    targets = torch.from_numpy(target.astype(np.int64))
+    return Examples(inputs, targets, [str(i) for i in range(len(inputs))], lists)
 
 
 def _inputs(path: Path, key: str, arrays: dict[str, np.ndarray]) -> Tensor:

@@ -1,6 +1,8 @@
 """Readers of image folders. Segmentation: `images/` and `masks/` with the same names.
 Classification: one folder per class.
 
+`classes.txt` beside them names the classes of masks, one on a line.
+
 Either may lie below `train/` and `val/`; without `val/` a part of the data is set aside. Every file
 is opened once before training, so that a broken one is told at once and not in the middle of the
 night.
@@ -15,31 +17,36 @@ import torch
 from PIL import Image
 from torch import Tensor
 
-from evalgrad_lab.data.dataset import Column, Examples, Found
+from evalgrad_lab.data.dataset import Column, Examples, Found, Reading
 from evalgrad_lab.errors import UserError
 
 SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".tif", ".tiff", ".webp")
 GREY = ("1", "L", "LA", "I", "I;16")
 
 
-def read_segmentation(path: Path, num_classes: int | None, ignore_index: int) -> Found:
-    """Images with masks; the number of classes is the largest label + 1 where it is not given."""
+def read_segmentation(path: Path, how: Reading) -> Found:
+    """Images with masks; the number of classes is the largest label + 1 where nothing names
+    them.
+    """
     train, *others = _parts(path)
     parts = [_segmentation_split(part) if part else None for part in others]
     found = Found(_segmentation_split(train), *parts)
     columns = [part.target for part in (found.train, *parts) if part is not None]
     masks = [mask for column in columns if isinstance(column, Column) for mask in column.items]
     labelled = [(str(mask), read_mask(mask)) for mask in masks]
-    classes = check_labels(labelled, num_classes, ignore_index)
-    return replace(found, classes=[str(c) for c in range(classes)])
+    file = path / "classes.txt"
+    names = file.read_text(encoding="utf-8").split("\n") if file.exists() else []
+    names = [name.strip() for name in names if name.strip()]
+    return replace(found, classes=class_names(file, labelled, names, how))
 
 
-def read_classification(path: Path) -> Found:
+def read_classification(path: Path, how: Reading) -> Found:
     """Images in one folder per class; the names of the folders are the classes, in alphabetical
     order.
     """
     train, *others = _parts(path)
-    classes = sorted(folder.name for folder in train.iterdir() if folder.is_dir())
+    found = sorted(folder.name for folder in train.iterdir() if folder.is_dir())
+    classes = found if how.classes is None else list(how.classes)
     if len(classes) < 2:
         raise UserError(
             f"{train} must hold one folder of images per class, at least two; got {classes}."
@@ -105,28 +112,43 @@ def open_image(file: Path, decode: bool = True) -> Image.Image:
     return image
 
 
-def check_labels(
-    masks: list[tuple[str, Tensor]], num_classes: int | None, ignore_index: int
-) -> int:
-    """The number of classes; a label beyond it is told with the name of its mask."""
+def class_names(
+    path: Path, masks: list[tuple[str, Tensor]], names: list[str], how: Reading
+) -> list[str]:
+    """The names of the classes: those that exist already, those that `path` gives, or numbers; a
+    label beyond them is told with the name of its mask.
+    """
+    if how.classes is not None:
+        _check_labels(masks, len(how.classes), how)
+        return list(how.classes)
+    count = 2 if how.task == "ranking" else how.num_classes
+    if names and count not in (None, len(names)):
+        raise UserError(f"{path} names {len(names)} classes, and there are {count}.")
+    largest = _check_labels(masks, len(names) or count, how)
+    if not names and count is None and largest == 0:
+        raise UserError(
+            f"the masks hold no label but 0, and {how.ignore_index} is ignored. Save class indices,"
+            " 1 for the foreground of a binary task, not 255; or pass --num-classes."
+        )
+    return names or [str(c) for c in range(count or largest + 1)]
+
+
+def _check_labels(masks: list[tuple[str, Tensor]], count: int | None, how: Reading) -> int:
+    """The largest label; one that cannot be is told."""
+    repair = "Raise --num-classes, correct the mask, or name the label with --ignore-index."
+    if how.classes is not None:
+        repair = f"Correct the mask: the model knows {len(how.classes)} classes."
     largest = 0
     for name, mask in masks:
-        labels = mask[mask != ignore_index]
+        labels = mask[mask != how.ignore_index]
         low, high = (int(labels.min()), int(labels.max())) if labels.numel() else (0, 0)
-        if low < 0 or (num_classes is not None and high >= num_classes):
-            wrong = low if low < 0 else high
+        if low < 0 or (count is not None and high >= count):
             raise UserError(
-                f"{name}: the labels must be in [0, {num_classes or 'C'}) or {ignore_index}"
-                f" (ignored); got {wrong}. Raise --num-classes, correct the mask, or name the label"
-                " with --ignore-index."
+                f"{name}: the labels must be in [0, {count or 'C'}) or {how.ignore_index}"
+                f" (ignored); got {low if low < 0 else high}. {repair}"
             )
         largest = max(largest, high)
-    if num_classes is None and largest == 0:
-        raise UserError(
-            f"the masks hold no label but 0, and {ignore_index} is ignored. Save class indices, 1"
-            " for the foreground of a binary task, not 255; or pass --num-classes."
-        )
-    return num_classes or largest + 1
+    return largest
 
 
 def _parts(path: Path) -> tuple[Path, Path | None, Path | None]:

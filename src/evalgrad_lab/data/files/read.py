@@ -1,68 +1,66 @@
-"""Which reader reads what: folders of images, `.npz` and `.csv`; and the numbers that normalise
-what was read.
+"""Which reader reads what: folders of images, `.npz` and `.csv`; what identifies the data, and the
+numbers that normalise them.
 """
 
-from dataclasses import dataclass
+import hashlib
+from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
+from typing import NamedTuple
 
 import torch
+from torch import Tensor
 
-from evalgrad_lab.data.dataset import Column, Examples, Found
+from evalgrad_lab.data.dataset import Examples, Found, Reading
 from evalgrad_lab.data.files import arrays, folders, tables
 from evalgrad_lab.errors import UserError
 
 
-@dataclass(frozen=True)
-class Reading:
-    """How files are read: the task, the columns of a table, the labels."""
-
-    task: str
-    target: str = "target"
-    group: str | None = None
-    num_classes: int | None = None
-    ignore_index: int = 255
-
-
 def read(path: Path, how: Reading) -> Found:
-    """The data set at `path`, read according to its form and the task."""
+    """The data set at `path`, read according to its form and the task; `NAME:FOLDER` is a folder in
+    the official layout of that data set.
+    """
+    name, colon, root = str(path).partition(":")
+    if colon and not path.exists():
+        from evalgrad_lab.data.layouts import LAYOUTS, read_layout
+
+        if name in LAYOUTS:
+            return read_layout(name, Path(root), how.task, how.options)
+    if how.options:
+        raise UserError(f"--data-options are for a layout, NAME:FOLDER; --data is {path}.")
     if path.is_dir() and how.task == "segmentation":
-        return folders.read_segmentation(path, how.num_classes, how.ignore_index)
+        return folders.read_segmentation(path, how)
     if path.is_dir() and how.task == "classification":
-        return folders.read_classification(path)
+        return folders.read_classification(path, how)
     if path.suffix == ".npz" and path.is_file():
-        return arrays.read_arrays(path, how.task, how.num_classes, how.ignore_index)
+        return arrays.read_arrays(path, how)
     if path.suffix == ".csv" and path.is_file() and how.task != "segmentation":
-        return tables.read_table(path, how.task, how.target, how.group)
+        return tables.read_table(path, how)
     forms = {
         "segmentation": "a folder or .npz",
         "classification": "a folder, .npz or .csv",
         "ranking": ".npz or .csv",
+        "multilabel": ".npz or .csv",
     }
     raise UserError(f"--data must be {forms[how.task]} for {how.task}, and exist; got {path}.")
 
 
-def read_like(path: Path, how: Reading, classes: list[str], columns: list[str]) -> Found:
-    """Data for a model that exists: its classes and columns must be those of the data."""
+def read_parts(path: Path, how: Reading, validation: Path | None, test: Path | None) -> Found:
+    """The data set at `path`, with validation and test data from files of their own."""
     found = read(path, how)
-    if how.task != "segmentation" and not set(found.classes) <= set(classes):
-        raise UserError(
-            f"{path} has the classes {found.classes}, and the model knows {classes}. Use data with"
-            " its classes."
+    like = replace(how, classes=tuple(found.classes), columns=tuple(found.columns) or None)
+    for name, file in (("validation", validation), ("test", test)):
+        if file is None:
+            continue
+        if getattr(found, name) is not None:
+            raise UserError(
+                f"--{name}-data: {path} has {name} data of its own. Drop the option or those."
+            )
+        part = read(file, like).train
+        found = (
+            replace(found, validation=part) if name == "validation" else replace(found, test=part)
         )
-    if found.columns != columns:
-        raise UserError(
-            f"{path} has the columns {found.columns}, and the model was trained on {columns}."
-        )
-    if found.classes == classes or how.task != "classification":
-        return found
-    place = [torch.tensor(classes.index(name)) for name in found.classes]
-    others = (part and _renumbered(part, place) for part in (found.validation, found.test))
-    return Found(_renumbered(found.train, place), *others, classes=classes, columns=columns)
-
-
-def _renumbered(part: Examples, place: list[torch.Tensor]) -> Examples:
-    target = Column([place[int(label)] for label in part.labels()])
-    return Examples(part.inputs, target, part.names, part.lists)
+    return found
 
 
 def read_inputs(path: Path, columns: list[str]) -> Examples:
@@ -76,38 +74,71 @@ def read_inputs(path: Path, columns: list[str]) -> Examples:
     raise UserError(f"--data must be a folder of images, .npz or .csv; got {path}.")
 
 
-def check_inputs(path: Path, examples: Examples, channels: int) -> bool:
-    """Whether all inputs have the same shape. A broken file or other channels are told, before
-    anything is written.
-    """
-    shapes = set()
-    for i, name in enumerate(examples.names):
-        shape = tuple(examples.inputs[i].shape)
-        if shape[0] != channels:
-            raise UserError(
-                f"{path}, {name}: the model takes {channels} channels or columns; got {shape[0]}."
-            )
-        shapes.add(shape)
-    return len(shapes) == 1
+def digest_of(paths: Iterable[Path | None]) -> str:
+    """Of the names and contents of all files: changed data are never answered by an old run."""
+    total = hashlib.sha256()
+    for path in (path for path in paths if path is not None):
+        total.update(b"/")
+        files = sorted(path.rglob("*")) if path.is_dir() else [path]
+        for file in files:
+            if file.is_file() and not file.name.startswith("."):
+                name = file.relative_to(path).as_posix().encode()
+                content = hashlib.sha256(file.read_bytes()).digest()
+                total.update(len(name).to_bytes(4, "big") + name + content)
+    return total.hexdigest()[:32]
 
 
-def statistics(examples: Examples) -> tuple[list[float], list[float], bool]:
-    """Mean and standard deviation of every channel or column, and whether all inputs have the same
-    shape.
+class Look(NamedTuple):
+    """What one pass over the inputs says: mean and standard deviation of every channel or column,
+    and whether all have the same shape.
     """
+
+    mean: list[float]
+    std: list[float]
+    alike: bool
+
+
+def look_at(path: Path, examples: Examples, channels: int | None = None) -> Look:
+    """Read every input once. A broken file or other channels are told, before anything is
+    written.
+    """
+    inputs, known = examples.inputs, examples.known
+    if known is not None:
+        return Look(known.mean, known.std, known.same_size)
+    parts = (
+        [inputs] if isinstance(inputs, Tensor) else (inputs[i][None] for i in range(len(inputs)))
+    )
     count, total, square = 0, torch.zeros(()), torch.zeros(())
     shapes = set()
-    for i in range(len(examples)):
-        values = examples.inputs[i].double()
-        shapes.add(tuple(values.shape))
-        values = values.flatten(1) if values.ndim > 1 else values.unsqueeze(1)
-        count, total, square = (
-            count + values.shape[1],
-            total + values.sum(1),
-            square + (values**2).sum(1),
-        )
-    mean = total / count
-    std = (square / count - mean**2).clamp(min=0).sqrt()
+    for i, values in enumerate(parts):
+        if channels is not None and values.shape[1] != channels:
+            raise UserError(
+                f"{path}, {examples.names[i]}: the model takes {channels} channels or columns; got"
+                f" {values.shape[1]}."
+            )
+        shapes.add(values.shape[1:])
+        flat = values.double().transpose(0, 1).flatten(1)
+        count, total, square = count + flat.shape[1], total + flat.sum(1), square + (flat**2).sum(1)
+    mean = total / max(count, 1)
+    std = (square / max(count, 1) - mean**2).clamp(min=0).sqrt()
     # a constant column says nothing; leave it
     std = torch.where(std > 1e-6 * (1 + mean.abs()), std, 1.0)
-    return [float(x) for x in mean], [float(x) for x in std], len(shapes) == 1
+    return Look(_numbers(mean), _numbers(std), len(shapes) <= 1)
+
+
+def fingerprints(examples: Examples) -> list[str]:
+    """What each input is known by, whatever file it comes from; in a layout, which is not read as a
+    whole, its name.
+    """
+    if examples.known is not None:
+        return list(examples.names)
+    return [_fingerprint(examples.inputs[i]) for i in range(len(examples))]
+
+
+def _fingerprint(values: Tensor) -> str:
+    content = str(tuple(values.shape)).encode() + values.contiguous().numpy().tobytes()
+    return hashlib.blake2b(content, digest_size=8).hexdigest()
+
+
+def _numbers(values: Tensor) -> list[float]:
+    return [float(x) for x in values.flatten()]

@@ -10,14 +10,15 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from evalgrad_lab.data.layouts.images import InMemory, existing
+from evalgrad_lab.data.dataset import Examples
+from evalgrad_lab.data.layouts.images import existing, images_in_memory
 from evalgrad_lab.errors import UserError
 
 PIXELS = 3 * 32 * 32
 HELD_OUT = 5000  # the last training images, which the papers keep for validation
 
 
-def cifar10(root: Path, split: str) -> InMemory:
+def cifar10(root: Path, split: str) -> Examples:
     """`train` without the last 5,000 images, `val` with only these, `trainval`, or `test`; classes
     0..9.
     """
@@ -30,7 +31,7 @@ def cifar10(root: Path, split: str) -> InMemory:
     return _part(np.concatenate([_records(folder / name, 1) for name in names]), 1, split)
 
 
-def cifar100(root: Path, split: str, *, noise: float = 0.0) -> InMemory:
+def cifar100(root: Path, split: str, *, noise: float = 0.0) -> Examples:
     """As `cifar10`; fine classes 0..99. A record holds the coarse class, the fine class and the
     pixels.
 
@@ -70,7 +71,7 @@ def _records(path: Path, labels: int) -> np.ndarray:
     return content.reshape(-1, labels + PIXELS)
 
 
-def _part(records: np.ndarray, labels: int, split: str) -> InMemory:
+def _part(records: np.ndarray, labels: int, split: str) -> Examples:
     cut = {
         "train": slice(None, -HELD_OUT),
         "val": slice(-HELD_OUT, None),
@@ -81,4 +82,4 @@ def _part(records: np.ndarray, labels: int, split: str) -> InMemory:
         raise UserError(f"the split must be one of {', '.join(cut)}; got {split}.")
     chosen = records[cut[split]]
     images = torch.from_numpy(chosen[:, labels:].reshape(-1, 3, 32, 32).copy())
-    return InMemory(images, torch.from_numpy(chosen[:, labels - 1].astype(np.int64)))
+    return images_in_memory(images, torch.from_numpy(chosen[:, labels - 1].astype(np.int64)))

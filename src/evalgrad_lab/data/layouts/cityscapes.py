@@ -7,7 +7,9 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from evalgrad_lab.data.layouts.images import IGNORE, ImagesAndMasks, existing, found, read_classes
+from evalgrad_lab.data.dataset import Examples
+from evalgrad_lab.data.files.folders import read_mask
+from evalgrad_lab.data.layouts.images import IGNORE, existing, found, images_and_masks
 
 # The 19 classes that are evaluated, as the ids of the label files, and the 7 categories that they
 # belong to.
@@ -31,11 +33,13 @@ NAMES = (
 CATEGORIES = (0, 0, 1, 1, 1, 2, 2, 2, 3, 3, 4, 5, 5, 6, 6, 6, 6, 6, 6)
 
 
-def cityscapes(root: Path, split: str) -> ImagesAndMasks:
+def cityscapes(root: Path, split: str) -> Examples:
     """The finely annotated images of `train`, `val` or `test`, classes 0..18 and `IGNORE`."""
     folder = existing(root / "leftImg8bit" / split, f"the images of the {split} split")
     images = found(folder.glob("*/*_leftImg8bit.png"), folder, "*/*_leftImg8bit.png")
-    return ImagesAndMasks([(image, _mask(root, split, image)) for image in images], read_train_ids)
+    return images_and_masks(
+        [(image, _mask(root, split, image)) for image in images], read_train_ids
+    )
 
 
 def _mask(root: Path, split: str, image: Path) -> Path:
@@ -52,4 +56,4 @@ def read_train_ids(path: Path) -> Tensor:
     """The label file with its ids replaced by the classes that are evaluated."""
     table = torch.full((256,), IGNORE)
     table[list(IDS)] = torch.arange(len(IDS))
-    return table[read_classes(path) % 256]
+    return table[read_mask(path) % 256]

@@ -7,20 +7,22 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from evalgrad_lab.data.layouts.images import IGNORE, ImagesAndMasks, existing, found, read_classes
+from evalgrad_lab.data.dataset import Examples
+from evalgrad_lab.data.files.folders import read_mask
+from evalgrad_lab.data.layouts.images import IGNORE, existing, found, images_and_masks
 
 CLASSES = 182
 SKY = 156  # "sky-other", id 157 in the list of labels, which counts from 1
 
 
-def coco_stuff(root: Path, split: str) -> ImagesAndMasks:
+def coco_stuff(root: Path, split: str) -> Examples:
     """All images of `train` or `val`, with their 182 thing and stuff classes."""
-    return ImagesAndMasks(_pairs(root, split))
+    return images_and_masks(_pairs(root, split))
 
 
-def coco_sky(root: Path, split: str) -> ImagesAndMasks:
+def coco_sky(root: Path, split: str) -> Examples:
     """One class against the rest, as in the second experiment of the S-measures paper: 1 is sky."""
-    return ImagesAndMasks(_pairs(root, split), read_sky)
+    return images_and_masks(_pairs(root, split), read_sky)
 
 
 def _pairs(root: Path, split: str) -> list[tuple[Path, Path]]:
@@ -35,5 +37,5 @@ def _pairs(root: Path, split: str) -> list[tuple[Path, Path]]:
 
 def read_sky(path: Path) -> Tensor:
     """1 where the sky is, 0 elsewhere, `IGNORE` where nothing is labelled."""
-    classes = read_classes(path)
+    classes = read_mask(path)
     return torch.where(classes == IGNORE, IGNORE, (classes == SKY).long())

@@ -2,27 +2,26 @@
 
 from pathlib import Path
 
-from evalgrad_lab.data.layouts.images import LabelledImages, existing, found
+from evalgrad_lab.data.dataset import Examples
+from evalgrad_lab.data.layouts.images import existing, found, labelled_images
 
 
-def imagenet(root: Path, split: str) -> LabelledImages:
+def imagenet(root: Path, split: str) -> Examples:
     """The images of a split; a class is the place of its folder among the sorted folders of
     `train`.
     """
-    train = existing(root / "train", "one folder per class")
-    names = [
-        folder.name
-        for folder in found(
-            (path for path in train.iterdir() if path.is_dir()), train, "folder of a class"
-        )
-    ]
     folders = [
-        existing(root / split / name, f"the {split} images of class {name}") for name in names
+        existing(root / split / name, f"the {split} images of class {name}")
+        for name in class_folders(root)
     ]
-    return LabelledImages(
-        [
-            (path, label)
-            for label, folder in enumerate(folders)
-            for path in sorted(folder.glob("*.JPEG"))
-        ]
-    )
+    pairs = [
+        (path, c) for c, folder in enumerate(folders) for path in sorted(folder.glob("*.JPEG"))
+    ]
+    return labelled_images(pairs)
+
+
+def class_folders(root: Path) -> list[str]:
+    """The names of the classes, WordNet's numbers."""
+    train = existing(root / "train", "one folder per class")
+    folders = (path for path in train.iterdir() if path.is_dir())
+    return [folder.name for folder in found(folders, train, "folder of a class")]

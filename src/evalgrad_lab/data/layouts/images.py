@@ -1,16 +1,23 @@
-"""Data sets of image files: what the layouts have in common once their files are found."""
+"""Examples of image files: what the layouts have in common once their files are found."""
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from pathlib import Path
+from typing import Any
 
-import numpy as np
 import torch
-from PIL import Image, UnidentifiedImageError
+import torch.nn.functional as F
 from torch import Tensor
 
+from evalgrad_lab.data.dataset import Column, Examples, Known
+from evalgrad_lab.data.files.folders import open_image, read_image, read_mask
 from evalgrad_lab.errors import UserError
 
 IGNORE = 255  # pixels that no class has, in every layout here
+# of ImageNet's colours, by which the papers normalise
+MEAN, DEVIATION = [0.485, 0.456, 0.406], [0.229, 0.224, 0.225]
+PADDING = 16  # pixels around a region on each side, as far as the image goes
+ReadMask = Callable[[Path], Tensor]
 
 
 def existing(path: Path, what: str) -> Path:
@@ -33,111 +40,84 @@ def found(paths: Iterable[Path], folder: Path, what: str) -> list[Path]:
     return ordered
 
 
-def read_pixels(path: Path) -> np.ndarray:
-    """The values of an image file as they are stored: indices for a palette, not colours."""
-    try:
-        with Image.open(path) as image:
-            return np.array(image)
-    except (UnidentifiedImageError, OSError) as error:
-        raise UserError(f"{path} cannot be read as an image. Replace the file.") from error
+def images_and_masks(pairs: Sequence[tuple[Path, Path]], read: ReadMask = read_mask) -> Examples:
+    """Colours and classes of each pair of files."""
+    for image, mask in pairs:
+        existing(image, f"the image of {mask.name}")
+        existing(mask, f"the mask of {image.name}")
+    target = Column(list(pairs), partial(_mask, read=read))
+    return _examples([image for image, _ in pairs], target)
 
 
-def read_image(path: Path) -> Tensor:
-    """Colours (3, H, W) in 0..1; grey images in three equal channels."""
-    try:
-        with Image.open(path) as image:
-            pixels = np.array(image.convert("RGB"))
-    except (UnidentifiedImageError, OSError) as error:
-        raise UserError(f"{path} cannot be read as an image. Replace the file.") from error
-    return torch.from_numpy(pixels).permute(2, 0, 1).float() / 255
+def labelled_images(files: Sequence[tuple[Path, int]]) -> Examples:
+    """Colours and the class of each file."""
+    return _examples([path for path, _ in files], torch.tensor([label for _, label in files]))
 
 
-def read_classes(path: Path) -> Tensor:
-    """Class indices (H, W) of a mask whose pixels are the indices."""
-    pixels = read_pixels(path)
-    if pixels.ndim != 2:
-        raise UserError(
-            f"{path} must have one number per pixel; it has {pixels.shape[-1]}. Take the mask of"
-            " class indices."
-        )
-    return torch.from_numpy(pixels.astype(np.int64))
+def images_in_memory(images: Tensor, target: Tensor) -> Examples:
+    """Bytes (N, 3, H, W) become 0..1 as they are asked for."""
+    names = [str(i) for i in range(len(images))]
+    inputs = Column(list(images), _scaled)
+    return Examples(inputs, target, names, known=Known(MEAN, DEVIATION, same_size=True))
 
 
-class ImagesAndMasks:
-    """(image, classes) of each pair of files."""
-
-    def __init__(
-        self, pairs: Sequence[tuple[Path, Path]], read_mask: Callable[[Path], Tensor] = read_classes
-    ) -> None:
-        for image, mask in pairs:
-            existing(image, f"the image of {mask.name}")
-            existing(mask, f"the mask of {image.name}")
-        self.pairs, self.read_mask = list(pairs), read_mask
-
-    def __len__(self) -> int:
-        return len(self.pairs)
-
-    def __getitem__(self, index: int) -> tuple[Tensor, Tensor]:
-        image, mask = self.pairs[index]
-        colours, classes = read_image(image), self.read_mask(mask)
-        if colours.shape[1:] != classes.shape:
-            raise UserError(
-                f"{mask} must be of the size of {image}; got {tuple(classes.shape)} and"
-                f" {tuple(colours.shape[1:])}."
-            )
-        return colours, classes
-
-
-class LabelledImages:
-    """(image, class) of each file."""
-
-    def __init__(self, files: Sequence[tuple[Path, int]]) -> None:
-        self.files = list(files)
-
-    def __len__(self) -> int:
-        return len(self.files)
-
-    def __getitem__(self, index: int) -> tuple[Tensor, Tensor]:
-        path, label = self.files[index]
-        return read_image(path), torch.tensor(label)
-
-
-class Regions:
-    """(image of the region, 1 or 0) of every box of every file; boxes are left, top, right, bottom,
-    inclusive and from 1.
+def regions(files: Sequence[tuple[Path, Tensor]], target: Tensor) -> Examples:
+    """Every box of every file with its surroundings; boxes are left, top, right, bottom, inclusive
+    and from 1.
     """
+    items = [(path, box) for path, boxes in files for box in boxes.int().tolist()]
+    names = [f"{path.stem} {box}" for path, box in items]
+    return Examples(Column(items, _region), target, names, known=Known(MEAN, DEVIATION))
 
-    PADDING = 16  # pixels of the surroundings on each side, as far as the image goes
 
-    def __init__(self, files: Sequence[tuple[Path, Tensor]], target: Tensor) -> None:
-        self.files, self.target = list(files), target
-        self.owner = torch.repeat_interleave(torch.tensor([len(boxes) for _, boxes in files]))
-        self.boxes = torch.cat([boxes for _, boxes in files])
+def resized(examples: Examples, size: int | Sequence[int]) -> Examples:
+    """Images and label maps of a height and width, or with `size` pixels on the smaller side; the
+    labels are not mixed.
+    """
+    inputs, target = examples.inputs, examples.target
+    if isinstance(inputs, Column):
+        inputs = Column(inputs.items, partial(_resize, read=inputs.read, size=size))
+    if isinstance(target, Column):
+        target = Column(target.items, partial(_resize, read=target.read, size=size))
+    known = Known(MEAN, DEVIATION, same_size=not isinstance(size, int))
+    return Examples(inputs, target, examples.names, known=known)
 
-    def __len__(self) -> int:
-        return len(self.target)
 
-    def __getitem__(self, index: int) -> tuple[Tensor, Tensor]:
-        image = read_image(self.files[int(self.owner[index])][0])
-        left, top, right, bottom = (int(side) for side in self.boxes[index])
-        rows, columns = (
-            (max(a - 1 - self.PADDING, 0), b + self.PADDING)
-            for a, b in ((top, bottom), (left, right))
+def _resize(item: Any, read: Callable[[Any], Tensor], size: int | Sequence[int]) -> Tensor:
+    image = read(item)
+    if isinstance(size, int):
+        scale = size / min(image.shape[-2:])
+        size = [round(side * scale) for side in image.shape[-2:]]
+    if image.ndim == 2:
+        labels = F.interpolate(image[None, None].float(), size=list(size), mode="nearest")
+        return labels[0, 0].to(image.dtype)
+    return F.interpolate(image[None], size=list(size), mode="bilinear", antialias=True)[0]
+
+
+def _examples(files: list[Path], target: Tensor | Column) -> Examples:
+    inputs = Column(list(files), partial(read_image, grey=False))
+    return Examples(inputs, target, [file.stem for file in files], known=Known(MEAN, DEVIATION))
+
+
+def _mask(pair: tuple[Path, Path], read: ReadMask) -> Tensor:
+    image, mask = pair
+    classes, (width, height) = read(mask), open_image(image, decode=False).size
+    if classes.shape != (height, width):
+        raise UserError(
+            f"{mask} must be of the size of {image}; got {tuple(classes.shape)} and"
+            f" {(height, width)}."
         )
-        return image[:, slice(*rows), slice(*columns)], self.target[index]
+    return classes
 
 
-class InMemory:
-    """(image, class) of tensors; bytes become 0..1 as they are asked for."""
-
-    def __init__(self, images: Tensor, target: Tensor) -> None:
-        self.images, self.target = images, target
-
-    def __len__(self) -> int:
-        return len(self.target)
-
-    def __getitem__(self, index: int) -> tuple[Tensor, Tensor]:
-        return self.images[index].float() / 255, self.target[index]
+def _region(item: tuple[Path, list[int]]) -> Tensor:
+    path, (left, top, right, bottom) = item
+    rows, columns = (
+        slice(max(first - 1 - PADDING, 0), last + PADDING)
+        for first, last in ((top, bottom), (left, right))
+    )
+    return read_image(path, grey=False)[:, rows, columns]
 
 
-Samples = ImagesAndMasks | LabelledImages | InMemory | Regions
+def _scaled(image: Tensor) -> Tensor:
+    return image.float() / 255

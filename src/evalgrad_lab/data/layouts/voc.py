@@ -7,23 +7,25 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from evalgrad_lab.data.layouts.images import ImagesAndMasks, existing, read_classes
+from evalgrad_lab.data.dataset import Examples
+from evalgrad_lab.data.files.folders import read_mask
+from evalgrad_lab.data.layouts.images import existing, images_and_masks
 from evalgrad_lab.errors import UserError
 
 CLASSES = 21
 
 
-def voc(root: Path, split: str) -> ImagesAndMasks:
+def voc(root: Path, split: str) -> Examples:
     """`train`, `val` or `trainval` of VOC; `trainaug` adds the images of SBD that are not in VOC's
     `val`.
     """
     base = existing(root / "VOCdevkit" / "VOC2012", "Pascal VOC 2012")
     if split != "trainaug":
-        return ImagesAndMasks(_voc_pairs(base, _names(_voc_list(base, split))))
+        return images_and_masks(_voc_pairs(base, _names(_voc_list(base, split))))
     validation = set(_names(_voc_list(base, "val")))
     own = _names(_voc_list(base, "train"))
     extra = [name for name in _sbd_names(root) if name not in validation and name not in set(own)]
-    return ImagesAndMasks([*_voc_pairs(base, own), *_sbd_pairs(root, extra)], read_mask)
+    return images_and_masks([*_voc_pairs(base, own), *_sbd_pairs(root, extra)], read_either)
 
 
 def _voc_list(base: Path, split: str) -> Path:
@@ -57,9 +59,9 @@ def _sbd_pairs(root: Path, names: list[str]) -> list[tuple[Path, Path]]:
     return [(base / "img" / f"{name}.jpg", base / "cls" / f"{name}.mat") for name in names]
 
 
-def read_mask(path: Path) -> Tensor:
+def read_either(path: Path) -> Tensor:
     """A mask of VOC (PNG) or of SBD (MATLAB)."""
-    return read_sbd(path) if path.suffix == ".mat" else read_classes(path)
+    return read_sbd(path) if path.suffix == ".mat" else read_mask(path)
 
 
 def read_sbd(path: Path) -> Tensor:

@@ -8,13 +8,14 @@ from xml.etree import ElementTree
 import torch
 from torch import Tensor
 
-from evalgrad_lab.data.layouts.images import Regions, existing
+from evalgrad_lab.data.dataset import Examples
+from evalgrad_lab.data.layouts.images import existing, regions
 from evalgrad_lab.errors import UserError
 
 OVERLAP = 0.5  # a region that shares this much with an object, as IoU, shows it (R-CNN's rule)
 
 
-def voc_regions(root: Path, split: str, *, label: str) -> Regions:
+def voc_regions(root: Path, split: str, *, label: str) -> Examples:
     """`train` or `val`; the regions are those of R-CNN's files,
     selective_search_data/voc_2012_<split>.mat.
     """
@@ -42,7 +43,7 @@ def voc_regions(root: Path, split: str, *, label: str) -> Regions:
     images = [
         existing(base / "JPEGImages" / f"{name}.jpg", "the image of that name") for name in names
     ]
-    return Regions(
+    return regions(
         [(image, boxes[name]) for image, name in zip(images, names, strict=True)],
         torch.cat(shown).long(),
     )

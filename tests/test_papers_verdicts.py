@@ -2,7 +2,7 @@
 
 import pytest
 
-from reproductions.gaps import gap, in_words
+from reproductions.verdicts import gap, in_words
 
 
 def test_gaps_are_paired_by_seed():

@@ -1,0 +1,418 @@
+// The one histogram of the Lovász losses: count -> slopes -> look up. A sort of many pixels
+// scatters each of them several times over the memory. Here the pixels are read twice, in the order
+// they have, and only bins are visited at random:
+//
+//   count        the errors of a class, or of a row, in bins, background and foreground apart;
+//   fill_slopes  walks the bins from the largest errors down. It then knows how many items of
+//                either kind are ahead of a bin, and hence what a pixel of it weighs;
+//   look_up      finds the slope of each pixel in its bin.
+//
+// Bins are numbered from the largest errors down. The errors of one bin count as tied. How bins
+// divide the errors and how wide their counters are is the policy, `Edges`:
+//
+//   EqualBins<uint32_t>  bins of one width: `bins=` of both losses, and the smallest errors of a
+//                        softmax, of which a trained network has heaps;
+//   EqualBins<uint8_t>   the same, so many that they hold a few pixels each: the exact hinge;
+//   OctaveBins           of equal width within an octave, as many: the exact softmax, whose errors
+//                        spread over many octaves.
+//
+// A counter of one byte may overflow, where many errors are equal. Then the sum of all counters is
+// not the number of pixels counted; fill_slopes says so, and the caller sorts.
+//
+// Why ties are exact enough. With P foreground items, f foreground and g background items in a bin
+// and a, b of them ahead of it, each is given the mean of its weights in "foreground first" and
+// "background first" (docs/maths.md):
+//
+//     foreground  1/2 (1/(P+b) + 1/(P+b+g))        background  (P - a - f/2) / ((P+b) (P+b+g))
+//
+// f times the one plus g times the other is exactly the step of the Jaccard loss across the bin. So
+// ties move weight within a bin only, and as all steps add up to at most 1:
+//
+//   The value is within the width of a bin of that of a sort, whatever the data. With `bins=K` of
+//   errors up to 1 that is 1/K. In the exact mode it is 2^-22 for errors of a softmax that a sort
+//   or the smallest bins compare, about what float32 resolves of them. In fine bins the
+//   differences have both signs and average: tests hold 5e-7 of the value.
+//
+//   The gradient has no such bound, because a weight depends on the ranks ahead, and a rank that
+//   is off by one moves it by about 1/P of itself. With `bins=` this is accepted, and documented:
+//   some percent for a few dozen pixels, 1e-4 for many. The exact mode wants 3e-5 of the
+//   gradient's norm. It counts only where there are 2^16 pixels and 2^12 of foreground or more,
+//   and `bins_needed` then computes from the counts what the ties are expected to cost. If that
+//   is too much, it counts once more in as many bins as are needed, and if those do not fit in the
+//   caches, it sorts. The estimate takes the order within a bin for random. It holds where errors
+//   within a bin do not depend on the kind of pixel, which is so for bins as narrow as these; the
+//   tests (test_lovasz_many_pixels.py) hold 3.5e-5 over heaps, ramps, few and many of foreground.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+
+#include "common/memory.h"
+#include "common/simd.h"
+#include "lovasz/weights.h"
+
+namespace evalgrad::lovasz {
+
+constexpr int64_t kBlock = 256;  // pixels at a time
+
+// Some pixels of one row, all numbers of one width: the compiler's vectors need that.
+struct Block {
+    float errors[kBlock];
+    int32_t foreground[kBlock];  // 0 or -1: no bits or all
+};
+
+// ---- edges: holds(error), and for an error that is held its bin
+// -------------------------------------------------------------------
+
+// Of one width between two errors, both included. NaN is held, among the largest errors.
+template <class C>
+struct EqualBins {
+    using Count = C;
+    static constexpr bool finest = false;
+    float lowest, highest, scale;
+    int32_t last;
+
+    EqualBins() = default;
+    EqualBins(float lowest, float highest, float scale, int64_t bins)
+        : lowest(lowest), highest(highest), scale(scale), last(static_cast<int32_t>(bins) - 1) {}
+    int64_t bins() const { return int64_t{last} + 1; }
+    EVALGRAD_INLINE bool holds(float error) const { return !(error < lowest) & !(error > highest); }
+    EVALGRAD_INLINE uint32_t bin(float error) const {
+        const float place = (error - lowest) * scale, top = static_cast<float>(last);
+        // this way round, NaN is in the first bin
+        return static_cast<uint32_t>(last - static_cast<int32_t>(place < top ? place : top));
+    }
+};
+
+// Errors from `lowest` to 1, by how many steps of float32 they are below 1: of equal width within
+// an octave.
+struct OctaveBins {
+    using Count = uint8_t;
+    float lowest;
+    int32_t shift;
+    bool finest;  // a bin per number: there are no finer ones
+
+    OctaveBins() = default;
+    OctaveBins(float lowest, double at_least) : lowest(lowest), shift(0) {
+        while (below_one(lowest) >> (shift + 1) >= at_least) ++shift;
+        finest = shift == 0;
+    }
+    int64_t bins() const { return int64_t{bin(lowest)} + 1; }
+    EVALGRAD_INLINE bool holds(float error) const { return error >= lowest; }
+    EVALGRAD_INLINE uint32_t bin(float error) const { return below_one(error) >> shift; }
+
+private:
+    EVALGRAD_INLINE static uint32_t below_one(float error) {
+        return 0x3F800000u - static_cast<uint32_t>(float_bits(error));
+    }
+};
+
+// ---- the memory
+// -------------------------------------------------------------------------------------------
+
+// A worker's bins, reused from row to row. A pixel has a place among them: the number of its bin,
+// `bins` more for foreground; what is not held one of kBlock places behind those, by its own in its
+// block, so that their increments do not wait for each other.
+template <class E>
+struct Histogram {
+    using Count = typename E::Count;
+    // Neighbouring pixels are often of one bin where bins are wide: two sets of counters, so that
+    // their increments need not wait either.
+    static constexpr int kSets = sizeof(Count) == 1 ? 1 : 2;
+    E edges;
+    int64_t bins;      // a multiple of 8
+    int64_t counted;   // pixels
+    int64_t next_set;  // where it begins; 0 if there is one only
+    Count* counts;
+    float* slopes;
+
+    int64_t places() const { return 2 * bins + kBlock; }
+    void start(const E& chosen, int sets = kSets) {
+        edges = chosen, counted = 0;
+        bins = (edges.bins() + 7) / 8 * 8;
+        next_set = sets == 1 ? 0 : places();
+        counts = count_memory.reserve(sets * places());
+        slopes = slope_memory.reserve(places());
+        std::fill_n(counts, sets * places(), Count{0});
+        std::fill_n(slopes + 2 * bins, kBlock, 0.0f);
+    }
+
+private:
+    Scratch<Count> count_memory;
+    Scratch<float> slope_memory;
+};
+
+// ---- count
+// ------------------------------------------------------------------------------------------------
+
+// Returns how many pixels are held.
+template <class E>
+EVALGRAD_INLINE int32_t find_places(const Block& block, int32_t width, const Histogram<E>& h,
+                                    uint32_t* places) {
+    const E edges = h.edges;
+    const auto bins = static_cast<uint32_t>(h.bins);
+    int32_t held = 0;
+    for (int32_t j = 0; j < width; ++j) {
+        const bool holds = edges.holds(block.errors[j]);
+        const uint32_t shift = static_cast<uint32_t>(block.foreground[j]) & bins,
+                       place = edges.bin(block.errors[j]) + shift;
+        places[j] = holds ? place : 2 * bins + static_cast<uint32_t>(j);
+        held += holds;
+    }
+    return held;
+}
+
+template <class E>
+EVALGRAD_INLINE void count_block(const Block& block, int32_t width, Histogram<E>& h) {
+    uint32_t places[kBlock];
+    const int32_t held = find_places(block, width, h, places);
+    h.counted += held;
+    if (held == 0) return;
+    typename E::Count* __restrict counts = h.counts;
+    const int64_t set = Histogram<E>::kSets == 1 ? 0 : h.next_set;
+    int32_t j = 0;
+    for (; j + 4 <= width; j += 4)
+        for (int32_t k = 0; k < 4; ++k) ++counts[(k & 1) * set + places[j + k]];
+    for (; j < width; ++j) ++counts[places[j]];
+}
+
+// Pixels: read(start, width, block), and how many, n. An error is counted in the histograms that
+// hold it.
+template <class Pixels, class... E>
+EVALGRAD_SIMD static void count(const Pixels& pixels, Histogram<E>&... histograms) {
+    Block block;
+    for (int64_t start = 0; start < pixels.n; start += kBlock) {
+        const auto width = static_cast<int32_t>(std::min(kBlock, pixels.n - start));
+        pixels.read(start, width, block);
+        (count_block(block, width, histograms), ...);
+    }
+}
+
+// ---- slopes
+// -----------------------------------------------------------------------------------------------
+
+using EightInts = int32_t __attribute__((vector_size(32)));
+using EightFloats = float __attribute__((vector_size(32)));
+
+// Eight counts, and the sums of each and those before it. By reference: passed by value, vectors
+// wider than the baseline's registers depend on the instruction set.
+EVALGRAD_INLINE bool read_counts(const uint8_t* counts, int64_t, EightInts& own, EightInts& sums) {
+    static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the first is the lowest byte");
+    uint64_t bytes;
+    std::memcpy(&bytes, counts, sizeof bytes);
+    const uint64_t added = bytes * 0x0101010101010101u;  // may overflow, which the total shows
+    uint8_t each[8], each_sum[8];
+    std::memcpy(each, &bytes, sizeof each), std::memcpy(each_sum, &added, sizeof each_sum);
+    int32_t wide[8], wide_sums[8];
+    for (int k = 0; k < 8; ++k) wide[k] = each[k], wide_sums[k] = each_sum[k];
+    std::memcpy(&own, wide, sizeof own), std::memcpy(&sums, wide_sums, sizeof sums);
+    return true;
+}
+EVALGRAD_INLINE bool read_counts(const uint32_t* counts, int64_t set, EightInts& own,
+                                 EightInts& sums) {
+    std::memcpy(&own, counts, sizeof own);
+    if (set != 0) {
+        EightInts other;
+        std::memcpy(&other, counts + set, sizeof other);
+        own += other;
+    }
+    int32_t sum = 0, any = 0;
+    for (int k = 0; k < 8; ++k) any |= own[k], sums[k] = sum += own[k];
+    return any != 0;
+}
+
+// Slope x weight of the pixels of each bin: positive on the background, negative on the foreground.
+// `ahead` moves past them all. False if a counter has overflowed. Empty bins may be left without:
+// nobody looks them up. P must be positive.
+template <class E>
+EVALGRAD_SIMD static bool fill_slopes(Histogram<E>& h, int64_t foreground_total, float slope,
+                                      Ahead& ahead) {
+    const typename E::Count *back_counts = h.counts, *front_counts = h.counts + h.bins;
+    float* __restrict back_slopes = h.slopes, * __restrict front_slopes = h.slopes + h.bins;
+    // P + b and P - a, ahead of the next bin
+    auto size = static_cast<int32_t>(foreground_total + ahead.background),
+         rest = static_cast<int32_t>(foreground_total - ahead.foreground);
+    const int32_t first_size = size, first_rest = rest;
+    for (int64_t bin = 0, end = h.bins, set = h.next_set; bin < end; bin += 8) {
+        EightInts back, front, back_sums, front_sums;
+        const bool any_back = read_counts(back_counts + bin, set, back, back_sums),
+                   any_front = read_counts(front_counts + bin, set, front, front_sums);
+        if (!(any_back | any_front)) continue;
+        const EightFloats after = __builtin_convertvector(size + back_sums, EightFloats),
+                          left = __builtin_convertvector(rest - front_sums, EightFloats),
+                          back_tied = __builtin_convertvector(back, EightFloats),
+                          front_tied = __builtin_convertvector(front, EightFloats);
+        const EightFloats inverse = slope / ((after - back_tied) * after);
+        const EightFloats of_back = (left + 0.5f * front_tied) * inverse,
+                          of_front = (0.5f * back_tied - after) * inverse;
+        std::memcpy(back_slopes + bin, &of_back, sizeof of_back);
+        std::memcpy(front_slopes + bin, &of_front, sizeof of_front);
+        size += back_sums[7], rest -= front_sums[7];
+    }
+    ahead.background += size - first_size, ahead.foreground += first_rest - rest;
+    return int64_t{size} - first_size + first_rest - rest == h.counted;
+}
+
+// ---- the same for some of the pixels, of which there are keys: their order is the number of the
+// bin
+// -------------------------------------------------------------------------------
+
+template <class E>
+EVALGRAD_INLINE int64_t key_place(const Histogram<E>& h, uint64_t key) {
+    return int64_t{key_order(key)} + (key_foreground(key) ? h.bins : 0);
+}
+
+template <class E>
+void count_keys(const uint64_t* keys, int64_t n, Histogram<E>& h) {
+    h.counted += n;
+    for (int64_t i = 0; i < n; ++i) ++h.counts[key_place(h, keys[i])];
+}
+
+template <class E>
+void look_up_keys(const uint64_t* keys, int64_t n, const Histogram<E>& h, float* out) {
+    for (int64_t i = 0; i < n; ++i) out[key_index(keys[i])] = h.slopes[key_place(h, keys[i])];
+}
+
+// Without foreground the extension is the largest error: all the weight on the topmost bin.
+template <class E>
+void fill_without_foreground(Histogram<E>& h, float slope) {
+    std::fill_n(h.slopes, h.bins, 0.0f);
+    for (int64_t bin = 0; bin < h.bins; ++bin) {
+        const int64_t tied = int64_t{h.counts[bin]} + h.counts[h.next_set + bin];
+        if (tied == 0) continue;
+        h.slopes[bin] = slope / static_cast<float>(tied);
+        return;
+    }
+}
+
+// ---- look up
+// ----------------------------------------------------------------------------------------------
+
+template <class E, class... More>
+EVALGRAD_INLINE void find_slopes(const Block& block, int32_t width, float* slopes,
+                                 const Histogram<E>& h, const More&... more) {
+    uint32_t places[kBlock];
+    if (find_places(block, width, h, places) == 0)
+        std::fill_n(slopes, width, 0.0f);
+    else {
+        int32_t j = 0;
+        const float* __restrict table = h.slopes;
+        for (; j + 4 <= width; j += 4)
+            for (int32_t k = 0; k < 4; ++k) slopes[j + k] = table[places[j + k]];
+        for (; j < width; ++j) slopes[j] = table[places[j]];
+    }
+    if constexpr (sizeof...(more) > 0) {
+        float others[kBlock];
+        find_slopes(block, width, others, more...);
+        for (int32_t j = 0; j < width; ++j) slopes[j] += others[j];
+    }
+}
+
+// Writes the slopes, 0 for what no histogram holds; `out` may be where the pixels are read from.
+// Returns the value, the sum of error x |slope|.
+template <class Pixels, class... E>
+EVALGRAD_SIMD static double look_up(const Pixels& pixels, float* out,
+                                    const Histogram<E>&... histograms) {
+    constexpr int32_t kLanes = 16;  // sums that do not wait for each other
+    double lanes[kLanes] = {};
+    Block block;
+    for (int64_t start = 0; start < pixels.n; start += kBlock) {
+        const auto width = static_cast<int32_t>(std::min(kBlock, pixels.n - start));
+        float sums[kLanes] = {}, *slopes = out + start;
+        pixels.read(start, width, block);
+        find_slopes(block, width, slopes, histograms...);
+        int32_t j = 0;
+        for (; j + kLanes <= width; j += kLanes)
+            for (int32_t k = 0; k < kLanes; ++k)
+                sums[k] += block.errors[j + k] * std::fabs(slopes[j + k]);
+        for (; j < width; ++j) sums[0] += block.errors[j] * std::fabs(slopes[j]);
+        for (int32_t k = 0; k < kLanes; ++k) lanes[k] += sums[k];
+    }
+    double total = 0;
+    for (const double lane : lanes) total += lane;
+    return total;
+}
+
+// ---- the exact mode: bins as fine as it takes
+// -------------------------------------------------------------
+
+// Fewer pixels are sorted in less time than bins take to clear and to fill; with less foreground,
+// ties would show.
+constexpr int64_t kFinePixels = int64_t{1} << 16, kFineForeground = int64_t{1} << 12;
+// Fewer bins take no less time to visit; more leave the caches, and a sort is better.
+constexpr int64_t kFewestBins = int64_t{1} << 17, kMostBins = int64_t{1} << 20;
+
+// Which share of the pixels has an error of at least `lowest`, from one block of 17 (odd: not the
+// same columns of every image).
+template <class Pixels>
+EVALGRAD_SIMD static double share_from(const Pixels& pixels, float lowest) {
+    Block block;
+    int64_t seen = 0, ranked = 0;
+    for (int64_t start = 0; start < pixels.n; start += 17 * kBlock) {
+        const auto width = static_cast<int32_t>(std::min(kBlock, pixels.n - start));
+        pixels.read(start, width, block);
+        int32_t own = 0;
+        for (int32_t j = 0; j < width; ++j) own += block.errors[j] >= lowest;
+        seen += width, ranked += own;
+    }
+    return static_cast<double>(ranked) / static_cast<double>(seen);
+}
+
+// How many bins to begin with for `ranked` pixels: the ranks of a bin are off by about the root of
+// the pixels in it. `bins_needed` tells how good that was.
+inline int64_t first_bins(int64_t ranked, int64_t foreground_total) {
+    const double ratio = 3e4 / static_cast<double>(std::max<int64_t>(foreground_total, 1)),
+                 fine = static_cast<double>(ranked) * ratio * ratio;
+    return std::max(
+        {kFewestBins, static_cast<int64_t>(std::min<double>(fine, kMostBins)), ranked / 2});
+}
+
+// With how many bins the slopes would be within kClose of those of a sort, relative and as a norm;
+// no more than there are if they are that close already. From what is expected of one in 16 of the
+// bins: of g items in any order the number ahead of another has the variance (g^2 + 2g)/12, of one
+// of themselves (g^2 - 1)/12. One more of the background moves a weight w = 1/(P+b) of the
+// foreground by w^2 and one v of the background by 2vw; one more of the foreground moves v by w^2.
+template <class E>
+EVALGRAD_SIMD static double bins_needed(const Histogram<E>& h, float slope) {
+    constexpr double kClose = 3e-5;
+    EightFloats squares{}, differences{};
+    for (int64_t bin = 0; bin < h.bins; bin += 16 * 8) {
+        EightInts back, front, sums;
+        EightFloats v, w;
+        read_counts(h.counts + bin, 0, back, sums);
+        read_counts(h.counts + h.bins + bin, 0, front, sums);
+        std::memcpy(&v, h.slopes + bin, sizeof v);
+        std::memcpy(&w, h.slopes + h.bins + bin, sizeof w);
+        const EightFloats g = __builtin_convertvector(back, EightFloats),
+                          f = __builtin_convertvector(front, EightFloats);
+        v /= slope, w /= slope;
+        squares += f * w * w + g * v * v;
+        differences += w * w * (f * g * (f + g + 4.0f) * w * w + 4.0f * g * (g * g - 1.0f) * v * v);
+    }
+    double square = 0, difference = 0;
+    for (int k = 0; k < 8; ++k) square += squares[k], difference += differences[k];
+    // The difference, a square, falls with the number of bins, and faster where they are full.
+    return static_cast<double>(h.bins) * difference /
+           (12 * kClose * kClose * std::max(square, 1e-30));
+}
+
+// Counts in more and more bins until ties do not show: `edges(wanted)` has at least so many,
+// `count_all` counts in them. False where a sort is better.
+template <class E, class Make, class CountAll>
+bool count_finely(Histogram<E>& h, int64_t first, int64_t foreground_total, float slope,
+                  Ahead& ahead, const Make& edges, const CountAll& count_all) {
+    const double most = static_cast<double>(std::max(kMostBins, first));
+    for (double wanted = static_cast<double>(first); wanted <= most;) {
+        h.start(edges(wanted));
+        count_all();
+        ahead = {};
+        if (!fill_slopes(h, foreground_total, slope, ahead)) return false;
+        const double needed = bins_needed(h, slope);
+        if (h.edges.finest || needed <= static_cast<double>(h.bins)) return true;
+        wanted = 1.125 * needed;  // some to spare: once more is enough
+    }
+    return false;
+}
+
+}  // namespace evalgrad::lovasz

@@ -1,0 +1,70 @@
+"""What the experiments on sizes train: networks with an extra node for the size, and the digits of
+two sizes.
+"""
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+import evalgrad as eg
+from evalgrad_lab.data.dataset import Dataset, Part
+from evalgrad_lab.data.fetched.mnist import images
+from evalgrad_lab.fit import scores_of
+from evalgrad_lab.models.unet import UNet
+
+MNIST_TRAIN, MNIST_VALIDATION = 20_000, 5_000
+WIDTH = 12  # of the U-Net
+
+
+class Sized(nn.Module):
+    """Scores of what is told, and one score for its size, both from the features of a trunk."""
+
+    def __init__(self, trunk: nn.Module, head: nn.Module, size: nn.Module) -> None:
+        super().__init__()
+        self.trunk, self.head, self.size = trunk, head, size
+
+    def forward(self, inputs: Tensor) -> tuple[Tensor, Tensor]:
+        features = self.trunk(inputs)
+        return self.head(features), self.size(features)
+
+    def scores_of(self, inputs: Tensor) -> Tensor:
+        return scores_of(nn.Sequential(self.trunk, self.head), inputs)
+
+    def sizes_of(self, inputs: Tensor) -> Tensor:
+        return scores_of(nn.Sequential(self.trunk, self.size), inputs)
+
+
+def sized_classifier(inputs: int, hidden: int) -> Sized:
+    """Ten digits; `hidden` 0 is the paper's single layer, where digits and size share nothing."""
+    trunk = nn.Sequential(nn.Linear(inputs, hidden), nn.ReLU()) if hidden else nn.Identity()
+    return Sized(trunk, nn.Linear(hidden or inputs, 10), eg.SizeHead(hidden or inputs))
+
+
+def sized_unet(channels: int, outputs: int) -> Sized:
+    """Pixels; the trunk is a U-Net without its last layer, for sides that are multiples of 8."""
+    body = UNet(channels, outputs, WIDTH)
+    head, body.head = body.head, nn.Sequential()
+    return Sized(body, head, eg.SizeHead(WIDTH))
+
+
+def s_mnist(seed: int) -> Dataset[Part]:
+    """MNIST at half size in the middle of the canvas, or, for half of the images, at its full
+    size; targets (n, 2): the digit, and 1 where it has double size.
+    """
+    train, test = images("mnist")
+    generator = torch.Generator().manual_seed(seed)
+    order = torch.randperm(len(train), generator=generator)
+    first, second = order[:MNIST_TRAIN], order[MNIST_TRAIN : MNIST_TRAIN + MNIST_VALIDATION]
+    parts = (
+        Part(train.inputs[first], train.target[first]),
+        Part(train.inputs[second], train.target[second]),
+        test,
+    )
+    return Dataset(*(_sized(part, generator) for part in parts))
+
+
+def _sized(part: Part, generator: torch.Generator) -> Part:
+    large = torch.randperm(len(part), generator=generator) < len(part) // 2
+    small = F.pad(F.avg_pool2d(part.inputs, 2), [7] * 4)
+    both = torch.where(large[:, None, None], part.inputs, small)
+    return Part(3 * (both.flatten(1) - 0.3), torch.stack([part.target, large.long()], 1))

@@ -1,0 +1,76 @@
+"""What the papers' trainings share, on the lab's engine: one training of a loss of scores and
+target, and cases that are tuned or repeated over the seeds.
+"""
+
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from typing import Any, TypeVar
+
+import torch
+from torch import Tensor, nn
+
+import evalgrad as eg
+from evalgrad_lab.data.batches import Batches, sampled
+from evalgrad_lab.data.dataset import Part
+from evalgrad_lab.fit import Hook, Pace, Phase, Training, fit
+from evalgrad_lab.runs import Runs, Settings
+from evalgrad_lab.tune import Case, Tuned, tune
+
+Loss = Callable[[Tensor, Tensor], Tensor]
+Name = TypeVar("Name", bound=Hashable)
+Network = TypeVar("Network", bound=nn.Module)
+
+
+def train(
+    network: Network,
+    loss: Loss,
+    batches: Batches,
+    pace: Pace,
+    steps: int,
+    hooks: Sequence[Hook] = (),
+) -> Network:
+    """Train in place; the network comes back ready to predict."""
+    phase = Phase(lambda output, batch: loss(output, batch.target), steps)
+    fit(Training(network, [phase], pace), batches, hooks)
+    return network.eval()
+
+
+def equibatches(part: Part, presence: Tensor, size: int, seed: int) -> Batches:
+    """Batches of the Lovász paper's sampler, which cycles over those columns of a table (images,
+    classes) that have an image.
+    """
+    classes = presence.any(0).nonzero()[:, 0].tolist()
+    return sampled(part, eg.EquibatchSampler(presence, classes=classes, seed=seed), size)
+
+
+def seeded(seed: int, build: Callable[[], Network]) -> Network:
+    """A new network, whose weights depend on the seed alone."""
+    torch.manual_seed(seed)
+    return build()
+
+
+def repeated(
+    runs: Runs, function: Callable[..., Any], cases: Mapping[Name, Settings], seeds: Sequence[int]
+) -> dict[Name, list[Any]]:
+    """The results of every case, seed by seed."""
+    asked = [{**case, "seed": seed} for case in cases.values() for seed in seeds]
+    found = iter(runs.run(function, asked))
+    return {name: [next(found) for _ in seeds] for name in cases}
+
+
+def tuned(
+    runs: Runs,
+    function: Callable[..., Any],
+    cases: Mapping[Name, Settings],
+    grid: Sequence[Settings],
+    seeds: Sequence[int],
+    *,
+    search: Sequence[int] | None = None,
+    score: Callable[[Any], float] = lambda result: result["validation"],
+) -> dict[Name, Tuned]:
+    """Every case at the point of the grid that validation chooses for it, with the first seed
+    unless `search` names others.
+    """
+    asked = [Case(case, grid) for case in cases.values()]
+    first = seeds[:1] if search is None else search
+    found = tune(runs, function, asked, search=first, seeds=seeds, score=score)
+    return dict(zip(cases, found, strict=True))

@@ -1,0 +1,168 @@
+"""What all S-measures share: their options, one solver per group (one-vs-rest), their methods."""
+
+from collections.abc import Callable
+from typing import Any, ClassVar, Literal, TypedDict, cast
+
+import torch
+from torch import Tensor, nn
+
+from evalgrad._errors import fail
+from evalgrad._labels import transformed
+from evalgrad._module import OptionsModule
+from evalgrad._options import CHECKS, integer, number, one_of
+from evalgrad.s_measures.batch import Batch, Labels, batches, members
+from evalgrad.s_measures.diagnostics import diagnose
+from evalgrad.s_measures.lagrangian import LagrangianSolver
+from evalgrad.s_measures.programs import Program
+from evalgrad.s_measures.ratio import RatioSolver
+from evalgrad.s_measures.solver import Settings, Solver
+from evalgrad.s_measures.surrogates import SURROGATES, SurrogateName
+
+SolverName = Literal["ratio", "lagrangian"]
+
+
+class Options(TypedDict, total=False):
+    """The options of every measure; `Settings` says what the numbers are."""
+
+    labels: Labels
+    solver: SolverName
+    surrogate: SurrogateName
+    dual_lr: float
+    max_multiplier: float
+    momentum: float
+    project_every: int
+    augment: float
+
+
+DEFAULTS = {"solver": "ratio", "surrogate": "hinge"} | {
+    name: value for name, value in vars(Settings).items() if not name.startswith("_")
+}
+_above_zero = number(above=0, repair="Leave it out for the default.")
+_rate = number(above=0, below=1, none=True, repair="Give it as a fraction, not in per cent.")
+MEASURE_CHECKS = CHECKS | {
+    "recall": _rate,
+    "precision": _rate,
+    "at_least": _rate,
+    "solver": one_of("ratio", "lagrangian"),
+    "surrogate": one_of(*SURROGATES),
+    "dual_lr": _above_zero,
+    "max_multiplier": _above_zero,
+    "momentum": number(at_least=0, below=1, repair="Use 0 to trust each batch alone."),
+    "project_every": integer(1, repair="Use 1 to project at every call."),
+    "augment": number(at_least=0, repair="Use 0 for the plain Lagrangian."),
+}
+
+
+class SMeasure(OptionsModule, Settings):
+    """The base of the five measures. A subclass names its `program` and the arguments of it."""
+
+    program: ClassVar[Callable[..., Program]]
+    solver: SolverName
+    surrogate: SurrogateName
+
+    def __init__(self, own: dict[str, Any], options: Options) -> None:
+        name = type(self).__name__
+        given = {**own, **DEFAULTS, **options}
+        labels = given.pop("labels", None)
+        unknown = given.keys() - own.keys() - DEFAULTS.keys()
+        if unknown:
+            known = ", ".join(["labels", *own, *DEFAULTS])
+            raise TypeError(f"{name}: `{min(unknown)}` is not an option. The options are {known}.")
+        super().__init__(name, MEASURE_CHECKS, given)
+        program = type(self).program(**own)
+        if self.solver == "lagrangian":
+            _check_lagrangian(name, program, labels)
+        kind: Any = {"ratio": RatioSolver, "lagrangian": LagrangianSolver}[self.solver]
+        loss, groups = SURROGATES[self.surrogate], members(name, labels)
+        self.groups = nn.ModuleList(kind(program, positives, loss) for positives in groups)
+
+    def forward(self, scores: Tensor, target: Tensor, *, index: Tensor | None = None) -> Tensor:
+        """The loss of one batch, a scalar; in training mode its scores also enter the totals of the
+        data.
+
+        Args:
+            scores: logits of the shape of `target`, positive above 0; with p > 2 groups (*, p), one
+                column per group. float16 and bfloat16 are computed and returned in float32.
+            target: group of every item: bool, integer, or floating-point 0 and 1; a batch that
+                lacks positives or negatives adds a zero-gradient 0.
+            index: position of every item in `labels`. Makes totals exact; needed by
+                solver="lagrangian".
+        """
+        solvers = self._solvers()
+        items = solvers[0].counts.labels.shape[0]
+        found = batches(
+            type(self).__name__, scores, target, index, groups=len(solvers), items=items
+        )
+        self._check_batch(found[0])
+        values = [solver(batch, self) for solver, batch in zip(solvers, found, strict=True)]
+        return values[0] if len(values) == 1 else torch.stack(values).mean()  # macro average
+
+    def project_(self) -> None:
+        """Project tau and epsilon (solver="lagrangian") at every `project_every`-th call. Call it
+        after each optimiser step.
+        """
+        for solver in self._solvers():
+            solver.project_(self)
+
+    def dual_step(self, lr: float | None = None) -> None:
+        """Ascend in the multipliers, by `lr` or `dual_lr`. Call it each step or epoch for
+        "lagrangian"; "ratio" does it itself.
+        """
+        for solver in self._solvers():
+            solver.dual_step(self, lr)
+
+    def primal_groups(self, lr: float) -> list[dict[str, Any]]:
+        """Parameter groups of the measure's own variables for a plain `torch.optim.SGD`; empty
+        where there are none.
+        """
+        return [entry for solver in self._solvers() for entry in solver.primal_groups(lr)]
+
+    def diagnostics(self) -> dict[str, Any]:
+        """What the measure knows about the data seen so far, as plain numbers.
+
+        `certificate` is a guaranteed lower bound of the measure on the cached scores and `metric`
+        its exact value; `source` says whether totals come from the cache or a moving average;
+        `residuals` (<= 0 is met), `met` and `why` describe the constraints; `mu` and
+        `dual_identity` (0 at an optimum) the multipliers. More than two groups: the macro averages,
+        and each group's own report under `groups`.
+        """
+        reports = [diagnose(solver, self) for solver in self._solvers()]
+        if len(reports) == 1:
+            return reports[0]
+        average = {
+            key: sum(r[key] for r in reports) / len(reports)
+            for key in ("certificate", "metric", "at_threshold")
+        }
+        return {**average, "groups": reports}
+
+    def _solvers(self) -> list[Solver]:
+        """The solvers, in single precision at least: `half()` on a model reaches them too."""
+        solvers = cast("list[Solver]", list(self.groups))
+        if solvers[0].mu.dtype in (torch.float16, torch.bfloat16):
+            for solver in solvers:
+                solver.widen()
+        return solvers
+
+    def _check_batch(self, batch: Batch) -> None:
+        name = type(self).__name__
+        if batch.position is None and self.solver == "lagrangian":
+            repair = "Let the dataset return positions."
+            fail(ValueError, name, "index", "given with solver='lagrangian'", "None", repair)
+        # What torch.func traces ends with its transform: it cannot enter the totals, and would
+        # silently be missing there.
+        if self.training and not torch.compiler.is_compiling() and transformed(batch.scores):
+            must = "a plain tensor in training mode, where they enter the totals of the data"
+            got = "one inside a torch.func transform"
+            repair = (
+                "Put the measure in `eval()` there, and call it once more outside in `train()`."
+            )
+            fail(RuntimeError, name, "scores", must, got, repair)
+
+
+def _check_lagrangian(name: str, program: Program, labels: Labels) -> None:
+    if labels is None:
+        repair = "Pass the labels of the training set."
+        fail(ValueError, name, "labels", "given with solver='lagrangian'", "None", repair)
+    if program.required:
+        repair = "Leave `solver` out."
+        fail(ValueError, name, "at_least", "used with solver='ratio'", "'lagrangian'", repair)

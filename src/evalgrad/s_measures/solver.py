@@ -1,0 +1,91 @@
+"""What both solvers are made of: the program of a measure, the counts of the data, thresholds.
+
+A solver is one group of one measure. It holds state alone: the numbers that a user may change are
+attributes of the measure (`Settings`), and each call brings them along.
+"""
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from evalgrad._errors import fail
+from evalgrad.s_measures.batch import Batch
+from evalgrad.s_measures.counts import Counts
+from evalgrad.s_measures.programs import Program
+from evalgrad.s_measures.surrogates import Surrogate
+
+
+class Settings:
+    """Numbers a user rarely touches; the same for all measures, whose attributes they are."""
+
+    dual_lr: float = 0.2  # step of the multipliers
+    max_multiplier: float = 100.0  # cap of the multipliers of inequality constraints
+    momentum: float = 0.9  # of the moving average, when no `index` is given
+    project_every: int = 1  # lagrangian: `project_()` works at every such call
+    augment: float = 5.0  # lagrangian: penalty of the augmented Lagrangian, 0 for the paper's
+
+
+class Solver(nn.Module):
+    """One group of one measure: a batch in, its loss out."""
+
+    objective: Tensor
+    constraints: Tensor
+    share: Tensor
+    mu: Tensor  # (K, J), set by the subclass
+
+    def __init__(self, program: Program, positives: Tensor | None, surrogate: Surrogate) -> None:
+        super().__init__()
+        self.program, self.surrogate = program, surrogate
+        rows = len(program.share)
+        self.counts = Counts(positives, rows, surrogate)
+        self.threshold = nn.Parameter(torch.zeros(rows)) if program.anchored else None
+        for name in ("objective", "constraints", "share"):
+            self.register_buffer(name, getattr(program, name).clone(), persistent=False)
+        self.register_load_state_dict_pre_hook(_same_positives)  # type: ignore[no-untyped-call]
+
+    def forward(self, batch: Batch, settings: Settings) -> Tensor:
+        """The loss of the batch; in training mode its scores also enter the totals of the data."""
+        raise NotImplementedError
+
+    def dual_step(self, settings: Settings, lr: float | None = None) -> None:
+        """Ascend in the multipliers, by `lr` or `dual_lr`."""
+        raise NotImplementedError
+
+    def project_(self, settings: Settings) -> None:
+        """Return the variables of the items to their set, where there are any."""
+
+    def primal_groups(self, lr: float) -> list[dict[str, Any]]:
+        """Parameter groups of the solver's own variables, for an optimiser."""
+        return [{"params": [self.threshold], "lr": lr}] if self.threshold is not None else []
+
+    def report(self) -> dict[str, Any]:
+        """What `diagnostics()` adds for this solver alone."""
+        return {}
+
+    def thresholds(self) -> Tensor:
+        """(K,) the decision threshold of every row, 0 unless it is learned."""
+        return torch.zeros_like(self.share) if self.threshold is None else self.threshold.detach()
+
+    def widen(self) -> None:
+        """Back to single precision, the coefficients as exact as they were.
+
+        `half()` on a model narrows this state with the rest, but sums over many items need it wide;
+        totals that did not fit are forgotten.
+        """
+        self.float()
+        for name in ("objective", "constraints", "share"):
+            getattr(self, name).copy_(getattr(self.program, name))
+        self.counts.totals.nan_to_num_(nan=0.0, posinf=0.0)
+
+
+def _same_positives(module: Any, state_dict: dict[str, Any], prefix: str, *_: Any) -> None:
+    """Before loading: refuse the state of other data while nothing has been copied yet."""
+    state = state_dict.get(prefix + "counts._extra_state")
+    if state is not None and state["positives"] != module.counts.fingerprint:
+        repair = (
+            "Its per-item state would belong to other items: build the S-measure with the labels of"
+            " the same data in the same order, or start a fresh one."
+        )
+        must, got = "those it was saved with", "others"
+        fail(ValueError, "load_state_dict", "labels", must, got, repair)

@@ -1,0 +1,134 @@
+"""What is compared on the user's data, and what is tried for each loss: as many points for all."""
+
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+from evalgrad_lab import losses
+from evalgrad_lab.commands.train import TrainOptions
+from evalgrad_lab.errors import UserError
+from evalgrad_lab.metrics import Metric
+from evalgrad_lab.phases import BASELINES, kind_of
+from evalgrad_lab.ready import MODELS, Ready
+from evalgrad_lab.tune import product
+
+Axes = Mapping[str, Sequence[Any]]
+FACTORS = (1.0, 0.3, 3.0, 0.1, 10.0)  # of the default learning rate
+DECAYS = (0.0, 0.1, 1.0)
+EPSILONS = {"epsilon": (1.0, 0.1, 10.0)}
+# The own options of a loss that matter most; its first value is tried first.
+OWN: dict[str, Axes] = {
+    "weighted_cross_entropy": {"weight_power": (1.0, 0.5, 0.25)},
+    "weighted_bce": {"positive_weight": (3.0, 10.0, 0.3)},
+    "smooth_topk": {"temperature": (0.1, 1.0)},
+    "loss_max_pooling": {"p": (1.3, 1.7)},
+    "direct_average_precision": EPSILONS,
+    "direct_ndcg": EPSILONS,
+    "direct_jaccard": EPSILONS,
+}
+MIXES = {"mix": ("sum:0.5", "sum:0.25", "sum:0.75")}
+BASELINE_LOSSES = (
+    "cross_entropy",
+    "weighted_cross_entropy",
+    "bootstrapped_cross_entropy",
+    "soft_jaccard",
+    "bce",
+    "weighted_bce",
+    "hinge",
+    "binary_soft_jaccard",
+)
+OF_OPTIONS = ("learning_rate", "weight_decay", "mix")  # the rest are options of the loss
+
+
+@dataclass(frozen=True)
+class Entrant:
+    """One row of the comparison: a loss of the table, and what is tried of it."""
+
+    name: str
+    role: Literal["baseline", "ours"]
+    loss: str
+    axes: Axes
+
+
+def entrants(ready: Ready, names: Sequence[str] | None) -> list[Entrant]:
+    """The losses asked for, the reference first; by default the baseline, the same with class
+    weights, the loss of the metric, and the sum of baseline and loss.
+    """
+    metric, task, rate = ready.metric, ready.options.task, base_rate(ready)
+    kind = kind_of(metric.loss, task, len(ready.data.classes))
+    baseline = BASELINES[kind]
+    if names is None:
+        if metric.loss == baseline:
+            raise UserError(
+                f"--metric {metric.name} is what {baseline} trains for: there is nothing to compare"
+                " it with. Name what to compare: --losses cross_entropy loss_max_pooling, ..."
+            )
+        weighted = "weighted_cross_entropy" if baseline == "cross_entropy" else "weighted_bce"
+        names = [baseline, weighted, metric.loss, f"{baseline}+{metric.loss}"]
+    found = [entrant(name, metric, baseline, rate) for name in names]
+    for one in found:
+        kind_of(one.loss, task, len(ready.data.classes))
+    if not any(one.role == "baseline" for one in found):
+        raise UserError(f"--losses must name a baseline too, such as {baseline}.")
+    return sorted(found, key=lambda one: one.name != baseline)
+
+
+def entrant(name: str, metric: Metric, baseline: str, rate: float) -> Entrant:
+    """A loss by its name; `baseline+loss` is what `--mix sum` trains, with its share tried."""
+    first, _, second = name.partition("+")
+    mixed = first == baseline and bool(second)
+    loss = second if mixed else "bce" if name == "weighted_bce" else name
+    losses.find(loss)
+    role: Literal["baseline", "ours"] = "baseline" if name in BASELINE_LOSSES else "ours"
+    axes = {**rates(rate), **(MIXES if mixed else OWN.get(name, {})), "weight_decay": DECAYS}
+    return Entrant(name, role, loss, axes)
+
+
+def rates(rate: float) -> Axes:
+    """Learning rates around the default."""
+    return {"learning_rate": [float(f"{rate * factor:.3g}") for factor in FACTORS]}
+
+
+def base_rate(ready: Ready) -> float:
+    """The default learning rate."""
+    return MODELS[ready.options.task, ready.data.train.inputs[0].ndim > 1][2]
+
+
+def points(axes: Axes, count: int, option: str = "--trials") -> list[dict[str, Any]]:
+    """`count` different points: first the first value of every axis, then the values of the first
+    axis, the learning rate, in turn, with the others drawn. The same points every time.
+    """
+    first = next(iter(axes))
+    default = {name: values[0] for name, values in axes.items()}
+    groups = []
+    for number, value in enumerate(axes[first]):
+        group = [dict(point) for point in product({**axes, first: [value]}) if point != default]
+        random.Random(number).shuffle(group)
+        groups.append(group)
+    groups[0].insert(0, default)
+    found = [group[i] for i in range(max(map(len, groups))) for group in groups if i < len(group)]
+    if count > len(found):
+        raise UserError(f"{option} must be at most {len(found)}; got {count}.")
+    return found[:count]
+
+
+def with_point(options: TrainOptions, point: Mapping[str, Any]) -> TrainOptions:
+    """The options of a training at a point of the search."""
+    own = {name: value for name, value in point.items() if name not in OF_OPTIONS}
+    of_options: dict[str, Any] = {name: point[name] for name in OF_OPTIONS if name in point}
+    return replace(options, loss_options={**options.loss_options, **own}, **of_options)
+
+
+def free_axes(ready: Ready) -> Axes:
+    """What `train --tune` tries: all that the user has not said."""
+    options = ready.options
+    axes: dict[str, Sequence[Any]] = {**rates(base_rate(ready)), "weight_decay": DECAYS}
+    axes |= OWN.get(ready.description.loss, {})
+    said = {
+        name for name in ("learning_rate", "weight_decay") if getattr(options, name) is not None
+    }
+    left = {n: v for n, v in axes.items() if n not in said | options.loss_options.keys()}
+    if not left:
+        raise UserError("--tune has nothing to try: learning rate and weight decay are given.")
+    return left

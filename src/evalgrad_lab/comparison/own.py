@@ -1,0 +1,230 @@
+"""The fair comparison on the user's data: time the steps, search for every loss alike, train the
+chosen points with several seeds, and say which loss won, if one did.
+"""
+
+import math
+import shlex
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+from evalgrad_lab import models
+from evalgrad_lab.commands.compare import CompareOptions
+from evalgrad_lab.commands.train import DataOptions, TrainOptions, train
+from evalgrad_lab.comparison import budget
+from evalgrad_lab.comparison.candidates import Entrant, entrants, free_axes, points, with_point
+from evalgrad_lab.comparison.own_trials import own_trial, step_seconds
+from evalgrad_lab.data.batches import steps_per_epoch
+from evalgrad_lab.data.files.read import digest_of
+from evalgrad_lab.errors import UserError
+from evalgrad_lab.ready import Ready, prepare, start_of
+from evalgrad_lab.report.panels import Panel, panels
+from evalgrad_lab.report.records import Record, shown_under
+from evalgrad_lab.report.words import interval, signed
+from evalgrad_lab.runs import Runs, timed
+from evalgrad_lab.store import Store
+from evalgrad_lab.tasks.task import EQUAL_TIME
+from evalgrad_lab.training import holds
+from evalgrad_lab.trials import equal_time_iterations
+from evalgrad_lab.tune import Case, Tuned, tune
+
+FIRST_SEED = 1000  # of the search, far from those of the results
+SEEDS = 5
+SAME = 0.05  # iterations that differ by less than this share are taken for equal
+
+
+@dataclass(frozen=True)
+class Compared:
+    """What came out: the records, what the search chose, and the model that is left."""
+
+    records: list[Record]
+    search: dict[str, Any]
+    plan: dict[str, int]
+    conclusion: str
+    winner: str | None
+    model: Path
+    command: str
+
+    def plain(self) -> dict[str, Any]:
+        kept = {n: v for n, v in vars(self).items() if n not in ("records", "command")}
+        return {**kept, "model": str(self.model), "train_command": self.command}
+
+
+class Own:
+    """One comparison on the user's data."""
+
+    def __init__(self, options: CompareOptions, runs: Runs) -> None:
+        self.start, self.options, self.runs = time.monotonic(), options, runs
+        self.seconds = budget.seconds_of(options.budget) if options.budget else math.inf
+        self.train = _train_options(options)
+        self.ready = prepare(self.train)
+        if not len(self.ready.data.test):
+            raise UserError("--test must be above 0: a comparison needs a test part.")
+        self.digest = address(self.ready)
+        self.entrants = entrants(self.ready, options.losses)
+        self.points = [points(one.axes, options.trials) for one in self.entrants]
+
+    def compared(self) -> Compared:
+        """Run it all."""
+        times = self._times()
+        plan = self._plan(times)
+        began, before = time.monotonic(), len(self.runs.spent)
+        found = self._search(plan)
+        searched = (time.monotonic() - began) / max(len(self.runs.spent) - before, 1)
+        if self.options.budget:
+            left = self.seconds - (time.monotonic() - self.start)
+            run = searched * self.options.jobs
+            count = budget.seeds_left(plan, run, len(self.entrants), self.options.jobs, left)
+            plan = replace(plan, seeds=count)
+        records = self._records(plan, times, found)
+        search = {one.name: _searched(one, result) for one, result in self._with(found)}
+        winner, left_model, conclusion = concluded(panels(records))
+        model, command = self._model(left_model, found, plan)
+        return Compared(records, search, vars(plan), conclusion, winner, model, command)
+
+    def _settings(self, one: Entrant, **more: Any) -> dict[str, Any]:
+        """Of a run, but for its point and seed."""
+        options = {**plain(self.train), "loss": one.loss, **more}
+        method = {"loss": one.name, "role": one.role}
+        return {"options": options, "data": self.digest, "method": method}
+
+    def _times(self) -> dict[str, Any]:
+        methods = [
+            {"loss": one.loss, "hyper": tried[0]}
+            for one, tried in zip(self.entrants, self.points, strict=True)
+        ]
+        settings = {"options": plain(self.train), "data": self.digest, "methods": methods}
+        (times,) = self.runs.run(step_seconds, [settings], title="time", alone=True)
+        return times
+
+    def _plan(self, times: dict[str, Any]) -> budget.Plan:
+        options, ready = self.options, self.ready
+        size = ready.batch_size * ready.options.accumulate
+        per_epoch = steps_per_epoch(ready.data.train, size, 1)
+        counts = (options.trials, options.search_seeds, options.seeds or SEEDS)
+        plan = budget.Plan(*counts, ready.steps)
+        if options.budget is None:
+            return plan
+        costs = budget.Costs(fmean(times["steps"]), times["look"], times["ready"], per_epoch)
+        left = self.seconds - (time.monotonic() - self.start)
+        plan = budget.fitted(plan, len(self.entrants), costs, options.jobs, left)
+        self.runs.console.print(
+            f"--budget {options.budget}: {plan.trials} trials with {plan.search_seeds} seeds for"
+            f" each loss, {plan.seeds} seeds of the results, {plan.iterations} iterations"
+        )
+        return plan
+
+    def _search(self, plan: budget.Plan) -> list[Tuned]:
+        grids = [[{"hyper": point} for point in tried[: plan.trials]] for tried in self.points]
+        cases = [
+            Case(self._settings(one, iterations=plan.iterations), grid)
+            for one, grid in zip(self.entrants, grids, strict=True)
+        ]
+        return tuned(self.runs, cases, range(FIRST_SEED, FIRST_SEED + plan.search_seeds))
+
+    def _records(
+        self, plan: budget.Plan, times: dict[str, Any], found: Sequence[Tuned]
+    ) -> list[Record]:
+        """All results, panel by panel."""
+        lines = []
+        for panel in (f"{plan.iterations} iterations", EQUAL_TIME):
+            for (one, result), step in zip(self._with(found), times["steps"], strict=True):
+                count = plan.iterations
+                if panel == EQUAL_TIME:
+                    equal = equal_time_iterations(count, times["steps"][0], step)
+                    count = equal if abs(equal - count) > SAME * count else count
+                for seed in range(plan.seeds):
+                    settings = self._settings(one, iterations=count)
+                    lines.append(({**settings, **result.point, "seed": seed}, panel))
+        records = self.runs.run(own_trial, [settings for settings, _ in lines], title="compare")
+        return shown_under([panel for _, panel in lines], records)
+
+    def _with(self, found: Sequence[Tuned]) -> list[tuple[Entrant, Tuned]]:
+        return list(zip(self.entrants, found, strict=True))
+
+    def _model(self, loss: str, found: Sequence[Tuned], plan: budget.Plan) -> tuple[Path, str]:
+        """Train the model that is left with the first seed, as the comparison did, and say how."""
+        one, result = next(pair for pair in self._with(found) if pair[0].name == loss)
+        options = with_point(replace(self.train, loss=one.loss), result.point["hyper"])
+        out = self.options.out / "model"
+        options = replace(options, iterations=plan.iterations, out=out)
+        # the folder may hold the model of another comparison
+        options = replace(options, resume="auto" if holds(options) else "never")
+        timed(train, {"options": options})  # on one thread, as all runs
+        words = shlex.join(["evalgrad", "train", *replace(options, resume="auto").arguments()])
+        return out, f"OMP_NUM_THREADS=1 {words}"
+
+
+def tuned(runs: Runs, cases: Sequence[Case], seeds: Sequence[int]) -> list[Tuned]:
+    """The best point of each case on validation."""
+    return tune(runs, own_trial, cases, search=seeds, seeds=[], score=_validation, title="search")
+
+
+def tuned_options(ready: Ready) -> tuple[dict[str, Any], TrainOptions]:
+    """`train --tune`: the point that is best for the one loss, and the options with it."""
+    options = ready.options
+    grid = [{"hyper": point} for point in points(free_axes(ready), options.tune, "--tune")]
+    method = {"loss": ready.description.loss, "role": "ours"}
+    settings = {"options": plain(options), "data": address(ready), "method": method}
+    with Runs(Store(options.out / "search"), options.jobs) as runs:
+        (found,) = tuned(runs, [Case(settings, grid)], [FIRST_SEED + options.seed])
+    return found.point["hyper"], with_point(options, found.point["hyper"])
+
+
+def plain(options: TrainOptions) -> dict[str, Any]:
+    """What a run of the search or of the results is trained with, whatever `out` is."""
+    asked = {**options.plain(elsewhere=False), "tune": 0, "out": "."}
+    return {**asked, "accelerator": options.accelerator}
+
+
+def address(ready: Ready) -> str:
+    """Digests of the data, of the user's own network and of the weights that it starts with: what
+    was trained on other ones does not answer.
+    """
+    weights = digest_of([start_of(ready.options)])
+    return f"{ready.digest} {models.source_digest(ready.description.model)} {weights}"
+
+
+def concluded(found: Sequence[Panel]) -> tuple[str | None, str, str]:
+    """The winner, None if there is none; the loss whose model is left; and both in words.
+
+    A loss of the metric wins if its interval is above zero in every panel, the baseline if it is
+    below zero in every panel. Without a winner the baseline's model is left.
+    """
+    ours, baseline = found[0].champion, found[0].reference
+    assert baseline is not None  # `entrants` sees to it
+    if ours is None:
+        return None, baseline.loss, "There is no winner: no loss of the metric was trained."
+    rows = [next(row for row in panel.rows if row.loss == ours.loss) for panel in found]
+    differences = [row.difference for row in rows if row.difference is not None]
+    said = ", ".join(
+        f"{signed(one.mean)} points ({interval(one)}) at {panel.budget}"
+        for one, panel in zip(differences, found, strict=True)
+    )
+    verdicts = {one.verdict for one in differences}
+    against = f"{ours.loss} against {baseline.loss}: {said}"
+    if verdicts == {"win"}:
+        return ours.loss, ours.loss, f"The winner is {ours.loss}. {against}."
+    if verdicts == {"loss"}:
+        return baseline.loss, baseline.loss, f"The winner is {baseline.loss}. {against}."
+    left = f"The model that is left is that of {baseline.loss}."
+    return None, baseline.loss, f"There is no winner. {against}. {left}"
+
+
+def _train_options(options: CompareOptions) -> TrainOptions:
+    names = [*(one.name for one in fields(DataOptions)), "task", "metric", "data", "accelerator"]
+    shared: dict[str, Any] = {name: getattr(options, name) for name in names}
+    return TrainOptions(**shared, out=Path())
+
+
+def _searched(one: Entrant, found: Tuned) -> dict[str, Any]:
+    tried = points(one.axes, len(found.scores))
+    scores = [{"hyper": p, "validation": s} for p, s in zip(tried, found.scores, strict=True)]
+    return {"chosen": found.point["hyper"], "tried": scores}
+
+
+def _validation(record: Mapping[str, Any]) -> float:
+    return float(record["validation"][record["metric"]])

@@ -1,0 +1,93 @@
+"""Runs on the user's data: each is what `evalgrad train` does with the same options, without its
+files; what comes out is a record for the report.
+"""
+
+import time
+from statistics import median
+from typing import Any
+
+from evalgrad_lab.commands.train import TrainOptions
+from evalgrad_lab.comparison.candidates import with_point
+from evalgrad_lab.peak_memory import PeakMemory
+from evalgrad_lab.ready import Ready, prepare
+from evalgrad_lab.training import examples_of, fitted, make_fabric
+from evalgrad_lab.trials import costs, interleaved
+
+MOST_CLASSES = 40  # that the report shows one by one
+
+
+def own_trial(
+    *,
+    options: dict[str, Any],
+    data: str,
+    method: dict[str, str],
+    hyper: dict[str, Any],
+    seed: int,
+) -> dict[str, Any]:
+    """Train with the `options` at the point `hyper` of the search, and return the record; its
+    `budget` is left to the caller. `data` is the digest of the data: it is part of the address of
+    the run, so that changed data are never answered by an old one.
+    """
+    ready = prepare(with_point(TrainOptions.of({**options, "seed": seed}), hyper), data)
+    training = ready.training(make_fabric(ready.options))
+    validation = ready.validation(training)
+    with PeakMemory() as memory:
+        result = fitted(ready, training, validation, [validation], None, {})
+    title, shown = ready.metric.title, (ready, training, ready.data.test, result.threshold)
+    return {
+        "task": ready.options.data.name,
+        "title": f"{ready.options.data.name}, {title}",
+        "description": description(ready),
+        "designed": False,
+        **method,
+        "seed": seed,
+        "hyper": hyper,
+        "metric": title,
+        "validation": {title: result.validation},
+        "test": {title: result.test},
+        "per_class": per_class(ready, result.classes),
+        "examples": None if seed else examples_of(*shown),
+        **costs(training, validation, memory),
+    }
+
+
+def step_seconds(
+    *, options: dict[str, Any], data: str, methods: list[dict[str, Any]]
+) -> dict[str, Any]:
+    """The seconds of a step of each method, taken in turn, of a look at validation, and of getting
+    ready.
+    """
+    start = time.perf_counter()
+    each = [
+        prepare(with_point(TrainOptions.of({**options, "loss": m["loss"]}), m["hyper"]), data)
+        for m in methods
+    ]
+    seconds = (time.perf_counter() - start) / len(each)
+    trainings = [ready.training(make_fabric(ready.options)) for ready in each]
+    batch = next(iter(each[0].batches()(0)))
+    steps = [median(times) for times in interleaved(trainings, batch)]
+    start = time.perf_counter()
+    each[0].decision(trainings[0])
+    return {"steps": steps, "look": time.perf_counter() - start, "ready": seconds}
+
+
+def description(ready: Ready) -> str:
+    """What was compared on what, for the report."""
+    data, model = ready.data, ready.description.model
+    sizes = f"{len(data.train)}, {len(data.validation)} and {len(data.test)}"
+    return (
+        f"{sizes} examples to train, to validate and to test; the network is {model}. All runs"
+        " share one test part, which nothing was chosen on: the intervals are over seeds of the"
+        " training, not over the choice of test examples. --split 1 draws another."
+    )
+
+
+def per_class(ready: Ready, classes: list[dict[str, Any]]) -> dict[str, Any] | None:
+    """The metric of every class, as the report shows it."""
+    name = ready.metric.name
+    known = {"accuracy": "recall", "dice": "f1", "image-dice": "f1", "f1": "f1"}
+    column = "iou" if name.endswith("iou") else known.get(name, name)
+    if not 0 < len(classes) <= MOST_CLASSES or column not in classes[0]:
+        return None
+    labels = [row["class"] for row in classes]
+    return {"labels": labels, "values": [row[column] or 0.0 for row in classes]}

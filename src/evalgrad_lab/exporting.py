@@ -1,0 +1,84 @@
+"""`evalgrad export` at work: the network and its decision in one module, traced by torch.export."""
+
+import importlib.util
+import io
+import warnings
+
+import torch
+from torch import Tensor, nn
+
+from evalgrad_lab import saved
+from evalgrad_lab.commands.export import ExportOptions, ExportResult
+from evalgrad_lab.decisions import one_score
+from evalgrad_lab.errors import UserError
+from evalgrad_lab.phases import shaped
+from evalgrad_lab.store import write_atomically
+
+
+class Decided(nn.Module):
+    """Inputs as they are in the data -> labels and probabilities.
+
+    Labels are the classes ``(N, *)`` of the largest scores; where one score decides, 1 if it is
+    above the threshold; of a multilabel task, 0 or 1 for each label. Probabilities are of every
+    class ``(N, C, *)``; of a network with one output, and of labels, those of 1, shaped as the
+    labels.
+    """
+
+    def __init__(self, network: nn.Module, kind: str, threshold: float | None) -> None:
+        super().__init__()
+        self.network, self.kind, self.threshold = network, kind, threshold
+
+    def forward(self, inputs: Tensor) -> tuple[Tensor, Tensor]:
+        scores = shaped(self.network(inputs), self.kind)
+        if self.kind not in ("segmentation", "classification"):
+            return (scores > (self.threshold or 0.0)).long(), scores.sigmoid()
+        if self.threshold is None:
+            return scores.argmax(1), scores.softmax(1)
+        return (one_score(scores, scores.ndim - 1) > self.threshold).long(), scores.softmax(1)
+
+
+def write(options: ExportOptions) -> ExportResult:
+    """Write the program; it takes any number of inputs of one size."""
+    description, network = saved.read(options.run)
+    shape = _shape(options, description)
+    model = Decided(network, description.kind, description.threshold).eval()
+    example = torch.rand(2, *shape)
+    batch = {"inputs": {0: torch.export.Dim("batch")}}
+    buffer = io.BytesIO()
+    try:
+        program = torch.export.export(model, (example,), dynamic_shapes=batch)
+    except Exception as error:  # what a network's code makes torch.export raise
+        reason = str(error).strip().splitlines()[0]
+        raise UserError(
+            f"torch.export cannot run {description.model} on inputs of the shape {shape}: {reason}."
+            " Give --size HEIGHT,WIDTH for a model of images, and only for one."
+        ) from error
+    if options.format == "pt2":
+        torch.export.save(program, buffer)
+    else:
+        buffer.write(_onnx(program))
+    write_atomically(options.out, buffer.getvalue())
+    return ExportResult(options.out, shape)
+
+
+def _shape(options: ExportOptions, description: saved.Description) -> tuple[int, ...]:
+    if options.size is None:
+        return (description.inputs,)
+    sides = [int(side) for side in options.size]
+    if len(sides) != 2 or min(sides) < 1 or sides != list(options.size):
+        raise UserError(f"--size must be two numbers of pixels such as 64,64; got {options.size}.")
+    return (description.inputs, *sides)
+
+
+def _onnx(program: torch.export.ExportedProgram) -> bytes:
+    if not all(importlib.util.find_spec(name) for name in ("onnx", "onnxscript")):
+        raise UserError("--format onnx needs onnx and onnxscript: pip install 'evalgrad[onnx]'.")
+    outputs = ["labels", "probabilities"]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of the exporter about itself
+        made = torch.onnx.export(
+            program, dynamo=True, verbose=False, input_names=["inputs"], output_names=outputs
+        )
+    assert made is not None
+    content: bytes = made.model_proto.SerializeToString()
+    return content

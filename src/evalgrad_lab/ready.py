@@ -1,0 +1,308 @@
+"""What the options of `evalgrad train` come to: data, network, loss and metric, read and checked,
+ready to be trained by `train` and by every run of `compare --data`.
+"""
+
+import sys
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+
+from evalgrad_lab import losses, metrics, models, saved
+from evalgrad_lab.commands.train import TrainOptions
+from evalgrad_lab.data.batches import Batches, Loading, in_order, loaded, steps_per_epoch
+from evalgrad_lab.data.dataset import Dataset, Examples, Found, Reading
+from evalgrad_lab.data.files.read import digest_of, look_at, read_parts
+from evalgrad_lab.decisions import Scored, choose_threshold, one_score, sample
+from evalgrad_lab.errors import UserError
+from evalgrad_lab.fit import Pace, Phase, Training, schedule_of
+from evalgrad_lab.metrics import Judgement, Measure, Metric
+from evalgrad_lab.models.weights import load_weights
+from evalgrad_lab.phases import Given, kind_of, parse_mix, plan, shaped
+from evalgrad_lab.validation import Validation, broadcast_buffers
+
+if TYPE_CHECKING:
+    from lightning.fabric import Fabric
+
+# What is built in for images and for rows: model, its options, learning rate.
+MODELS: dict[tuple[str, bool], tuple[str, dict[str, Any], float]] = {
+    ("segmentation", True): ("unet", {"width": 16}, 0.01),
+    ("classification", True): ("densenet", {"depth": 13, "growth": 12}, 0.003),
+    ("classification", False): ("mlp", {"widths": [128, 128]}, 0.003),
+    ("ranking", True): ("densenet", {"depth": 13, "growth": 12}, 0.003),
+    ("ranking", False): ("mlp", {"widths": [64]}, 0.003),
+    ("multilabel", True): ("densenet", {"depth": 13, "growth": 12}, 0.003),
+    ("multilabel", False): ("mlp", {"widths": [128, 128]}, 0.003),
+}
+SMOOTH = 3  # looks whose mean chooses the network: one alone is noise
+BATCH = 16  # the default; doubled while too many batches would hold no positive
+VOID = 0.05  # share of such batches that is accepted
+
+
+@dataclass(frozen=True)
+class Ready:
+    """What the options come to, checked: data, network, loss and metric, before the first step."""
+
+    options: TrainOptions
+    data: Dataset[Examples]
+    digest: str
+    metric: Metric
+    measure: Measure
+    description: saved.Description
+    alike: bool  # whether all that is measured has one size
+    batch_size: int
+    note: str  # of the batch size; "" where there is nothing to say
+
+    @property
+    def steps(self) -> int:
+        ranks = self.options.devices * self.options.num_nodes
+        size = self.batch_size * self.options.accumulate
+        per_epoch = steps_per_epoch(self.data.train, size, ranks)
+        return self.options.iterations or self.options.epochs * per_epoch
+
+    @property
+    def last_part(self) -> Examples:
+        """What is looked at once, after the training: the test part, or validation without one."""
+        return self.data.test if len(self.data.test) else self.data.validation
+
+    def phases(self) -> list[Phase]:
+        options, loss = self.options, self.description.loss
+        own = self.metric.options if loss == self.metric.loss else {}
+        ranks = options.devices * options.num_nodes
+        given = Given(self.data.train, len(self.data.classes), options.ignore_index, ranks)
+        chosen, mix = {**own, **options.loss_options}, parse_mix(options.mix)
+        return plan(loss, chosen, self.description.kind, mix, self.steps, given)
+
+    def pace(self) -> Pace:
+        options, image = self.options, self.data.train.inputs[0].ndim > 1
+        return Pace(
+            options.learning_rate or MODELS[options.task, image][2],
+            options.weight_decay or 0.0,
+            options.optimiser,
+            options.momentum,
+            schedule_of(options.schedule),
+            options.clip,
+            options.accumulate,
+            options.seed,
+            options.nesterov,
+        )
+
+    def network(self) -> nn.Module:
+        """With the weights of the seed, or those of the file that it starts with."""
+        torch.manual_seed(self.options.seed)
+        network = saved.build(self.description)
+        if path := start_of(self.options):
+            _say_once(f"{path}: {load_weights(network[1], path)}")
+        return network
+
+    def training(self, fabric: "Fabric | None" = None) -> Training:
+        compiled = self.options.compile
+        return Training(self.network(), self.phases(), self.pace(), fabric, compiled)
+
+    def batches(self, rank: int = 0, ranks: int = 1) -> Batches:
+        options = self.options
+        size = self.batch_size * options.accumulate
+        how = (options.augment, options.crop, options.ignore_index, options.workers)
+        loading = Loading(size, options.seed, *how, options.sampler)
+        return loaded(self.data.train, loading, rank, ranks)
+
+    def validation(self, training: Training) -> Validation:
+        """The hook that looks at the metric after every epoch."""
+        best = self.options.choose == "best"
+        return Validation(
+            lambda: self.decision(training)[1],
+            keep_best=best,
+            smooth=SMOOTH if best else 1,
+            patience=self.options.patience,
+        )
+
+    def decision(self, training: Training) -> tuple[float | None, float]:
+        """The threshold that is best on validation data, None where none decides, and the
+        metric.
+        """
+        part = self.data.validation
+        if not self.measure.decides:
+            rows = metrics.measured(self.measure, self.scored(training, part))
+            return None, metrics.finite(self.measure.value(rows))
+        few = sample(part, max(part.inputs[0][0].numel(), 1))
+        found = [scores.flatten() for scores, _, _ in self.scored(training, few, alone=True)]
+        return choose_threshold(self.measure, self.scored(training, part), torch.cat(found))
+
+    def judged(self, training: Training, part: Examples, threshold: float | None) -> Judgement:
+        """What the network as it is has on a part, of all ranks together."""
+        scored = self.scored(training, part)
+        rest = (self.data.classes, self.options.ignore_index, threshold or 0.0)
+        judged = metrics.judge(self.metric, scored, *rest)
+        binary = self.options.task in ("ranking", "multilabel")
+        return judged.undecided() if binary and threshold is None else judged
+
+    @torch.no_grad()
+    def scored(self, training: Training, part: Examples, alone: bool = False) -> Scored:
+        """The scores of a part batch by batch: of this rank's share, or of all of it."""
+        fabric, network = training.fabric, training.network
+        broadcast_buffers(training)
+        network.eval()
+        rank = (0, 1) if alone else (fabric.global_rank, fabric.world_size)
+        for batch in in_order(part, self.batch_size if self.alike else 1, *rank):
+            with fabric.autocast():
+                output = network(batch.inputs.to(fabric.device)).float()
+            scores = shaped(output, self.description.kind).cpu()
+            if self.measure.decides:
+                scores = one_score(scores, batch.target.ndim)
+            yield scores, batch.target, batch.lists
+        network.train()
+
+
+def prepare(options: TrainOptions, digest: str | None = None) -> Ready:
+    """Read and check everything; what cannot be trained on or measured is told. `digest` is that of
+    the data, where it is known already.
+    """
+    metric = metrics.find(options.metric, options.task)
+    digest = digest_of(files_of(options)) if digest is None else digest
+    data = dataset(options, digest)
+    # before the loss, which the metric may have chosen: what does not fit is the metric
+    measure = metric.measure(len(data.classes), options.ignore_index)
+    description, alike = _describe(options, metric, data)
+    batch_size, note = _batch_size(options, data.train)
+    ready = (options, data, digest, metric, measure, description, alike, batch_size, note)
+    return Ready(*ready)
+
+
+def start_of(options: TrainOptions) -> Path | None:
+    """The weights that a network starts with: those of `--weights`, or the model's own."""
+    own = models.choose(options.model, options.task).weights if options.model else None
+    return options.weights or own
+
+
+@lru_cache
+def _say_once(text: str) -> None:
+    print(text, file=sys.stderr)
+
+
+def files_of(options: TrainOptions) -> tuple[Path, Path | None, Path | None]:
+    """Where the data are."""
+    return options.data, options.validation_data, options.test_data
+
+
+def dataset(options: TrainOptions, digest: str) -> Dataset[Examples]:
+    """The three parts of the data."""
+    how = (options.target, options.group, options.num_classes, options.ignore_index)
+    reading = Reading(options.task, *how, options.data_options)
+    return _parts(_found(*files_of(options), reading, digest), options)
+
+
+@lru_cache(maxsize=1)
+def _found(
+    data: Path, validation: Path | None, test: Path | None, how: Reading, digest: str
+) -> Found:
+    """The data are read once in a process that trains many times on them."""
+    return read_parts(data, how, validation, test)
+
+
+def _parts(found: Found, options: TrainOptions) -> Dataset[Examples]:
+    """The three parts; what cannot be trained on or measured is told."""
+    if found.validation is None and len(found.train) < 2:
+        raise UserError(
+            f"{options.data} has one example; at least two are needed, to set one aside for"
+            " validation."
+        )
+    if options.validation + options.test >= 1:
+        raise UserError(
+            f"--validation {options.validation} and --test {options.test} leave nothing to train"
+            " on. Make them smaller."
+        )
+    data = found.complete(options.validation, options.test, options.seed, options.split)
+    if options.limit is not None:
+        parts = (data.train, data.validation, data.test)
+        first = (part.take(range(min(options.limit, len(part)))) for part in parts)
+        data = Dataset(*first, classes=data.classes, columns=data.columns)
+    for name, part in (("training", data.train), ("validation", data.validation)):
+        if options.task in ("ranking", "multilabel"):
+            _check_both(options, name, part.labels(), data.classes)
+    return data
+
+
+def _check_both(options: TrainOptions, part: str, labels: Tensor, classes: list[str]) -> None:
+    columns = labels[:, None] if labels.ndim == 1 else labels
+    one_sided = (columns.amin(0) == columns.amax(0)).nonzero()
+    if len(one_sided):
+        label = f" of {classes[int(one_sided[0])]}" if labels.ndim == 2 else ""
+        raise UserError(
+            f"{options.data}: the {part} data must have items with target 0 and with target 1"
+            f"{label}. Add data."
+        )
+
+
+def _batch_size(options: TrainOptions, train: Examples) -> tuple[int, str]:
+    """The batch size, and what there is to say of it: a batch without a positive teaches a ranking
+    nothing.
+    """
+    asked = options.batch_size or BATCH
+    if options.task != "ranking" or train.lists is not None:
+        return asked, ""
+    negatives = 1 - float(train.labels().double().mean())
+    size = asked
+    while options.batch_size is None and negatives**size > VOID and size < len(train):
+        size *= 2
+    void = f"{negatives**asked:.0%} of the batches of {asked} would hold no positive"
+    if size != asked:
+        return size, f"--batch-size {size} is taken: {void}."
+    return asked, f"{void}; a larger --batch-size helps." if negatives**asked > 0.5 else ""
+
+
+def _describe(
+    options: TrainOptions, metric: Metric, data: Dataset[Examples]
+) -> tuple[saved.Description, bool]:
+    """What the model is, and whether all that is measured has one size."""
+    mean, std, same_size = look_at(options.data, data.train)
+    _check_images(data.train, options, same_size)
+    image = data.train.inputs[0]
+    model, model_options, _ = MODELS[options.task, image.ndim > 1]
+    if options.model is not None:
+        chosen = models.choose(options.model, options.task)
+        model, model_options = chosen.name, {**chosen.options, **(options.model_options or {})}
+    elif options.model_options is not None:
+        model_options = options.model_options
+    loss = options.loss or metric.loss
+    losses.find(loss)
+    kind = kind_of(loss, options.task, len(data.classes))
+    description = saved.Description(
+        task=options.task,
+        metric=options.metric,
+        kind=kind,
+        loss=loss,
+        model=model,
+        model_options=model_options,
+        inputs=image.shape[0],
+        outputs=1 if kind in ("binary segmentation", "ranking") else len(data.classes),
+        classes=data.classes,
+        columns=data.columns,
+        target=options.target,
+        group=options.group,
+        mean=mean,
+        std=std,
+        ignore_index=options.ignore_index,
+        data_options=options.data_options,
+        threshold=None,
+    )
+    parts = (data.validation, data.test)
+    looks = [look_at(options.data, part, image.shape[0]) for part in parts if len(part)]
+    return description, all(look.alike for look in looks)
+
+
+def _check_images(train: Examples, options: TrainOptions, same_size: bool) -> None:
+    image = train.inputs[0].ndim > 1
+    if not image and (options.augment != "none" or options.crop):
+        raise UserError(
+            "--augment and --crop are for images; the data are rows of numbers. Drop them."
+        )
+    scaled = options.augment == "full" and options.task == "segmentation"
+    if image and options.crop is None and (not same_size or scaled) and options.batch_size != 1:
+        why = "--augment full scales them" if same_size else "they have different sizes"
+        raise UserError(
+            f"images must be of one size to form a batch, but {why}. Pass --crop SIZE, or"
+            " --batch-size 1."
+        )

@@ -1,0 +1,204 @@
+"""`evalgrad train` at work: one run, from the options to the files it leaves."""
+
+import json
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from evalgrad_lab import saved
+from evalgrad_lab.commands.train import TrainOptions, TrainResult, result_path
+from evalgrad_lab.data.dataset import Examples
+from evalgrad_lab.data.files.read import digest_of, fingerprints
+from evalgrad_lab.errors import UserError
+from evalgrad_lab.fit import Hook, Training, fit, resume
+from evalgrad_lab.metrics import decide
+from evalgrad_lab.progress import Progress
+from evalgrad_lab.ready import Ready, dataset, files_of, prepare
+from evalgrad_lab.report.run_page import write_run
+from evalgrad_lab.store import write_atomically
+from evalgrad_lab.trials import EXAMPLES, shown
+from evalgrad_lab.validation import Validation
+
+if TYPE_CHECKING:
+    from lightning.fabric import Fabric
+
+CONTENTS = "contents of --data"  # what the digest is called beside the options
+
+
+def run(options: TrainOptions) -> TrainResult:
+    """Check everything, tune if asked to, train, and leave the model in `out`."""
+    asked = ready = prepare(options)
+    fabric = make_fabric(options)
+    longer = options.resume == "auto" and _is_longer(ready)
+    state = _state_to_resume(ready)
+    path = result_path(options)
+    if state is not None and options.resume == "auto" and path.exists() and not longer:
+        return TrainResult(out=options.out, **json.loads(path.read_text()))
+    tuned: dict[str, Any] = {}
+    if options.tune:
+        from evalgrad_lab.comparison.own import tuned_options  # which trains with what is here
+
+        tuned, best = tuned_options(ready)
+        ready = replace(ready, options=best)
+    fabric.launch()  # the other ranks come here by themselves
+    training = ready.training(fabric)
+    validation = ready.validation(training)
+    progress = Progress(options.out / "log.csv", validation, options.metric)
+    hooks: list[Hook] = [validation, progress]
+    if state is not None:
+        resume(training, hooks, state)
+    if fabric.is_global_zero:
+        _remember(asked)
+        print(ready.note, end="\n" * bool(ready.note), file=sys.stderr)
+    result = fitted(ready, training, validation, hooks, options.out / "last.ckpt", tuned)
+    examples = examples_of(ready, training, ready.last_part, result.threshold)
+    if fabric.is_global_zero:
+        description = replace(ready.description, threshold=result.threshold)
+        saved.write(options.out, description, training.network)
+        saved.write_parts(options.out, ready.data, files_of(options))
+        write_run(options.out, options.plain(), result.plain(), progress.rows, examples)
+        write_atomically(path, json.dumps(result.plain(), indent=1).encode())
+    return result
+
+
+def fitted(
+    ready: Ready,
+    training: Training,
+    validation: Validation,
+    hooks: list[Hook],
+    checkpoint: Path | None,
+    tuned: dict[str, Any],
+) -> TrainResult:
+    """Take all steps, keep the network that validation chooses, and measure it."""
+    fabric = training.fabric
+    batches = ready.batches(fabric.global_rank, fabric.world_size)
+    fit(training, batches, hooks, checkpoint)
+    validation.restore_best(training)
+    threshold, value = ready.decision(training)
+    judged = ready.judged(training, ready.last_part, threshold)
+    return TrainResult(
+        ready.options.out,
+        ready.options.metric,
+        ready.description.loss,
+        value,
+        judged.value if len(ready.data.test) else None,
+        threshold,
+        training.epoch,
+        training.step,
+        tuned,
+        judged.classes,
+        judged.confusion,
+    )
+
+
+def examples_of(
+    ready: Ready, training: Training, part: Examples, threshold: float | None
+) -> list[dict[str, Any]]:
+    """The first images of a part with their masks and the predicted ones, ignored pixels as -1;
+    nothing but for segmentation.
+    """
+    found: list[dict[str, Any]] = []
+    count = EXAMPLES if ready.options.task == "segmentation" else 0
+    for i in range(min(count, len(part))):
+        ((scores, target, _),) = ready.scored(training, part.take([i]), alone=True)
+        predicted = decide(scores, scores.ndim == target.ndim, threshold or 0.0)
+        target = target.masked_fill(target == ready.options.ignore_index, -1)
+        found.append(shown(part.inputs[i], target[0], predicted[0]))
+    return found
+
+
+def make_fabric(options: TrainOptions) -> "Fabric":
+    """Lightning's devices, ranks and precision."""
+    from lightning.fabric import Fabric  # takes seconds to import
+
+    names = ("accelerator", "devices", "num_nodes", "strategy", "precision")
+    where = {name: getattr(options, name) for name in names}
+    try:
+        return Fabric(**where)
+    except Exception as error:  # Lightning's own exceptions have no common class
+        reason = str(error).splitlines()[0]
+        raise UserError(
+            f"lightning cannot train with {where}: {reason} Change these options."
+        ) from error
+
+
+def _state_to_resume(ready: Ready) -> dict[str, Any] | None:
+    """The checkpoint to go on from, checked against the options and the network; None to begin."""
+    options = ready.options
+    last = options.out / "last.ckpt"
+    if options.resume == "never" or (options.resume == "auto" and not last.exists()):
+        return None
+    path = last if options.resume == "auto" else Path(options.resume)
+    try:
+        state = torch.load(path, map_location="cpu", weights_only=True)
+        weights = dict(state["network"])
+    except Exception as error:  # torch.load raises whatever a foreign file makes it raise
+        reason = type(error).__name__  # torch's own words are a page long
+        raise UserError(
+            f"{path} cannot be read as a checkpoint ({reason}). Give the last.ckpt of an `evalgrad"
+            " train`."
+        ) from error
+    saved.check_weights(path, weights, ready.network())
+    return state
+
+
+def _settings(ready: Ready) -> dict[str, Any]:
+    """What the run is: its options and a digest of its data."""
+    return {**ready.options.plain(elsewhere=False), CONTENTS: ready.digest}
+
+
+def holds(options: TrainOptions) -> bool:
+    """Whether the folder holds this very run, finished or not."""
+    path = options.out / "options.json"
+    return path.exists() and json.loads(path.read_text()) == _settings(prepare(options))
+
+
+def _remember(ready: Ready) -> None:
+    """Write down what the run is, to refuse another one in its folder; it is not finished now."""
+    result_path(ready.options).unlink(missing_ok=True)
+    content = json.dumps(_settings(ready), indent=1, sort_keys=True)
+    write_atomically(ready.options.out / "options.json", content.encode())
+
+
+def _said(value: Any) -> Any:
+    return "left out" if value is None else value
+
+
+def _is_longer(ready: Ready) -> bool:
+    """Whether the run in the folder is the same but for fewer steps, from which a longer one may go
+    on; any other is refused.
+    """
+    out, longer = ready.options.out, False
+    path = out / "options.json"
+    before = json.loads(path.read_text()) if path.exists() else {}
+    for name, value in _settings(ready).items():
+        if name not in before or before[name] == value:
+            continue
+        if name in ("epochs", "iterations") and (before[name] or 0) < (value or 0):
+            longer = True
+            continue
+        what = name if " " in name else f"--{name.replace('_', '-')}"
+        raise UserError(
+            f"{out} holds a run with {what} {_said(before[name])}; got {_said(value)}. Choose"
+            " another --out, give the old option to go on, or --resume never to begin again."
+        )
+    return longer
+
+
+def stored_test(folder: Path) -> Examples:
+    """The test part of a run, read again; data that have changed since are told."""
+    parts = saved.read_parts(folder)
+    values = json.loads((folder / "options.json").read_text())
+    files = dict(zip(("data", "validation_data", "test_data"), parts["data"], strict=True))
+    options = TrainOptions.of({**values, **files, "out": str(folder)})
+    test = dataset(options, digest_of(files_of(options))).test
+    if not len(test):
+        raise UserError(f"{folder} was trained without a test part. Give data with --data.")
+    if fingerprints(test) != [mark for _, mark in parts["test"]]:
+        raise UserError(
+            f"{options.data} has changed since {folder} was trained. Give data with --data."
+        )
+    return test

@@ -1,0 +1,110 @@
+"""Tasks with several labels for each item: read, trained, measured, and refused where they are
+wrong.
+"""
+
+import csv
+
+import numpy as np
+import pytest
+import torch
+from sklearn.metrics import average_precision_score
+from training_data import table as numbers
+
+from evalgrad_lab import (
+    EvaluateOptions,
+    PredictOptions,
+    TrainOptions,
+    evaluate,
+    predict,
+    saved,
+    train,
+)
+from evalgrad_lab.data.files.read import Reading, read
+from evalgrad_lab.errors import UserError
+
+
+def write(path, count=120):
+    """Rows of three numbers with two labels, as a CSV and as an .npz."""
+    x, first, _ = numbers(count)
+    second = (x[:, 2] > 0.5).astype(int)
+    lines = [",".join(map(str, [*row, a, b])) for row, a, b in zip(x, first, second)]
+    (path / "data.csv").write_text("\n".join(["a,b,c,red,green", *lines]))
+    np.savez(path / "data.npz", inputs=x, target=np.stack([first, second], 1))
+    return x, np.stack([first, second], 1)
+
+
+def test_both_forms_are_read_alike(tmp_path):
+    x, target = write(tmp_path)
+    table = read(tmp_path / "data.csv", Reading("multilabel", "red,green"))
+    npz = read(tmp_path / "data.npz", Reading("multilabel"))
+    assert (table.classes, table.columns) == (["red", "green"], ["a", "b", "c"])
+    assert npz.classes == ["0", "1"]
+    for found in (table, npz):
+        assert torch.equal(found.train.labels(), torch.tensor(target))
+        assert torch.allclose(found.train.inputs[5], torch.tensor(x[5]).float())
+
+
+@pytest.mark.parametrize(
+    ("metric", "loss"),
+    [
+        ("ap", "direct_average_precision"),
+        ("f1", "f_beta"),
+        ("auc", "roc_auc"),
+        ("miou", "lovasz_hinge"),
+    ],
+)
+def test_every_metric_is_trained_for(tmp_path, metric, loss):
+    x, target = write(tmp_path)
+    options = {"task": "multilabel", "metric": metric, "data": tmp_path / "data.csv"}
+    options |= {"out": tmp_path / "run", "target": "red,green", "epochs": 15, "test": 0.0}
+    result = train(TrainOptions(**options, batch_size=32, learning_rate=0.02, accelerator="cpu"))
+    description, network = saved.read(tmp_path / "run")
+    assert (description.loss, description.outputs) == (loss, 2)
+    assert result.validation > 0.6
+    with torch.no_grad():
+        scores = network(torch.tensor(x).float())
+    data = {"run": tmp_path / "run", "data": tmp_path / "data.csv"}
+    if metric == "ap":
+        found = evaluate(EvaluateOptions(**data, include_trained=True))
+        assert found.value == pytest.approx(average_precision_score(target, scores), abs=1e-6)
+        assert list(found.classes[0]) == ["class", "count", "ap"]  # nothing is decided
+    if metric == "f1":
+        predict(PredictOptions(**data, out=tmp_path / "out", probabilities=True))
+        text = (tmp_path / "out" / "predictions.csv").read_text()
+        rows = list(csv.DictReader(text.splitlines()))
+        assert [float(row["score_green"]) for row in rows] == pytest.approx(scores[:, 1].tolist())
+        decided = scores[:, 0] > description.threshold
+        assert [int(row["prediction_red"]) for row in rows] == decided.long().tolist()
+        chances = torch.sigmoid(scores[:, 0]).tolist()
+        assert [float(row["probability_red"]) for row in rows] == pytest.approx(chances)
+
+
+@pytest.mark.parametrize(
+    ("target", "message"),
+    [
+        ("red", "--target must name at least two columns for multilabel"),
+        ("red,blue", "has no column 'blue'"),
+        ("red,a", "line 2: a must be 0 or 1; got"),
+    ],
+)
+def test_wrong_columns_are_told(tmp_path, target, message):
+    write(tmp_path)
+    with pytest.raises(UserError, match=message):
+        read(tmp_path / "data.csv", Reading("multilabel", target))
+
+
+def test_wrong_arrays_are_told(tmp_path):
+    np.savez(tmp_path / "flat.npz", inputs=np.zeros((4, 2)), target=np.array([0, 1, 0, 1]))
+    with pytest.raises(UserError, match=r"target must have the shape \(4, 2\) for multilabel"):
+        read(tmp_path / "flat.npz", Reading("multilabel"))
+    np.savez(tmp_path / "two.npz", inputs=np.zeros((2, 2)), target=np.array([[0, 1], [2, 0]]))
+    with pytest.raises(UserError, match=r"example 1: the target must be 0 or 1; got \[2, 0\]"):
+        read(tmp_path / "two.npz", Reading("multilabel"))
+
+
+def test_a_label_that_never_occurs_is_told(tmp_path):
+    lines = [f"{i},{i % 2},0" for i in range(20)]
+    (tmp_path / "data.csv").write_text("\n".join(["a,red,green", *lines]))
+    options = {"task": "multilabel", "metric": "ap", "data": tmp_path / "data.csv"}
+    with pytest.raises(UserError, match=r"with target 0 and with target 1 of green. Add data"):
+        train(TrainOptions(**options, out=tmp_path / "run", target="red,green"))

@@ -1,0 +1,122 @@
+"""The page of a training: what it shows is what the network says, in a file that needs nothing
+else.
+"""
+
+import base64
+import csv
+import io
+import json
+import re
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from report_reading import Tree
+from sklearn.metrics import confusion_matrix, jaccard_score
+from training_data import write_segmentation
+
+from evalgrad_lab import TrainOptions, saved, train
+from evalgrad_lab.data.files.folders import read_image, read_mask
+from evalgrad_lab.report.run_page import MOST_CLASSES, write_run
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    path = tmp_path_factory.mktemp("run")
+    for part, count in (("train", 12), ("val", 4), ("test", 7)):
+        write_segmentation(path / "data" / part, count=count, seed=count)
+    options = {"task": "segmentation", "metric": "miou", "data": path / "data", "epochs": 3}
+    options |= {"model_options": {"width": 4}, "batch_size": 4, "learning_rate": 0.03}
+    train(TrainOptions(**options, out=path / "run", accelerator="cpu"))
+    return path
+
+
+@pytest.fixture(scope="module")
+def page(run):
+    return Tree((run / "run" / "report.html").read_text())
+
+
+def predicted(run):
+    """What the network says of the test images, and their masks."""
+    _, network = saved.read(run / "run")
+    folder = run / "data" / "test"
+    names = sorted(file.name for file in (folder / "images").iterdir())
+    images = torch.stack([read_image(folder / "images" / name, grey=True) for name in names])
+    with torch.no_grad():
+        labels = network(images).argmax(1)
+    return labels, torch.stack([read_mask(folder / "masks" / name) for name in names])
+
+
+def test_the_table_and_the_confusion_are_those_of_the_network(run, page):
+    labels, masks = (x.flatten() for x in predicted(run))
+    result = json.loads((run / "run" / "result.json").read_text())
+    expected = confusion_matrix(masks, labels, labels=[0, 1, 2])
+    assert result["confusion"] == expected.tolist()
+    shown = [int(a["data-count"]) for a, _ in page.having("data-count")]
+    assert shown == expected.flatten().tolist()
+    cells = {
+        (a["data-class"], a["data-name"]): a["data-value"] for a, _ in page.having("data-name")
+    }
+    ious = jaccard_score(masks, labels, average=None, labels=[0, 1, 2], zero_division=0)
+    for row, iou in zip(result["classes"], ious):
+        assert row["iou"] == pytest.approx(iou)
+        assert float(cells[row["class"], "iou"]) == pytest.approx(iou)
+        assert cells[row["class"], "count"] == str((masks == int(row["class"])).sum().item())
+    assert result["test"] == pytest.approx(ious.mean())
+    values = {a["data-part"]: float(a["data-value"]) for a, _ in page.having("data-part")}
+    assert values == {part: result[part] for part in ("test", "validation")}
+
+
+def test_the_curves_are_those_of_the_log(run, page):
+    rows = list(csv.DictReader((run / "run" / "log.csv").read_text().splitlines()))
+    lines = [a["d"] for a, _ in page.having("d", "class") if a["class"].startswith("line ")]
+    for name, path in zip(("loss", "metric"), lines, strict=True):
+        heights = [float(pair.split()[1]) for pair in path[1:].split("L")]
+        values = np.array([float(row[name]) for row in rows])
+        low, high = values.min(), values.max()
+        assert heights == pytest.approx(200 - 190 * (values - low) / (high - low), abs=0.06)
+
+
+def test_the_pictures_are_images_targets_and_predictions(run, page):
+    labels, masks = predicted(run)
+    pictures = [a["src"].partition(",")[2] for a, _ in page.having("src")]
+    opened = [np.array(Image.open(io.BytesIO(base64.b64decode(p)))) for p in pictures]
+    assert len(opened) == 3 * 4
+    for i in range(4):
+        assert np.array_equal(opened[3 * i + 1], masks[i].numpy())
+        assert np.array_equal(opened[3 * i + 2], labels[i].numpy())
+
+
+def test_the_page_needs_nothing_else(run, page):
+    text = (run / "run" / "report.html").read_text()
+    assert not re.search(r"https?:|@import|url\(|<script", text)
+    assert "prefers-color-scheme: dark" in text
+    assert all(a["scope"] in ("row", "col") for name, a, _ in page.elements if name == "th")
+
+
+def write(folder, classes, confusion, task="classification"):
+    rates = {"count": 1, "precision": None, "recall": 0.5, "f1": 0.5, "iou": 0.5}
+    table = [{"class": name, **rates} for name in classes]
+    result = {"metric": "accuracy", "loss": "ce", "validation": 0.5, "test": None}
+    result |= {"classes": table, "confusion": confusion}
+    curve = [{"epoch": 1, "step": 3, "loss": 0.5, "metric": 0.25, "seconds": 1.0}]
+    write_run(folder, {"task": task, "data": "<data>"}, result, curve, [])
+    return (folder / "report.html").read_text()
+
+
+def test_names_are_escaped_and_0_by_0_is_empty(tmp_path):
+    text = write(tmp_path, ["<b>", "cat"], [[1, 2], [3, 4]])
+    assert "<b>" not in text
+    assert "<data>" not in text
+    cells = Tree(text).having("data-name")
+    assert {words for a, words in cells if a["data-name"] == "precision"} == {""}
+
+
+def test_a_large_matrix_and_those_of_labels_are_left_to_the_file(tmp_path):
+    count = MOST_CLASSES + 1
+    many = write(tmp_path, list(map(str, range(count))), np.eye(count, dtype=int).tolist())
+    labels = write(tmp_path, ["a", "b"], np.zeros((2, 2, 2), int).tolist(), "multilabel")
+    for text in (many, labels):
+        assert not Tree(text).having("data-count")
+        assert "The confusion matrix is in result.json" in text
