@@ -24,12 +24,12 @@ def count(number: Tensor, foreground: Tensor, mask: Tensor, bins: int) -> Tensor
     integers.
     """
     # what is left out falls behind the last bin
-    slot = torch.where(mask, number + foreground * bins, 2 * bins)
+    place = torch.where(mask, number + foreground * bins, 2 * bins)
     counts = torch.zeros(
         (*number.shape[:-1], 2 * bins + 1), dtype=torch.int64, device=number.device
     )
     return (
-        counts.scatter_add(-1, slot, torch.ones_like(slot))[..., :-1]
+        counts.scatter_add(-1, place, torch.ones_like(place))[..., :-1]
         .unflatten(-1, (2, bins))
         .contiguous()
     )
@@ -57,5 +57,5 @@ def look_up(table: Tensor, number: Tensor, foreground: Tensor, mask: Tensor) -> 
     """Entry of ``table (*, 2, K)`` for each item of the last axis, of which `number` is the bin; 0
     for what the mask leaves out.
     """
-    slot = number + foreground * table.shape[-1]
-    return torch.where(mask, table.flatten(-2).gather(-1, slot), 0.0)
+    place = number + foreground * table.shape[-1]
+    return torch.where(mask, table.flatten(-2).gather(-1, place), 0.0)
