@@ -1,4 +1,4 @@
-"""Maps of many pixels, which the float32 kernels of the Lovász losses count in slots instead of
+"""Maps of many pixels, which the float32 kernels of the Lovász losses count in bins instead of
 sorting, against float64.
 """
 
@@ -21,7 +21,7 @@ def in_two_precisions(loss, logits, target, **options):
 @pytest.mark.parametrize("pixels", [2**16, 2**17 + 250])
 @pytest.mark.parametrize("ignored", [False, True])
 def test_softmax_of_many_pixels(confidence, pixels, ignored):
-    """Of classes with many errors to bring into order the kernel counts them in slots instead of
+    """Of classes with many errors to bring into order the kernel counts them in bins instead of
     sorting.
     """
     target = torch.randint(3, (1, pixels))
@@ -33,14 +33,14 @@ def test_softmax_of_many_pixels(confidence, pixels, ignored):
         eg.lovasz_softmax_loss, logits, target, ignore_index=255
     )
     assert value == pytest.approx(expected, rel=5e-7)
-    # Errors of one slot share their weights.
+    # Errors of one bin share their weights.
     assert (gradient - expected_gradient).norm() <= 3e-5 * expected_gradient.norm()
 
 
 @pytest.mark.parametrize("levels", [2, 40, 1000])
 @pytest.mark.parametrize("share", [0.01, 1.0])
 def test_softmax_of_many_equal_pixels(levels, share):
-    """From a few equal errors in a slot to more than it can count."""
+    """From a few equal errors in a bin to more than it can count."""
     target = torch.randint(2, (1, 2**16))
     logits = torch.randn(1, 2, 2**16)
     equal = logits[:, :, : int(share * 2**16)]
@@ -51,7 +51,7 @@ def test_softmax_of_many_equal_pixels(levels, share):
 
 @pytest.mark.parametrize("logit", [-0.3, 0.0, 0.2])
 def test_softmax_with_one_heap_of_equal_pixels(logit):
-    """More than their slot can count, and nowhere else a sign of it."""
+    """More than their bin can count, and nowhere else a sign of it."""
     target, logits = torch.randint(2, (1, 2**16)), 0.3 * torch.randn(1, 2, 2**16)
     target[0, :600], logits[0, 0, :600], logits[0, 1, :600] = 0, logit, 0.1
     expected, value = (eg.lovasz_softmax_loss(x, target).item() for x in (logits.double(), logits))
@@ -63,7 +63,7 @@ def test_softmax_with_one_heap_of_equal_pixels(logit):
 @pytest.mark.parametrize("ignored", [None, 2.0, torch.nan])
 @pytest.mark.parametrize("scale", [0.03, 0.3, 2.0])
 def test_untrained_hinge_of_many_pixels(pixels, foreground, ignored, scale):
-    """Most losses are above 0: the kernel then counts them in slots instead of sorting."""
+    """Most losses are above 0: the kernel then counts them in bins instead of sorting."""
     logits = scale * torch.randn(1, pixels)
     target = (torch.rand(1, pixels) < foreground).long()
     target[0, [5, -1]] = 1
@@ -75,7 +75,7 @@ def test_untrained_hinge_of_many_pixels(pixels, foreground, ignored, scale):
         eg.lovasz_hinge_loss, logits, target, ignore_index=ignore_index
     )
     assert value == pytest.approx(expected, rel=2e-7)
-    # Pixels of one slot share their weights, the sum of which is exact.
+    # Pixels of one bin share their weights, the sum of which is exact.
     assert (gradient - expected_gradient).norm() <= 3e-5 * expected_gradient.norm()
     assert gradient.abs().sum().item() == pytest.approx(
         expected_gradient.abs().sum().item(), rel=1e-6
@@ -84,7 +84,7 @@ def test_untrained_hinge_of_many_pixels(pixels, foreground, ignored, scale):
 
 @pytest.mark.parametrize("width", [0.25, 1.9])
 def test_pixels_more_than_a_slot_apart_are_ranked_exactly(width):
-    """Evenly spread losses, each in a slot of its own."""
+    """Evenly spread losses, each in a bin of its own."""
     pixels = 2**16
     target = (torch.rand(1, pixels) < 0.4).long()
     losses = 1 + width * (torch.randperm(pixels) / pixels - 0.5)
@@ -100,7 +100,7 @@ def test_pixels_more_than_a_slot_apart_are_ranked_exactly(width):
 @pytest.mark.parametrize("share", [0.001, 0.1, 1.0])
 @pytest.mark.parametrize("pixels", [2**16, 2**18])
 def test_hinge_of_many_equal_pixels(step, share, pixels):
-    """From a few equal losses in a slot to more than it can count, and to two values in all."""
+    """From a few equal losses in a bin to more than it can count, and to two values in all."""
     logits = 0.3 * torch.randn(1, pixels)
     equal = logits[:, : int(share * pixels)]
     equal.copy_((equal / step).round() * step)
@@ -178,7 +178,7 @@ def spread(kind, shape):
 @pytest.mark.parametrize("foreground", [0.02, 0.05, 0.1, 0.3])
 @pytest.mark.parametrize("loss", [eg.lovasz_hinge_loss, eg.lovasz_softmax_loss])
 def test_ties_do_not_show(kind, foreground, loss):
-    """The fewer the foreground, the more a tie shows: slots must be more, or pixels sorted after
+    """The fewer the foreground, the more a tie shows: bins must be more, or pixels sorted after
     all.
     """
     target = (torch.rand(1, 2**18) < foreground).long()

@@ -55,8 +55,8 @@ struct ClassCandidates {
     EVALGRAD_INLINE bool foreground(int64_t i) const { return pixels.foreground(i); }
     EVALGRAD_INLINE uint32_t order(int64_t i) const {
         constexpr int32_t last = (1 << kUnitBits) - 1;  // an error of 1 shares it
-        return static_cast<uint32_t>(
-            last - std::min(last, static_cast<int32_t>(pixels.error(i) * kUnits)));
+        const int32_t units = std::min(last, static_cast<int32_t>(pixels.error(i) * kUnits));
+        return uint32_t{last} - static_cast<uint32_t>(units);  // of an unwanted one, any number
     }
 };
 
@@ -66,12 +66,14 @@ struct ClassScratch {
     Histogram<WideBins> wide;
 };
 
-// One class of a group: its images, P, and the factor of its loss.
+// One class of a group: its images, P, and the factor of its loss. Background with an error below 1
+// - highest, which is below every foreground error, weighs 0.
 struct ClassTask {
     float* buffer;         // (images, classes, pixels): probabilities, then slopes
     const int32_t* label;  // (images, pixels)
     int64_t images, classes, pixels, c;
     int64_t foreground;
+    float highest;  // the largest probability on the class's own pixels
     float factor;
 
     template <class Visit>
@@ -112,11 +114,11 @@ struct ClassBinned : ClassCandidates {
     EVALGRAD_INLINE uint32_t order(int64_t i) const { return edges.bin(pixels.error(i)); }
 };
 
-// With `bins=`. Highest: see `weigh_exactly`. Bins below that of the smallest foreground error
+// With `bins=`. Bins below that of the smallest foreground error
 // weigh nothing; where few pixels are above, as in an untrained network, only those are counted.
-inline void weigh_in_bins(const ClassTask& task, int64_t bins, float highest, ClassScratch& s) {
+inline void weigh_in_bins(const ClassTask& task, int64_t bins, ClassScratch& s) {
     const WideBins edges = class_bins(bins);
-    const float lowest = std::max(0.0f, 1.0f - highest - 1.0f / edges.scale);
+    const float lowest = std::max(0.0f, 1.0f - task.highest - 1.0f / edges.scale);
     const bool few = task.foreground > 0 && task.share_from(lowest) <= 1.0 / 8;
     uint64_t* keys = few ? s.sorter.room(task.images * task.pixels + 1) : nullptr;
     int64_t found = 0;
@@ -204,11 +206,9 @@ inline void weigh_sorted_class(const ClassTask& task, float lowest, bool small, 
     });
 }
 
-// Highest: the largest probability on the class's own pixels. Background below every foreground
-// error weighs 0.
-inline void weigh_exactly(const ClassTask& task, float highest, ClassScratch& scratch) {
+inline void weigh_exactly(const ClassTask& task, ClassScratch& scratch) {
     if (task.foreground == 0) return weigh_absent(task);
-    const float threshold = 1.0f - highest;
+    const float threshold = 1.0f - task.highest;
     const bool small = threshold < kSmall;
     const float lowest = small ? kSmall : threshold;
     if (!weigh_in_fine_bins(task, lowest, small, scratch))

@@ -63,7 +63,6 @@ struct Block {
 };
 
 // ---- edges: holds(error), and for an error that is held its bin
-// -------------------------------------------------------------------
 
 // Of one width between two errors, both included. NaN is held, among the largest errors.
 template <class C>
@@ -109,7 +108,6 @@ private:
 };
 
 // ---- the memory
-// -------------------------------------------------------------------------------------------
 
 // A worker's bins, reused from row to row. A pixel has a place among them: the number of its bin,
 // `bins` more for foreground; what is not held one of kBlock places behind those, by its own in its
@@ -144,7 +142,6 @@ private:
 };
 
 // ---- count
-// ------------------------------------------------------------------------------------------------
 
 // Returns how many pixels are held.
 template <class E>
@@ -190,7 +187,6 @@ EVALGRAD_SIMD static void count(const Pixels& pixels, Histogram<E>&... histogram
 }
 
 // ---- slopes
-// -----------------------------------------------------------------------------------------------
 
 using EightInts = int32_t __attribute__((vector_size(32)));
 using EightFloats = float __attribute__((vector_size(32)));
@@ -254,26 +250,6 @@ EVALGRAD_SIMD static bool fill_slopes(Histogram<E>& h, int64_t foreground_total,
     return int64_t{size} - first_size + first_rest - rest == h.counted;
 }
 
-// ---- the same for some of the pixels, of which there are keys: their order is the number of the
-// bin
-// -------------------------------------------------------------------------------
-
-template <class E>
-EVALGRAD_INLINE int64_t key_place(const Histogram<E>& h, uint64_t key) {
-    return int64_t{key_order(key)} + (key_foreground(key) ? h.bins : 0);
-}
-
-template <class E>
-void count_keys(const uint64_t* keys, int64_t n, Histogram<E>& h) {
-    h.counted += n;
-    for (int64_t i = 0; i < n; ++i) ++h.counts[key_place(h, keys[i])];
-}
-
-template <class E>
-void look_up_keys(const uint64_t* keys, int64_t n, const Histogram<E>& h, float* out) {
-    for (int64_t i = 0; i < n; ++i) out[key_index(keys[i])] = h.slopes[key_place(h, keys[i])];
-}
-
 // Without foreground the extension is the largest error: all the weight on the topmost bin.
 template <class E>
 void fill_without_foreground(Histogram<E>& h, float slope) {
@@ -287,7 +263,6 @@ void fill_without_foreground(Histogram<E>& h, float slope) {
 }
 
 // ---- look up
-// ----------------------------------------------------------------------------------------------
 
 template <class E, class... More>
 EVALGRAD_INLINE void find_slopes(const Block& block, int32_t width, float* slopes,
@@ -334,8 +309,25 @@ EVALGRAD_SIMD static double look_up(const Pixels& pixels, float* out,
     return total;
 }
 
+// ---- keys of some pixels instead of all: their order is the number of their bin
+
+template <class E>
+EVALGRAD_INLINE int64_t key_place(const Histogram<E>& h, uint64_t key) {
+    return int64_t{key_order(key)} + (key_foreground(key) ? h.bins : 0);
+}
+
+template <class E>
+void count_keys(const uint64_t* keys, int64_t n, Histogram<E>& h) {
+    h.counted += n;
+    for (int64_t i = 0; i < n; ++i) ++h.counts[key_place(h, keys[i])];
+}
+
+template <class E>
+void look_up_keys(const uint64_t* keys, int64_t n, const Histogram<E>& h, float* out) {
+    for (int64_t i = 0; i < n; ++i) out[key_index(keys[i])] = h.slopes[key_place(h, keys[i])];
+}
+
 // ---- the exact mode: bins as fine as it takes
-// -------------------------------------------------------------
 
 // Fewer pixels are sorted in less time than bins take to clear and to fill; with less foreground,
 // ties would show.

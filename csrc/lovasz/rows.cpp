@@ -68,7 +68,6 @@ struct Row {
 };
 
 // ---- by a histogram
-// ---------------------------------------------------------------------------------------
 
 // Of the losses of a hinge.
 struct LossRange {
@@ -134,7 +133,6 @@ bool weigh_in_fine_bins(const Row& row, const LossRange& range, RowScratch& scra
 }
 
 // ---- by a sort
-// --------------------------------------------------------------------------------------------
 
 // Errors as ordered bits.
 struct RowRange {

@@ -47,7 +47,6 @@ struct PixelNorms {
 };
 
 // ---- pass 1: probabilities into the buffer
-// --------------------------------------------------------------------------
 
 EVALGRAD_SIMD void write_probabilities(const Problem& maps, const Tile& tile, PixelNorms& norms) {
     float* p = maps.buffer + tile.map;
@@ -91,7 +90,6 @@ void merge(std::vector<ClassTotals>& into, const std::vector<ClassTotals>& from)
 }
 
 // ---- pass 3: through the softmax
-// ------------------------------------------------------------------------------------
 
 // Exponentials are recomputed: cheaper than a second buffer of the size of the logits. Returns the
 // tile's part of the value.
@@ -107,9 +105,9 @@ EVALGRAD_SIMD double write_gradient(const Problem& maps, const Tile& tile, const
 }
 
 // ---- all three
-// --------------------------------------------------------------------------------------------
 
-// `weigh(task, totals, scratch)` writes the slopes of a class in place of its probabilities.
+// `weigh(task, i, scratch)` writes the slopes of the i-th class of all groups in place of its
+// probabilities.
 template <class Weigh>
 void three_passes(const Problem& maps, float* value, int64_t threads, const Weigh& weigh) {
     const int64_t tiles = maps.groups * maps.tiles_per_group();
@@ -135,9 +133,10 @@ void three_passes(const Problem& maps, float* value, int64_t threads, const Weig
                              maps.pixels,
                              i % maps.classes,
                              totals[0][i].foreground,
+                             totals[0][i].highest,
                              maps.scale == nullptr ? 1.0f : maps.scale[i]};
         if (task.factor == 0.0f || totals[0][i].nan) return task.fill(0.0f);
-        weigh(task, totals[0][i], scratch[worker]);
+        weigh(task, i, scratch[worker]);
     });
 
     std::vector<std::vector<float>> probabilities(workers,
@@ -158,7 +157,6 @@ void three_passes(const Problem& maps, float* value, int64_t threads, const Weig
 }
 
 // ---- counts only
-// ------------------------------------------------------------------------------------------
 
 EVALGRAD_SIMD void tile_probabilities(const ClassMaps& maps, const Tile& tile, float* p,
                                       int32_t* label) {
@@ -193,13 +191,12 @@ void softmax(const float* x, const int64_t* label, const float* scale, int64_t g
              int64_t images, int64_t classes, int64_t pixels, int64_t bins, float* value,
              float* gradient, int64_t threads) {
     const Problem maps{{x, label, groups, images, classes, pixels}, scale, gradient};
-    three_passes(maps, value, threads,
-                 [&](const ClassTask& task, const ClassTotals& totals, ClassScratch& scratch) {
-                     if (bins > 0)
-                         weigh_in_bins(task, bins, totals.highest, scratch);
-                     else
-                         weigh_exactly(task, totals.highest, scratch);
-                 });
+    three_passes(maps, value, threads, [&](const ClassTask& task, int64_t, ClassScratch& scratch) {
+        if (bins > 0)
+            weigh_in_bins(task, bins, scratch);
+        else
+            weigh_exactly(task, scratch);
+    });
 }
 
 void softmax_bin_gradient(const float* x, const int64_t* label, const float* slopes, int64_t groups,
@@ -207,9 +204,8 @@ void softmax_bin_gradient(const float* x, const int64_t* label, const float* slo
                           float* value, float* gradient, int64_t threads) {
     const Problem maps{{x, label, groups, images, classes, pixels}, nullptr, gradient};
     three_passes(maps, value, threads,
-                 [&](const ClassTask& task, const ClassTotals&, ClassScratch& scratch) {
-                     const int64_t group = (task.buffer - gradient) / maps.group_size();
-                     const float* own = slopes + (group * classes + task.c) * 2 * bins;
+                 [&](const ClassTask& task, int64_t i, ClassScratch& scratch) {
+                     const float* own = slopes + i * 2 * bins;
                      scratch.wide.start(class_bins(bins));
                      std::copy_n(own, bins, scratch.wide.slopes);
                      std::copy_n(own + bins, bins, scratch.wide.slopes + scratch.wide.bins);
