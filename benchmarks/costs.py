@@ -177,7 +177,8 @@ def with_cost(line: str, found: dict[str, str]) -> str:
     """The line of the table with its last cell replaced, if it is that of a loss."""
     for name, text in found.items():
         if line.startswith(f"| [`{name}"):
-            return f"{line.rstrip(' |').rpartition('|')[0]}| {text} |"
+            *cells, _ = line.split("|")[1:-1]
+            return f"|{'|'.join(cells)}| {text} |"
     return line
 
 
