@@ -15,8 +15,6 @@ from evalgrad import PRAUC, ROCAUC, FBeta, _native
 from evalgrad.s_measures import programs
 from evalgrad.s_measures.multipliers import renewed_multipliers
 from evalgrad.s_measures.surrogate_errors import (
-    _operator,
-    _totals_operator,
     error_totals,
     weighted_errors,
 )
@@ -146,11 +144,13 @@ PROGRAMS = {
 
 @pytest.mark.skipif(_native.library is None, reason="built without kernels")
 def test_operators_pass_opcheck():
-    torch.library.opcheck(_operator, (X.view(1, -1), Y.view(1, -1), torch.ones(1, 2), 0))
+    defined = torch.ops.evalgrad
+    torch.library.opcheck(
+        defined.s_measure_errors.default, (X.view(1, -1), Y.view(1, -1), torch.ones(1, 2), 0)
+    )
     for due in (False, True):
-        torch.library.opcheck(
-            _totals_operator, (X, Y, torch.ones(2), torch.zeros(2), torch.tensor(due), 0)
-        )
+        totals = (X, Y, torch.ones(2), torch.zeros(2), torch.tensor(due), 0)
+        torch.library.opcheck(defined.s_measure_totals.default, totals)
 
 
 @pytest.mark.parametrize("program", PROGRAMS.values(), ids=PROGRAMS)

@@ -11,7 +11,8 @@ axis into the rows, serves all of them. The few that are not so, `by_rows=False`
 """
 
 import ctypes
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from importlib.resources import files
 from typing import Any, NoReturn
 
@@ -93,6 +94,7 @@ library: ctypes.CDLL | None = _load()
 kernels = {} if library is None else _read_table(library)
 
 _operators = torch.library.Library("evalgrad", "DEF")
+_open = False  # see `open_operators`
 
 
 def call(name: str, first: Tensor, *rest: Tensor | int | float | None) -> None:
@@ -144,6 +146,7 @@ def operator(
     fake: Callable[..., Result] = empty_results,
     dtypes: tuple[torch.dtype, ...] = (torch.float32,),
     by_rows: bool = True,
+    traceable: bool = True,
 ) -> Callable[..., Any]:
     """Define `evalgrad::<schema>` and return it.
 
@@ -158,6 +161,8 @@ def operator(
             gradient.
         dtypes: what the kernel was compiled for.
         by_rows: False for an operator whose tensors share no rows, which vmap then refuses.
+        traceable: False for a core that looks at values or loops over items, which a compiler
+            cannot follow or would unroll.
     """
     name = schema.partition("(")[0]
 
@@ -178,7 +183,34 @@ def operator(
     defined: Callable[..., Any] = getattr(torch.ops.evalgrad, name).default
     if by_rows:
         torch.library.register_vmap(f"evalgrad::{name}", _fold_into_rows(defined), lib=_operators)
-    return defined
+    return _seen_through(defined, pure, traceable)
+
+
+def _seen_through(
+    defined: Callable[..., Any], pure: Callable[..., Result], traceable: bool
+) -> Callable[..., Any]:
+    """The operator, but off the CPU a compiler sees the core, which it can fuse with all around."""
+
+    def called(*args: Any) -> Any:
+        if args[0].is_cpu or not (_open or (traceable and torch.compiler.is_compiling())):
+            return defined(*args)
+        # Under vmap the operator has its rule. torch has no public name for this question.
+        return (defined if torch._C._are_functorch_transforms_active() else pure)(*args)
+
+    return called
+
+
+@contextmanager
+def open_operators() -> Iterator[None]:
+    """Within, calls off the CPU are the operations of the cores, and on meta tensors too, where an
+    operator would give empty results: so that what an accelerator would do can be counted.
+    """
+    global _open
+    before, _open = _open, True
+    try:
+        yield
+    finally:
+        _open = before
 
 
 def _fold_into_rows(defined: Callable[..., Any]) -> Callable[..., Any]:

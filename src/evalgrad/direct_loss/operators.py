@@ -87,6 +87,7 @@ direct_ranking = _native.operator(
     native=_direct_native,
     fake=_direct_fake,
     dtypes=_native.FLOATS,
+    traceable=False,
 )
 
 
@@ -123,4 +124,5 @@ ap_structured = _native.operator(
     pure=_structured_pure,
     native=_structured_native,
     dtypes=_native.FLOATS,
+    traceable=False,
 )

@@ -26,7 +26,7 @@ def _pure(losses: Tensor, mask: Tensor | None, p: float, support: float) -> tupl
     valid = torch.ones_like(losses, dtype=torch.bool) if mask is None else mask
     counted = torch.where(valid, losses, 0).to(wide)
     n = valid.sum(-1, keepdim=True).to(wide).clamp(min=1)  # a void row: any n, its weights are 0
-    if math.isinf(p):
+    if p == math.inf:
         weights = valid / n
     else:
         tiny = torch.finfo(losses.dtype).tiny  # subnormal losses count as 0, as in the kernel

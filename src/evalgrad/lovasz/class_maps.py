@@ -59,11 +59,9 @@ def bin_slopes(counts: Tensor, factor: Tensor) -> Tensor:
     """The table of slopes from the counts, which may be those of several ranks, and the factor
     ``(G, C)`` per class.
     """
+    of_back, of_front = (_bins.bin_weights(counts) * factor[..., None, None]).unbind(-2)
     # on the foreground the error falls as p grows
-    sign = torch.tensor([1.0, -1.0], dtype=torch.float64, device=counts.device)
-    return (_bins.bin_weights(counts) * factor[..., None, None] * sign.unsqueeze(-1)).to(
-        factor.dtype
-    )
+    return torch.stack([of_back, -of_front], dim=-2).to(factor.dtype)
 
 
 def _counts_pure(x: Tensor, label: Tensor, bins: int) -> Tensor:

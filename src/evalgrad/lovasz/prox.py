@@ -208,4 +208,5 @@ _prox_rows = _native.operator(
     native=_prox_rows_native,
     fake=_empty,
     dtypes=(torch.float32, torch.float64),
+    traceable=False,
 )
