@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: demo reproduce test test-pure check bench docs data clean
+.PHONY: demo reproduce test test-pure test-triton check bench docs data clean
 
 # A folder changes when a file is added or removed: an editable install then has to learn of it.
 $(VENV)/installed: pyproject.toml constraints.txt CMakeLists.txt $(shell find csrc -type f) $(shell find src -type d -not -name __pycache__)
@@ -29,6 +29,10 @@ test-pure:  ## install without a compiler on the PATH and run the laws on the pu
 	PATH="$(CURDIR)/build/pure/bin" build/pure/bin/pip install -q -c constraints.txt '.[dev]'
 	build/pure/bin/python -c "from evalgrad import _native; assert _native.library is None"
 	build/pure/bin/python -m pytest tests -k "not test_engines or opcheck" $(addprefix --ignore-glob=tests/,$(LAB_TESTS))
+
+test-triton: $(VENV)/installed  ## the GPU kernels, without a GPU: on Triton's interpreter, and compiled for three GPUs
+	EVALGRAD_TRITON=1 TRITON_INTERPRET=1 $(BIN)/python -m pytest tests/gpu
+	TRITON_INTERPRET=0 $(BIN)/python -m pytest tests/gpu
 
 check: $(VENV)/installed  ## format, lint, types, spelling, then tests and doctests
 	$(BIN)/ruff format --check .

@@ -3,7 +3,15 @@
 import subprocess
 import sys
 
-HEAVY = ("torch._dynamo", "sympy", "torch.distributed.fsdp", "numpy.testing", "scipy", "lightning")
+HEAVY = (
+    "torch._dynamo",
+    "sympy",
+    "torch.distributed.fsdp",
+    "numpy.testing",
+    "scipy",
+    "lightning",
+    "triton",
+)
 
 
 def test_the_import_loads_no_compiler():

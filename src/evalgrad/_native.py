@@ -14,12 +14,13 @@ import ctypes
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib.resources import files
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 import torch
 from torch import Tensor
 
-Result = tuple[Tensor, ...] | Tensor
+from evalgrad import _triton
+from evalgrad._triton import Result
 
 FLOATS = (torch.float32, torch.float64)
 
@@ -97,6 +98,19 @@ _operators = torch.library.Library("evalgrad", "DEF")
 _open = False  # see `open_operators`
 
 
+class Bodies(NamedTuple):
+    """Who does the work of an operator: on CPU `native`, on GPUs the kernels in the file `triton`
+    of `_triton` if they are switched on, everywhere else and as the peer of both `pure`.
+    """
+
+    pure: Callable[..., Result]
+    native: Callable[..., Result]
+    triton: str | None
+
+
+operators: dict[str, Bodies] = {}
+
+
 def call(name: str, first: Tensor, *rest: Tensor | int | float | None) -> None:
     """Call the kernel of that name for the dtype of its first tensor.
 
@@ -147,6 +161,7 @@ def operator(
     dtypes: tuple[torch.dtype, ...] = (torch.float32,),
     by_rows: bool = True,
     traceable: bool = True,
+    triton: str | None = None,
 ) -> Callable[..., Any]:
     """Define `evalgrad::<schema>` and return it.
 
@@ -163,8 +178,11 @@ def operator(
         by_rows: False for an operator whose tensors share no rows, which vmap then refuses.
         traceable: False for a core that looks at values or loops over items, which a compiler
             cannot follow or would unroll.
+        triton: file of `evalgrad._triton` with a function of the operator's name, for GPUs.
     """
     name = schema.partition("(")[0]
+    operators[name] = Bodies(pure, native, triton)
+    elsewhere = _triton.serve(triton, name, pure) if triton and _triton.ENABLED else pure
 
     def cpu(*args: Any) -> Result:
         if library is None or args[0].dtype not in dtypes:
@@ -177,13 +195,15 @@ def operator(
         return native(*given)
 
     _operators.define(schema, tags=(torch.Tag.pt2_compliant_tag,))
-    _operators.impl(name, cpu, "CPU")
-    _operators.impl(name, pure, "CompositeExplicitAutograd")
+    interpreted = elsewhere is not pure and _triton.INTERPRETED
+    _operators.impl(name, elsewhere if interpreted else cpu, "CPU")
+    _operators.impl(name, elsewhere, "CompositeExplicitAutograd")
     torch.library.register_fake(f"evalgrad::{name}", fake, lib=_operators)
     defined: Callable[..., Any] = getattr(torch.ops.evalgrad, name).default
     if by_rows:
         torch.library.register_vmap(f"evalgrad::{name}", _fold_into_rows(defined), lib=_operators)
-    return _seen_through(defined, pure, traceable)
+    # Where Triton kernels are switched on, a compiler calls them too.
+    return _seen_through(defined, pure, traceable and elsewhere is pure)
 
 
 def _seen_through(

@@ -99,9 +99,11 @@ bin_counts = _native.operator(
     pure=_counts_pure,
     native=_counts_native,
     fake=_counts_empty,
+    triton="lovasz",
 )
 bin_gradient = _native.operator(
     "lovasz_bin_gradient(Tensor x, Tensor label, Tensor slopes) -> (Tensor, Tensor)",
     pure=_gradient_pure,
     native=_gradient_native,
+    triton="lovasz",
 )

@@ -1,0 +1,174 @@
+"""Memory and races of Triton kernels, and the bytes that they touch, on Triton's interpreter.
+
+The interpreter runs programs one after the other, and a program's lanes at once: a race, a load of
+what was stored without a barrier between, and a mask that lets one element too many through still
+give the right result there. So this looks at every address:
+
+    with Trace() as trace:
+        kernel[grid](...)
+    assert trace.clean, trace
+
+An access outside the tensors of a launch is counted and not carried out. TRITON_INTERPRET must be
+set before triton is imported. The interpreter's classes are private; as of triton 3.9.
+"""
+
+import collections
+from contextlib import ExitStack
+from unittest import mock
+
+import numpy as np
+import torch
+from triton.runtime import interpreter
+
+Builder, Grid = interpreter.InterpreterBuilder, interpreter.GridExecutor
+
+
+def _addresses(pointers, mask):
+    pointers, mask = np.broadcast_arrays(pointers, mask)
+    return pointers[mask].ravel()
+
+
+def _size(pointers):
+    return np.dtype(interpreter._get_np_dtype(pointers.get_element_ty())).itemsize
+
+
+def _as_method(hook, original):
+    return lambda own, *args, **options: hook(original, own, *args, **options)
+
+
+class Trace:
+    """What went wrong in all launches inside the `with`, counted, and what they cost.
+
+    `read` and `written` are bytes; an atomic is a read and a write. Lanes of one instruction share
+    what they read, as they share a transaction; otherwise nothing is taken to be cached.
+    """
+
+    def __init__(self):
+        self.launches = collections.Counter()  # by the kernel's name
+        self.read = self.written = self.atomics = 0
+        self.out_of_bounds = self.races = self.unbarriered = 0
+
+    @property
+    def clean(self):
+        return not (self.out_of_bounds or self.races or self.unbarriered)
+
+    @property
+    def bytes(self):
+        return self.read + self.written
+
+    def __str__(self):
+        return (
+            f"{dict(self.launches)}: {self.read} bytes read, {self.written} written,"
+            f" {self.atomics} atomics; out of bounds {self.out_of_bounds}, races {self.races},"
+            f" loads of what was stored without a barrier {self.unbarriered}"
+        )
+
+    def __enter__(self):
+        self._stack = ExitStack()
+        hooks = [
+            (Builder, "create_masked_load", self._load),
+            (Builder, "create_masked_store", self._store),
+            (Builder, "create_atomic_rmw", self._atomic),
+            (Builder, "create_atomic_cas", self._exchange),
+            (Builder, "create_barrier", self._barrier),
+            (Builder, "set_grid_idx", self._program),
+            (Grid, "_init_args_hst", self._begin),
+            (Grid, "__call__", self._launch),
+        ]
+        for owner, name, hook in hooks:
+            patched = _as_method(hook, getattr(owner, name))
+            self._stack.enter_context(mock.patch.object(owner, name, patched))
+        return self
+
+    def __exit__(self, *error):
+        self._stack.close()
+
+    # ---- a launch, and its programs
+
+    def _launch(self, original, grid, *args, **options):
+        self.launches[grid.fn.__name__] += 1
+        result = original(grid, *args, **options)
+        self._between_programs()
+        return result
+
+    def _begin(self, original, grid, args, options):
+        tensors = [t for t in [*args, *options.values()] if isinstance(t, torch.Tensor)]
+        self._ranges = [(t.data_ptr(), t.data_ptr() + t.nbytes) for t in tensors]
+        self._reads, self._writes, self._added = [], [], []
+        return original(grid, args, options)
+
+    def _program(self, original, builder, x, y, z):
+        self._current, self._unseen = (x, y, z), []
+        return original(builder, x, y, z)
+
+    def _barrier(self, original, builder):
+        self._unseen.clear()
+        return original(builder)
+
+    # ---- its accesses
+
+    def _load(self, original, builder, pointers, mask, *rest):
+        mask = self._inside(pointers, mask)
+        places = np.unique(_addresses(pointers.data, mask.data))
+        self.read += places.size * _size(pointers)
+        self._reads.append((self._current, places))
+        self.unbarriered += any(np.isin(places, stored).any() for stored in self._unseen)
+        return original(builder, pointers, mask, *rest)
+
+    def _store(self, original, builder, pointers, value, mask, *rest):
+        mask = self._inside(pointers, mask)
+        every = _addresses(pointers.data, mask.data)
+        places = np.unique(every)
+        self.races += places.size < every.size  # two lanes store to one place
+        self.written += places.size * _size(pointers)
+        self._writes.append((self._current, places))
+        self._unseen.append(places)
+        return original(builder, pointers, value, mask, *rest)
+
+    def _atomic(self, original, builder, operation, pointers, value, mask, *rest):
+        mask = self._inside(pointers, mask)
+        self._charge_atomic(pointers, mask.data)
+        return original(builder, operation, pointers, value, mask, *rest)
+
+    def _exchange(self, original, builder, pointers, *rest):
+        self._charge_atomic(pointers, np.ones_like(pointers.data, bool))
+        return original(builder, pointers, *rest)
+
+    def _charge_atomic(self, pointers, mask):
+        every = _addresses(pointers.data, mask)
+        self.atomics += every.size
+        self.read += every.size * _size(pointers)
+        self.written += every.size * _size(pointers)
+        self._added.append(np.unique(every))
+
+    def _inside(self, pointers, mask):
+        """The mask without what is outside the tensors of the launch."""
+        places, wanted = np.broadcast_arrays(pointers.data, mask.data)
+        inside = np.zeros(places.shape, bool)
+        for low, high in self._ranges:
+            inside |= (places >= low) & (places + _size(pointers) <= high)
+        self.out_of_bounds += int((wanted & ~inside).sum())
+        return interpreter.TensorHandle(wanted & inside, mask.dtype)
+
+    def _between_programs(self):
+        """Places that one program writes and another reads or writes in the same launch; atomics
+        mixed with plain accesses.
+        """
+        written, read = _by_program(self._writes), _by_program(self._reads)
+        if written:
+            _, times = np.unique(np.concatenate(list(written.values())), return_counts=True)
+            self.races += int((times > 1).sum())
+            for program, places in read.items():
+                others = [theirs for other, theirs in written.items() if other != program]
+                self.races += bool(others) and bool(np.isin(places, np.concatenate(others)).any())
+        if self._added:
+            added = np.unique(np.concatenate(self._added))
+            for _, places in [*self._reads, *self._writes]:
+                self.races += bool(np.isin(places, added).any())
+
+
+def _by_program(accesses):
+    found = collections.defaultdict(list)
+    for program, places in accesses:
+        found[program].append(places)
+    return {program: np.unique(np.concatenate(parts)) for program, parts in found.items()}

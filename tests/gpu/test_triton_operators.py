@@ -1,0 +1,66 @@
+"""Every operator by its Triton kernels, on the interpreter: it agrees with the torch core, and the
+sanitizer finds nothing.
+"""
+
+import pytest
+import torch
+from draws import DRAWS
+from hypothesis import given
+from hypothesis import strategies as st
+from sanitizer import Trace
+
+from evalgrad import _native, _triton
+
+SERVED = {name: bodies for name, bodies in _native.operators.items() if bodies.triton is not None}
+every_operator = pytest.mark.parametrize("name", SERVED)
+
+
+def both(name, args):
+    """Results of the kernels and of the core, and the trace of the kernels."""
+    bodies = SERVED[name]
+    with Trace() as trace:
+        found = _triton.implementation(bodies.triton, name).run(*args)
+    assert found is not None, "left to the core"
+    expected = bodies.pure(*args)
+    if isinstance(found, torch.Tensor):
+        return [found], [expected], trace
+    return found, expected, trace
+
+
+def close(found, expected):
+    for mine, theirs in zip(found, expected, strict=True):
+        scale = theirs.double().abs().nan_to_num(0).amax().item() if theirs.numel() else 0
+        torch.testing.assert_close(mine, theirs, rtol=1e-5, atol=2e-6 * scale, equal_nan=True)
+
+
+def test_every_operator_is_drawn():
+    assert SERVED.keys() == DRAWS.keys()
+
+
+@every_operator
+def test_the_example_runs_on_the_kernels(name):
+    example = _triton.implementation(SERVED[name].triton, name).example(torch.float32)
+    found, expected, trace = both(name, example)
+    close(found, expected)
+    assert sum(trace.launches.values()) > 0
+    assert trace.clean, trace
+
+
+@every_operator
+@given(data=st.data())
+def test_agrees_with_the_core_and_touches_what_it_may(name, data):
+    found, expected, trace = both(name, data.draw(DRAWS[name]))
+    close(found, expected)
+    assert sum(trace.launches.values()) > 0
+    assert trace.clean, trace
+
+
+@every_operator
+def test_the_operator_itself_runs_the_kernels(name):
+    """On CPU tensors, as TRITON_INTERPRET is set."""
+    example = _triton.implementation(SERVED[name].triton, name).example(torch.float32)
+    operator = getattr(torch.ops.evalgrad, name)
+    operator(*example)  # which compares first
+    with Trace() as trace:
+        operator(*example)
+    assert sum(trace.launches.values()) > 0
