@@ -103,6 +103,14 @@ FUNCTIONS = (
     ),
     Function("metrics.ndcg", lambda x, y: metrics.ndcg(x.round(), y, k=2)),
     Function("metrics.ndcg(ties=worst)", lambda x, y: metrics.ndcg(x, y, k=2, ties="worst")),
+    Function(
+        "metrics.ndcg(gain=exponential)",
+        lambda x, y: metrics.ndcg(x.round(), 2 * y, gain="exponential", item_weight=x.abs()),
+    ),
+    Function("metrics.average_precision(k=2)", lambda x, y: metrics.average_precision(x, y, k=2)),
+    Function("metrics.precision_at_k", lambda x, y: metrics.precision_at_k(x.round(), y, k=2)),
+    Function("metrics.recall_at_k", lambda x, y: metrics.recall_at_k(x, y, k=2, ties="worst")),
+    Function("metrics.reciprocal_rank", lambda x, y: metrics.reciprocal_rank(x.round(), y)),
     Function("metrics.fbeta_score", metrics.fbeta_score),
     Function(
         "metrics.fbeta_score(reduction=weighted)",

@@ -4,14 +4,16 @@ made.
 
 import math
 
+import oracles_rankings
 import pytest
 import test_fbeta_score
+import test_first_places
 import test_ranking_metrics
 import torch
 from test_broken import fails
 
 from evalgrad import metrics
-from evalgrad.metrics import curves
+from evalgrad.metrics import curves, gains, tied_groups
 
 RIGHT = {metric.__name__: metric for metric in test_ranking_metrics.RANKING}
 
@@ -60,12 +62,10 @@ def test_the_best_order_of_ties_is_rejected(name):
 def test_ties_that_reach_into_what_is_left_out_are_rejected(monkeypatch):
     """An item left out may tie with one that counts at -inf; it must not widen the group."""
 
-    def by_place(discount, found):
-        start, end = found.start(), found.end()
-        total = torch.nn.functional.pad(discount.cumsum(-1), (1, 0))
-        return (total.gather(-1, end) - total.gather(-1, start)) / (end - start)
+    def of_all(x, start, there):
+        return tied_groups.group_mean(x, start, torch.ones_like(there))
 
-    monkeypatch.setattr("evalgrad.metrics.ranking._group_mean", by_place)
+    monkeypatch.setattr(gains, "group_mean", of_all)
     assert rejected_ranking(metrics.ndcg, "ndcg")
 
 
@@ -140,4 +140,88 @@ def test_a_mean_that_hides_nan_is_rejected(monkeypatch):
         return torch.where(weight == 0, 0.0, value).sum(-1) / weight.sum(-1)
 
     monkeypatch.setattr(curves, "mean", forgiving)
-    assert fails(test_ranking_metrics.test_a_nan_that_counts_is_not_hidden, metrics.ndcg)
+    assert fails(test_ranking_metrics.test_a_nan_that_counts_is_not_hidden, metrics.roc_auc)
+
+
+# ---- the first places and graded NDCG ------------------------------------------------------------
+
+
+def rejected_first_places(metric, name, seeds=range(15)):
+    oracle = getattr(oracles_rankings, name)
+    grades = 4 if name == "ndcg" else 2
+    check = test_first_places.check_meets_every_order
+    drawn = [(k, *test_first_places.draw(seed, grades=grades)) for seed in seeds for k in (1, 3)]
+    return any(fails(check, metric, oracle, s, y.double(), y, k, k=k) for k, s, y in drawn)
+
+
+def as_they_come(metric):
+    """The items that a sort happens to put first."""
+
+    def broken(scores, target, *, ties, **options):
+        return metric(scores - 1e-6 * torch.arange(scores.shape[-1]), target, ties=ties, **options)
+
+    return broken
+
+
+def over_hits(scores, target, *, k, **options):
+    """torchmetrics' mean over the positives that were found."""
+    found = metrics.average_precision(scores, target, k=k, **options)
+    return found / metrics.recall_at_k(scores, target, k=k, **options).clamp(min=1e-9)
+
+
+def first_of_the_group(scores, target, *, ties, **options):
+    """The reciprocal rank of a tied group's mean place."""
+    worst = metrics.reciprocal_rank(scores, target, ties="worst", **options)
+    if ties == "worst":
+        return worst
+    best = metrics.reciprocal_rank(scores + 1e-6 * target, target, ties="worst", **options)
+    return 2 / (1 / worst + 1 / best).nan_to_num(posinf=math.inf)
+
+
+def whole_ideal(scores, target, *, k, **options):
+    """The ideal gain without the cutoff."""
+    gains = (target * options["mask"]).double().sort(-1, descending=True).values
+    gained = gains / torch.log2(torch.arange(gains.shape[-1]) + 2.0)
+    return metrics.ndcg(scores, target, k=k, **options) * gained[:, :k].sum(-1) / gained.sum(-1)
+
+
+BROKEN = {
+    "precision": [as_they_come(metrics.precision_at_k)],
+    "recall": [as_they_come(metrics.recall_at_k)],
+    "reciprocal_rank": [as_they_come(metrics.reciprocal_rank), first_of_the_group],
+    "average_precision": [over_hits],
+    "ndcg": [as_they_come(metrics.ndcg), whole_ideal],
+}
+MENDED = {
+    "precision": metrics.precision_at_k,
+    "recall": metrics.recall_at_k,
+    "reciprocal_rank": metrics.reciprocal_rank,
+    "average_precision": metrics.average_precision,
+    "ndcg": metrics.ndcg,
+}
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_broken_first_places_are_rejected(name):
+    assert not rejected_first_places(MENDED[name], name)
+    for wrong in BROKEN[name]:
+        assert rejected_first_places(wrong, name), wrong.__name__
+
+
+def test_an_ideal_order_by_grade_instead_of_weighted_gain_is_rejected():
+    scores, target = test_first_places.draw(1, grades=4)
+    weight = torch.tensor([[0.1, 5.0, 1.0, 1.0, 1.0, 1.0]] * 2, dtype=torch.float64)
+    gains = weight * target
+    by_grade = torch.stack([g[y.argsort(descending=True)] for g, y in zip(gains, target)])
+    discount = 1 / torch.log2(torch.arange(6) + 2.0).double()
+    right = (gains.sort(-1, descending=True).values * discount).sum(-1)
+    assert ((by_grade * discount).sum(-1) < right - 0.01).any(), "here they differ"
+
+    def wrong(scores, target, *, item_weight, **options):
+        value = metrics.ndcg(scores, target, item_weight=item_weight, **options)
+        return value * right / (by_grade * discount).sum(-1)
+
+    check = test_first_places.check_meets_every_order
+    args = (oracles_rankings.ndcg, scores, gains, target, None)
+    assert fails(check, wrong, *args, item_weight=weight)
+    assert not fails(check, metrics.ndcg, *args, item_weight=weight)

@@ -36,11 +36,11 @@ BASELINE_MODULES = (
     eg.ZeroOnePerceptronLoss,
 )
 
-over_lists = pytest.mark.parametrize(
-    "function",
-    [*DIRECT, *BASELINES, metrics.average_precision, metrics.ndcg, eg.suggest_epsilon],
-    ids=lambda f: f.__name__,
-)
+BINARY = [*DIRECT, *BASELINES, metrics.average_precision, eg.suggest_epsilon]
+GRADED = [metrics.ndcg]
+of_binary_labels = pytest.mark.parametrize("function", BINARY, ids=lambda f: f.__name__)
+of_grades = pytest.mark.parametrize("function", GRADED, ids=lambda f: f.__name__)
+over_lists = pytest.mark.parametrize("function", [*BINARY, *GRADED], ids=lambda f: f.__name__)
 direct = pytest.mark.parametrize("function", DIRECT, ids=lambda f: f.__name__)
 
 
@@ -61,7 +61,7 @@ def test_scores_must_have_an_axis(function):
         function(torch.tensor(1.0), torch.tensor(1))
 
 
-@over_lists
+@of_binary_labels
 def test_soft_targets_are_refused(function):
     match = rf"{function.__name__}: `target` must be 0 or 1, or bool; got the label 0.5\. Soft"
     with pytest.raises(ValueError, match=match):
@@ -81,7 +81,7 @@ def test_shape_of_target(function):
         function(SCORES, TARGET[0])
 
 
-@over_lists
+@of_binary_labels
 def test_graded_targets_are_refused(function):
     name = function.__name__
     grades = TARGET * torch.arange(1, TARGET.shape[1] + 1)
@@ -92,6 +92,46 @@ def test_graded_targets_are_refused(function):
         with pytest.raises(ValueError, match="pass `target > 0`"):
             function(SCORES, other)
         assert function(SCORES, other > 0) == function(SCORES, TARGET)
+
+
+@of_grades
+@pytest.mark.parametrize("grade", [-1.0, -0.5, float("nan"), float("inf")])
+def test_grades(function, grade):
+    grades = TARGET.float()
+    grades[1, 2] = grade
+    match = rf"{function.__name__}: `target` must be finite and at least 0; got the grade {grade:g}"
+    for gain in ("linear", "exponential"):
+        with pytest.raises(ValueError, match=match):
+            function(SCORES, grades, gain=gain)
+    assert function(SCORES, grades, mask=(grades == 0) | (grades == 1)).isfinite()
+
+
+@of_grades
+def test_grades_without_an_exponential_gain(function):
+    with pytest.raises(ValueError, match=r'got the grade 2000\. .*pass gain="linear"'):
+        function(SCORES, 2000 * TARGET, gain="exponential")
+    found = function(SCORES, 2000 * TARGET, gain="linear")
+    torch.testing.assert_close(found, function(SCORES, TARGET))
+    with pytest.raises(TypeError, match="`target` must be real numbers; got a complex64 tensor"):
+        function(SCORES, TARGET.to(torch.complex64))
+
+
+@of_grades
+def test_item_weights(function):
+    name = function.__name__
+    with pytest.raises(ValueError, match=rf"{name}: `item_weight` must be of shape \(2, 5\)"):
+        function(SCORES, TARGET, item_weight=torch.ones(5))
+    with pytest.raises(ValueError, match=rf"{name}: `item_weight` must be .*; got the weight -2"):
+        function(SCORES, TARGET, item_weight=-2 * torch.ones(2, 5))
+    with pytest.raises(TypeError, match=rf"{name}: `item_weight` must be a tensor"):
+        function(SCORES, TARGET, item_weight=2.0)
+
+
+@of_grades
+def test_gain(function):
+    match = rf"{function.__name__}: `gain` must be one of 'linear', 'exponential'; got 'log'"
+    with pytest.raises(ValueError, match=match):
+        function(SCORES, TARGET, gain="log")
 
 
 @over_lists
@@ -164,7 +204,18 @@ def test_reduction_of_metrics(function):
         function(SCORES, TARGET, reduction="sum")
 
 
-@pytest.mark.parametrize("function", [eg.direct_ndcg_loss, metrics.ndcg, eg.suggest_epsilon])
+AT_K = [
+    eg.direct_ndcg_loss,
+    eg.suggest_epsilon,
+    metrics.ndcg,
+    metrics.average_precision,
+    metrics.precision_at_k,
+    metrics.recall_at_k,
+    metrics.reciprocal_rank,
+]
+
+
+@pytest.mark.parametrize("function", AT_K, ids=lambda f: f.__name__)
 def test_k(function):
     with pytest.raises(ValueError, match=rf"{function.__name__}: `k` must be at least 1; got 0"):
         function(SCORES, TARGET, k=0)

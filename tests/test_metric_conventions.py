@@ -28,6 +28,17 @@ ROWS = {
         tmr.retrieval_normalized_dcg,
     ),
     "roc_auc": (metrics.roc_auc, lambda s, y: theirs.roc_auc_score(y, s), tmc.binary_auroc),
+    "reciprocal_rank": (metrics.reciprocal_rank, None, tmr.retrieval_reciprocal_rank),
+    "recall_at_k": (
+        lambda s, y: metrics.recall_at_k(s, y, k=2),
+        None,
+        lambda s, y: tmr.retrieval_recall(s, y, top_k=2),
+    ),
+    "precision_at_k": (
+        lambda s, y: metrics.precision_at_k(s, y, k=2),
+        None,
+        lambda s, y: tmr.retrieval_precision(s, y, top_k=2),
+    ),
     "precision_at_recall": (
         lambda s, y: metrics.precision_at_recall(s, y, recall=0.5),
         None,

@@ -16,6 +16,9 @@ LISTS = {
     "precision_at_recall": partial(metrics.precision_at_recall, recall=0.5),
     "recall_at_precision": partial(metrics.recall_at_precision, precision=0.5),
     "fbeta_score": metrics.fbeta_score,
+    "reciprocal_rank": metrics.reciprocal_rank,
+    "precision_at_k": partial(metrics.precision_at_k, k=3),
+    "recall_at_k": partial(metrics.recall_at_k, k=3),
 }
 CLASSES = {
     "fbeta_score": metrics.fbeta_score,
@@ -135,8 +138,8 @@ def test_arrays_beside_class_maps_get_a_sentence(name):
 @lists
 def test_undeclared_labels_of_lists_are_nan_where_they_cannot_be_read(name):
     metric, (scores, target) = LISTS[name], list_batch()
-    target[1, 3] = 2
-    with pytest.raises(ValueError, match="got the label 2"):
+    target[1, 3] = -1
+    with pytest.raises(ValueError, match=r"got the (label|grade) -1"):
         metric(scores, target)
     each = torch.vmap(metric)(scores, target)
     assert each.isnan().tolist() == [False, True, False]

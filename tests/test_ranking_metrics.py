@@ -184,6 +184,9 @@ ALL = [
     metrics.fbeta_score,
     lambda *a, **o: metrics.precision_at_recall(*a, recall=0.5, **o),
     lambda *a, **o: metrics.recall_at_precision(*a, precision=0.5, **o),
+    metrics.reciprocal_rank,
+    lambda *a, **o: metrics.precision_at_k(*a, k=3, **o),
+    lambda *a, **o: metrics.recall_at_k(*a, k=3, **o),
 ]
 
 

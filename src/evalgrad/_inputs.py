@@ -18,7 +18,7 @@ from torch import Tensor
 
 from evalgrad._errors import describe, fail
 from evalgrad._labels import IGNORED, binary_labels, class_labels, readable
-from evalgrad._options import Classes
+from evalgrad._options import Axes, Classes
 
 Weight = Tensor | Sequence[float] | None
 
@@ -280,9 +280,17 @@ def binary_maps(
 
 
 def lists(
-    function: str, scores: object, target: object, mask: object = None, *, dim: int | None = None
+    function: str, scores: object, target: object, mask: object = None, *, dim: Axes = None
 ) -> Binary:
     """Scores, labels 0 or 1 and perhaps a mask, all of one shape; the items along axis `dim`."""
+    scores, axes = list_axes(function, scores, dim)
+    target = like(function, "target", target, scores)
+    valid = None if mask is None else items_last(like(function, "mask", mask, scores), axes)
+    return binary_rows(function, items_last(scores, axes), items_last(target, axes), valid)
+
+
+def list_axes(function: str, scores: object, dim: Axes) -> tuple[Tensor, tuple[int, ...]]:
+    """Plain floating-point scores, and the axes of the items of their lists."""
     scores = floating(function, "scores", scores)
     if dim is None and scores.shape[-1] == 1 and scores.numel() > 1:
         n = scores.shape[:-1].numel()
@@ -291,15 +299,20 @@ def lists(
             " lists of one item pass dim=-1."
         )
         fail(ValueError, function, "scores", "lists of items", describe(scores), repair)
-    axis = -1 if dim is None else dim
-    if not -scores.ndim <= axis < scores.ndim:
-        must = f"an axis in [{-scores.ndim}, {scores.ndim - 1}]"
+    axes = (-1,) if dim is None else (dim,) if isinstance(dim, int) else tuple(dim)
+    inside = all(-scores.ndim <= axis < scores.ndim for axis in axes)
+    if not inside or len({axis % scores.ndim for axis in axes}) != max(len(axes), 1):
+        several = "" if dim is None or isinstance(dim, int) else "one or more different axes, each "
+        must = f"{several}an axis in [{-scores.ndim}, {scores.ndim - 1}]"
         fail(ValueError, function, "dim", must, repr(dim), "It is the axis of the items.")
-    tensors = [like(function, "target", target, scores)]
-    if mask is not None:
-        tensors.append(like(function, "mask", mask, scores))
-    rows, labels, *valid = (x.movedim(axis, -1) for x in (scores, *tensors))
-    return binary_rows(function, rows, labels, valid[0] if valid else None)
+    return scores, axes
+
+
+def items_last(x: Tensor, axes: tuple[int, ...]) -> Tensor:
+    """`x` with the items, which lie on these axes, along the last one."""
+    if len(axes) == 1:
+        return x.movedim(axes[0], -1)
+    return x.movedim(axes, tuple(range(-len(axes), 0))).flatten(-len(axes))
 
 
 def set_rows(function: str, errors: object, foreground: object, mask: object) -> Binary:

@@ -4,9 +4,11 @@ Defaults are scikit-learn's definitions; ``ties="worst"`` is what the losses fol
 """
 
 from evalgrad.metrics.fbeta import fbeta_score
+from evalgrad.metrics.first_places import precision_at_k, recall_at_k, reciprocal_rank
+from evalgrad.metrics.gains import ndcg
 from evalgrad.metrics.jaccard import jaccard_counts, jaccard_from_counts, jaccard_index
 from evalgrad.metrics.operating_points import pr_auc, precision_at_recall, recall_at_precision
-from evalgrad.metrics.ranking import average_precision, ndcg, roc_auc
+from evalgrad.metrics.ranking import average_precision, roc_auc
 from evalgrad.metrics.topk import topk_error
 
 __all__ = [
@@ -17,8 +19,11 @@ __all__ = [
     "jaccard_index",
     "ndcg",
     "pr_auc",
+    "precision_at_k",
     "precision_at_recall",
+    "recall_at_k",
     "recall_at_precision",
+    "reciprocal_rank",
     "roc_auc",
     "topk_error",
 ]

@@ -11,6 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from evalgrad._grades import Graded
 from evalgrad._inputs import Binary, lists
 from evalgrad._options import one_of
 from evalgrad._ranking import against_the_model
@@ -75,7 +76,7 @@ def curve(
     return Curve(tp, fp, cut, given)
 
 
-def broken(given: Binary) -> Tensor:
+def broken(given: Binary | Graded) -> Tensor:
     """``(R,)`` bool: lists with a NaN score that counts, or with an undeclared label."""
     nan = given.rows.isnan() if given.mask is None else given.rows.isnan() & given.mask
     return nan.any(-1) if given.invalid is None else nan.any(-1) | given.invalid

@@ -1,5 +1,5 @@
-"""Metrics of whole rankings with binary relevance: average precision, NDCG and the area under the
-ROC curve.
+"""Metrics of whole rankings with binary relevance: average precision and the area under the ROC
+curve.
 
 They differ in what a tied group counts. ``ties="standard"`` is scikit-learn's definition of each;
 ``ties="worst"`` ranks the negatives of a group above its positives, as the losses do, so that a
@@ -8,18 +8,19 @@ network whose scores have collapsed does not look good.
 
 from math import nan
 
-import torch
 from torch import Tensor
 
-from evalgrad._options import checked, integer
-from evalgrad.metrics.curves import Curve, ListReduction, Ties, curve, list_reduction, over_lists
+from evalgrad._options import checked
+from evalgrad.metrics.curves import ListReduction, Ties, curve, list_reduction, over_lists
+from evalgrad.metrics.first_places import CUTOFF, share_within
 
 
-@checked(reduction=list_reduction)
+@checked(k=CUTOFF, reduction=list_reduction)
 def average_precision(
     scores: Tensor,
     target: Tensor,
     *,
+    k: int | None = None,
     dim: int | None = None,
     mask: Tensor | None = None,
     ties: Ties = "standard",
@@ -31,11 +32,14 @@ def average_precision(
     Args:
         scores: what ranks the items, of any shape; one list by default along the last axis.
         target: the same shape, 1 or True for positives.
+        k: count the first k places only: a positive behind them counts 0 in the mean over all
+            positives, as in TF-Ranking and trec_eval. None counts all.
         dim: the axis of the items; ``dim=0`` of ``(batch, classes)`` is a list per class, whose
             mean is the macro average. ``(N, 1)`` has to say which axis it means.
         mask: bool, the same shape, True = counts; items left out are as if absent.
-        ties: ``"standard"`` takes the precision behind the tied group, as scikit-learn does;
-            ``"worst"`` puts the negatives of the group first.
+        ties: ``"standard"`` takes the precision behind the tied group, as scikit-learn does, and
+            of a group that the cutoff divides the share within; ``"worst"`` puts the negatives of
+            the group first.
         zero_division: value of 0/0, a list without positives; NaN leaves it out of the mean.
         reduction: ``"mean"`` over the lists, or ``"none"``: the axes of `scores` without `dim`.
 
@@ -55,54 +59,7 @@ def average_precision(
     found = curve("average_precision", scores, target, mask, dim=dim)
     precision = found.precision()
     at = precision.gather(-1, found.end()) if ties == "standard" else precision[:, 1:]
-    value = (found.hits() * at).sum(-1) / found.positives()
-    return over_lists(value, found, found.positives() == 0, zero_division, reduction)
-
-
-@checked(
-    k=integer(1, none=True, repair="Pass the number of places that count; None counts all."),
-    reduction=list_reduction,
-)
-def ndcg(
-    scores: Tensor,
-    target: Tensor,
-    *,
-    k: int | None = None,
-    dim: int | None = None,
-    mask: Tensor | None = None,
-    ties: Ties = "standard",
-    zero_division: float = nan,
-    reduction: ListReduction = "mean",
-) -> Tensor:
-    """Normalised discounted cumulative gain of rankings, for binary relevance: a relevant item at
-    rank r gains 1 / log2(1 + r).
-
-    Args:
-        scores: as `average_precision`.
-        target: the same shape, 1 or True for relevant items.
-        k: count the first k places only, in the gain and in the ideal gain; None counts all.
-        dim: as `average_precision`.
-        mask: as `average_precision`.
-        ties: ``"standard"`` averages over the orders of the tied group, as scikit-learn does;
-            ``"worst"`` puts its irrelevant items first.
-        zero_division: value of 0/0, a list without relevant items; NaN leaves it out of the mean.
-        reduction: as `average_precision`.
-
-    Returns:
-        As `average_precision`.
-
-    Example:
-        >>> ndcg(torch.tensor([0.9, 0.8, 0.7]), torch.tensor([0, 1, 0]))
-        tensor(0.6309, dtype=torch.float64)
-    """
-    found = curve("ndcg", scores, target, mask, dim=dim)
-    rank = torch.arange(1, found.tp.shape[-1], device=found.tp.device)
-    discount = (1 / torch.log2(1 + rank.to(found.tp))).expand(found.tp.shape[0], -1)
-    if k is not None:
-        discount = discount.masked_fill(rank > k, 0.0)
-    ideal = torch.where(rank <= found.positives().unsqueeze(-1), discount, 0.0).sum(-1)
-    gain = _group_mean(discount, found) if ties == "standard" else discount
-    value = (found.hits() * gain).sum(-1) / ideal
+    value = (found.hits() * at * share_within(found, k, ties)).sum(-1) / found.positives()
     return over_lists(value, found, found.positives() == 0, zero_division, reduction)
 
 
@@ -145,11 +102,3 @@ def roc_auc(
     pairs = found.positives() * found.fp[:, -1]
     value = (found.misses() * above).sum(-1) / pairs
     return over_lists(value, found, pairs == 0, zero_division, reduction)
-
-
-def _group_mean(discount: Tensor, found: Curve) -> Tensor:
-    """The mean of the discounts of each item's tied group: its gain averaged over the orders."""
-    start, there = found.start(), found.hits() + found.misses()
-    zeros = torch.zeros_like(found.tp)
-    total, size = (zeros.scatter_add(-1, start, x) for x in (discount * there, there))
-    return total.gather(-1, start) / size.gather(-1, start).clamp(min=1)
