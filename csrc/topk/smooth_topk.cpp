@@ -6,9 +6,16 @@
 #include "common/parallel.h"
 #include "topk/kernels.h"
 #include "topk/symmetric_polynomials.h"
+#include "topk/top_items.h"
 
 namespace evalgrad::topk {
 namespace {
+
+template <class T>
+struct Worker {
+    TopItems<T> top;
+    Workspace<T> space;
+};
 
 template <class T>
 struct Problem {
@@ -50,19 +57,44 @@ EVALGRAD_INLINE double hinge_argument(const Problem<T>& p, int64_t r, const Work
     return p.margin + (kth == own && kth > 0.0 ? 0.0 : kth - own) / static_cast<double>(p.split.k);
 }
 
+// Factor x loss; z is that argument plus tau x the log of the ratio.
+struct Smooth {
+    double value, slope;  // in z
+
+    Smooth(double z, double tau, double factor) {
+        const double tail = std::exp(-std::abs(z) / tau);
+        value = factor * ((z < 0.0 ? 0.0 : z) + tau * std::log1p(tail));
+        slope = factor * (z < 0.0 ? tail : 1.0) / (1.0 + tail);
+    }
+};
+
+// Up to kRows rows.
 template <class T>
-EVALGRAD_SIMD void smooth_row(const Problem<T>& p, int64_t r, Worker<T>& w) {
-    if (!begin_row(p, r, p.split.head(), w)) return;
-    const double tau = p.temperature, k = static_cast<double>(p.split.k), factor = p.factor[r];
-    T* row = p.gradient + r * p.split.classes;  // scores, then u, then the gradient
+EVALGRAD_SIMD void smooth_rows(const Problem<T>& p, int64_t first, int64_t rows, Worker<T>& w) {
+    const int64_t classes = p.split.classes;
+    const double tau = p.temperature, k = static_cast<double>(p.split.k);
     const double inverse = std::min(1.0 / (k * tau), std::numeric_limits<double>::max());
-    const double z = hinge_argument(p, r, w) + tau * log_ratio(p.split, inverse, row, w);
-    const double tail = std::exp(-std::abs(z) / tau);
-    p.value[r] = static_cast<T>(factor * ((z < 0.0 ? 0.0 : z) + tau * std::log1p(tail)));
-    const double coefficient =
-        factor * (z < 0.0 ? tail : 1.0) / (1.0 + tail) / k;  // dL/d(z tau) / k
-    ratio_gradient(p.split, coefficient, row, w);
-    row[p.target[r]] = static_cast<T>(-coefficient);
+    T* gradient = p.gradient + first * classes;  // scores, then u, then the gradient
+    bool counts[kRows];
+    double hinge[kRows], ratios[kRows];
+    clear_rows(w.space);
+    for (int64_t lane = 0; lane < rows; ++lane) {
+        counts[lane] = begin_row(p, first + lane, p.split.head(), w);
+        if (!counts[lane]) continue;
+        hinge[lane] = hinge_argument(p, first + lane, w);
+        take_row(p.split, inverse, w.top.items.data(), gradient + lane * classes, lane, w.space);
+    }
+    log_ratios(p.split, w.space, ratios);
+    head_backward(p.split, w.space);
+    for (int64_t lane = 0; lane < rows; ++lane) {
+        if (!counts[lane]) continue;
+        const Smooth loss(hinge[lane] + tau * ratios[lane], tau, p.factor[first + lane]);
+        const double coefficient = loss.slope / k;  // dL/d(z tau) / k
+        T* row = gradient + lane * classes;
+        p.value[first + lane] = static_cast<T>(loss.value);
+        ratio_gradient(p.split, coefficient, row, lane, w.space);
+        row[p.target[first + lane]] = static_cast<T>(-coefficient);
+    }
 }
 
 // The k-th largest of the others may be tied: the slope is shared by all that are, as it is in the
@@ -83,9 +115,15 @@ EVALGRAD_SIMD void hinge_row(const Problem<T>& p, int64_t r, Worker<T>& w) {
     row[p.target[r]] = static_cast<T>(-slope);
 }
 
-template <class T, class Row>
+template <class T>
+void hinge_rows(const Problem<T>& p, int64_t first, int64_t rows, Worker<T>& w) {
+    for (int64_t r = first; r < first + rows; ++r) hinge_row(p, r, w);
+}
+
+// Calls block(first row, number of rows, worker).
+template <class T, class Block>
 void all_rows(const Problem<T>& p, int64_t rows, int64_t steps_per_class, int64_t threads,
-              const Row& row) {
+              const Block& block) {
     constexpr int64_t steps_per_row = 256;  // what even a row of two classes costs
     advise_huge_pages(p.gradient, rows * p.split.classes * sizeof(T));
     const int workers = useful_workers(rows * (p.split.classes * steps_per_class + steps_per_row),
@@ -94,9 +132,10 @@ void all_rows(const Problem<T>& p, int64_t rows, int64_t steps_per_class, int64_
     // Neighbouring rows share pages, and workers that touch a fresh page together wait for each
     // other: some rows at a time.
     const int64_t together = std::clamp<int64_t>(rows / (4 * workers), 1, 16);
-    parallel_tasks((rows + together - 1) / together, workers, [&](int64_t block, int worker) {
-        const int64_t end = std::min(rows, (block + 1) * together);
-        for (int64_t r = block * together; r < end; ++r) row(p, r, scratch[worker]);
+    parallel_tasks((rows + together - 1) / together, workers, [&](int64_t task, int worker) {
+        const int64_t end = std::min(rows, (task + 1) * together);
+        for (int64_t r = task * together; r < end; r += kRows)
+            block(p, r, std::min(kRows, end - r), scratch[worker]);
     });
 }
 
@@ -107,7 +146,7 @@ void smooth_topk(const T* scores, const int64_t* target, const T* factor, int64_
                  int64_t classes, int64_t k, double temperature, double margin, T* value,
                  T* gradient, int64_t threads) {
     all_rows<T>({{classes, k}, temperature, margin, scores, target, factor, value, gradient}, rows,
-                k, threads, smooth_row<T>);
+                k, threads, smooth_rows<T>);
 }
 EVALGRAD_FLOAT_AND_DOUBLE(smooth_topk)
 
@@ -115,7 +154,7 @@ template <class T>
 void topk_hinge(const T* scores, const int64_t* target, const T* factor, int64_t rows,
                 int64_t classes, int64_t k, double margin, T* value, T* gradient, int64_t threads) {
     all_rows<T>({{classes, k}, 0.0, margin, scores, target, factor, value, gradient}, rows, 1,
-                threads, hinge_row<T>);
+                threads, hinge_rows<T>);
 }
 EVALGRAD_FLOAT_AND_DOUBLE(topk_hinge)
 

@@ -62,9 +62,9 @@ EVALGRAD_INLINE double bulk_scale(double sum, int64_t k) {
     return excess > 1.0 && excess < 1e300 ? std::ldexp(1.0, -std::ilogb(excess) - 1) : 1.0;
 }
 
-// mu^a V_a for a = 0..k into s.full.
+// mu^a V_a for a = 0..k into the given lane of s.bulk.
 template <class T>
-EVALGRAD_INLINE void bulk_polynomial(const T* u, int64_t count, T scale, int64_t k,
+EVALGRAD_INLINE void bulk_polynomial(const T* u, int64_t count, T scale, int64_t k, int64_t lane,
                                      Workspace<T>& s) {
     constexpr int64_t lanes = Simd<T>::lanes, block = 4 * lanes;
     T* v = s.lanes.data();
@@ -75,9 +75,9 @@ EVALGRAD_INLINE void bulk_polynomial(const T* u, int64_t count, T scale, int64_t
     T tail[block] = {};
     std::copy(u + i, u + count, tail);
     absorb(tail, scale, k, v);
-    for (int64_t a = 0; a < (k + 1) * lanes; ++a) s.bulk[a] = s.lanes[3 * lanes + a];
-    merge_lanes<lanes / 2>(s.bulk.data(), k, lanes);
-    for (int64_t a = 0; a <= k; ++a) s.bulk[a] = s.bulk[a * lanes];
+    for (int64_t a = 0; a < (k + 1) * lanes; ++a) s.products[a] = s.lanes[3 * lanes + a];
+    merge_lanes<lanes / 2>(s.products.data(), k, lanes);
+    for (int64_t a = 0; a <= k; ++a) s.bulk[a].row[lane] = s.products[a * lanes];
 }
 
 // Four chains at once hide the latency of the recursion.
@@ -100,12 +100,12 @@ EVALGRAD_INLINE void bulk_gradient_block(T* at, const T* steps, int64_t k, T ris
 // difference, which does not cancel: p_k - p_{k-1} = u ((q_k - q_{k-1}) (1 - p_{k-1}) - q_{k-1}
 // (p_{k-1} - p_{k-2})).
 template <class T>
-EVALGRAD_INLINE void bulk_gradient(T* u, int64_t count, const double* q, int64_t k,
+EVALGRAD_INLINE void bulk_gradient(T* u, int64_t count, const Lanes* q, int64_t k, int64_t lane,
                                    double coefficient, T* steps) {
     constexpr int64_t block = 4 * Simd<T>::lanes;
-    for (int64_t j = 0; j < k; ++j) steps[j] = static_cast<T>(q[j]);
-    const T rise = static_cast<T>((q[k] - q[k - 1]) * coefficient),
-            last = static_cast<T>(q[k - 1] * coefficient);
+    for (int64_t j = 0; j < k; ++j) steps[j] = static_cast<T>(q[j].row[lane]);
+    const T rise = static_cast<T>((q[k].row[lane] - q[k - 1].row[lane]) * coefficient),
+            last = static_cast<T>(q[k - 1].row[lane] * coefficient);
     int64_t i = 0;
     for (; i + block <= count; i += block) bulk_gradient_block(u + i, steps, k, rise, last);
     T tail[block] = {};

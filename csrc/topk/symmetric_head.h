@@ -1,6 +1,6 @@
 // The head: S_j <- S_j + exp(x_i - x_[j]) S_{j-1} over the largest x in descending order, and its
-// reverse, in double. Every factor that meets a non-zero S is <= 1. S is kept for one block of
-// items at a time and recomputed from checkpoints.
+// reverse, in double, for kRows rows at once. Every factor that meets a non-zero S is <= 1. S is
+// kept for one block of items at a time and recomputed from checkpoints.
 #pragma once
 
 #include "topk/symmetric_space.h"
@@ -12,64 +12,62 @@ namespace evalgrad::topk {
 // < t <= i: factors <= 1.
 template <class T>
 EVALGRAD_INLINE void head_block(const Split& p, Workspace<T>& s, int64_t block) {
-    const int64_t stride = p.stride(), first = block * kHeadBlock,
+    const int64_t k = p.k, stride = p.stride(), first = block * kHeadBlock,
                   last = std::min(p.head(), first + kHeadBlock);
     std::copy_n(&s.state_at[block * stride], stride, &s.state[0]);
-    const double* before = &s.factor_at[block * stride];
+    const Lanes* before = &s.factor_at[block * stride];
     for (int64_t i = first; i < last; ++i) {
-        double* factor = &s.factor[(i - first) * stride];
-        double* state = &s.state[(i - first) * stride];
-        state[stride] = state[0];
-        for (int64_t j = 1; j < stride - 3; j += 4)
-            store(load(before + j) * s.ratio[i], factor + j);
-        if (i < p.k) factor[1 + i] = 1.0;  // the item that is x_[j] itself
-        for (int64_t j = 1; j < stride - 3; j += 4)
-            store(load(state + j) + load(factor + j) * load(state + j - 1), state + stride + j);
-        if (i == p.k - 1)
-            std::copy_n(factor, stride,
-                        &s.pivot[0]);  // exp(x_[k] - x_[j]); meaningful without rescaling
+        const Doubles ratio = load(s.ratio[i]);
+        const Lanes* state = &s.state[(i - first) * stride];
+        Lanes *factor = &s.factor[(i - first) * stride], *next = &s.state[(i - first + 1) * stride];
+        next[0] = state[0];
+        for (int64_t j = 1; j <= k; ++j) {
+            const Doubles own = j == i + 1 ? kOnes : load(before[j]) * ratio;  // 1 for x_[j] itself
+            store(own, factor[j]);
+            store(load(state[j]) + own * load(state[j - 1]), next[j]);
+        }
+        if (i == k - 1)  // exp(x_[k] - x_[j]); meaningful without rescaling
+            std::copy_n(factor, stride, &s.pivot[0]);
         before = factor;
     }
 }
 
 // Per-degree powers of two: S_j returns to [1, 2), the factors follow, degrees not yet reached
 // share the last one's scale.
-EVALGRAD_INLINE void rescale(double* state, double* factor, double* scale, int64_t k) {
-    scale[0] = 1.0;
-    for (int64_t j = 1; j <= k; ++j) {
-        scale[j] = state[j] > 0.0 ? std::ldexp(1.0, -std::ilogb(state[j])) : scale[j - 1];
-        state[j] *= scale[j];
-        factor[j] *= scale[j] / scale[j - 1];
+EVALGRAD_INLINE void rescale(Lanes* state, Lanes* factor, Lanes* scale, int64_t k) {
+    for (int64_t row = 0; row < kRows; ++row) {
+        double before = scale[0].row[row] = 1.0;
+        for (int64_t j = 1; j <= k; ++j) {
+            double &sum = state[j].row[row], &own = scale[j].row[row];
+            own = sum > 0.0 ? std::ldexp(1.0, -std::ilogb(sum)) : before;
+            sum *= own;
+            factor[j].row[row] *= own / before;
+            before = own;
+        }
     }
 }
 
-// All the blocks; returns log2 of (scale of S_{k-1} / scale of S_k). The last block stays in
-// s.state and s.factor.
+// All the blocks; exponents[row] = log2 of (scale of S_{k-1} / scale of S_k). The last block stays
+// in s.state and s.factor.
 template <class T>
-EVALGRAD_INLINE double head_forward(const Split& p, const Item<T>* items, double inverse,
-                                    Workspace<T>& s) {
+EVALGRAD_INLINE void head_forward(const Split& p, Workspace<T>& s, double* exponents) {
     const int64_t stride = p.stride(), blocks = p.checkpoints();
-    double* falls = s.head_gradient.data();  // free until the way back
-    for (int64_t i = 1; i < p.head(); ++i)
-        falls[i] = difference<double>(items[i].score, items[i - 1].score);
-    falls[0] = 0.0;
-    for (int64_t i = 0; i < p.head(); ++i) s.ratio[i] = exp_nonpositive(falls[i] * inverse);
-    std::fill_n(s.state_at.begin(), stride, 0.0);
-    s.state_at[0] = 1.0;
-    double exponent = 0.0;
+    std::fill_n(s.state_at.begin(), stride, Lanes{});
+    store(kOnes, s.state_at[0]);
+    std::fill_n(exponents, kRows, 0.0);
     for (int64_t block = 0; block < blocks; ++block) {
         head_block(p, s, block);
         if (block + 1 == blocks) break;
-        double *state = &s.state_at[(block + 1) * stride],
-               *factor = &s.factor_at[(block + 1) * stride];
+        Lanes *state = &s.state_at[(block + 1) * stride],
+              *factor = &s.factor_at[(block + 1) * stride];
         std::copy_n(&s.state[kHeadBlock * stride], stride, state);
         std::copy_n(&s.factor[(kHeadBlock - 1) * stride], stride, factor);
         if (p.head() <= kPlainHead) continue;
-        double* scale = &s.rescaling[(block + 1) * stride];
+        Lanes* scale = &s.rescaling[(block + 1) * stride];
         rescale(state, factor, scale, p.k);
-        exponent += std::log2(scale[p.k - 1]) - std::log2(scale[p.k]);
+        for (int64_t row = 0; row < kRows; ++row)
+            exponents[row] += std::log2(scale[p.k - 1].row[row]) - std::log2(scale[p.k].row[row]);
     }
-    return exponent;
 }
 
 // Reverse mode: s.adjoint holds d(log sigma_k - log sigma_{k-1})/d S_j after the last item;
@@ -77,23 +75,24 @@ EVALGRAD_INLINE double head_forward(const Split& p, const Item<T>* items, double
 template <class T>
 EVALGRAD_INLINE void head_backward(const Split& p, Workspace<T>& s) {
     const int64_t stride = p.stride(), blocks = p.checkpoints();
-    double* adjoint = s.adjoint.data();
+    Lanes* adjoint = s.adjoint.data();
     for (int64_t block = blocks - 1; block >= 0; --block) {
         if (block + 1 < blocks) head_block(p, s, block);
         const int64_t first = block * kHeadBlock, last = std::min(p.head(), first + kHeadBlock);
         for (int64_t i = last - 1; i >= first; --i) {
-            const double *state = &s.state[(i - first) * stride],
-                         *factor = &s.factor[(i - first) * stride];
+            const Lanes *state = &s.state[(i - first) * stride],
+                        *factor = &s.factor[(i - first) * stride];
             Doubles total = {};
-            for (int64_t j = 0; j + 4 < stride; j += 4) {
-                const Doubles flow = load(adjoint + 1 + j) * load(factor + 1 + j);
-                total += flow * load(state + j);
-                store(load(adjoint + j) + flow, adjoint + j);
+            for (int64_t j = 0; j < p.k; ++j) {
+                const Doubles flow = load(adjoint[j + 1]) * load(factor[j + 1]);
+                total += flow * load(state[j]);
+                store(load(adjoint[j]) + flow, adjoint[j]);
             }
-            s.head_gradient[i] = (total[0] + total[1]) + (total[2] + total[3]);
+            store(total, s.head_gradient[i]);
         }
         if (block > 0 && p.head() > kPlainHead)
-            for (int64_t j = 0; j <= p.k; ++j) adjoint[j] *= s.rescaling[block * stride + j];
+            for (int64_t j = 0; j <= p.k; ++j)
+                store(load(adjoint[j]) * load(s.rescaling[block * stride + j]), adjoint[j]);
     }
 }
 

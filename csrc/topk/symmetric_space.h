@@ -1,5 +1,5 @@
-// One row of a symmetric-polynomial problem: which classes are head and which bulk, and the memory
-// of a worker.
+// A symmetric-polynomial problem: which classes of a row are head and which bulk, and the memory of
+// a worker.
 #pragma once
 
 #include <algorithm>
@@ -25,8 +25,6 @@ struct Simd {
     typedef T Vector __attribute__((vector_size(32)));
     static constexpr int64_t lanes = 32 / sizeof(T);
 };
-using Doubles = Simd<double>::Vector;
-
 // To and from memory of any alignment. A pointer to vectors would promise that of a whole vector;
 // to take the promise back by an attribute in a template is what clang does not hear.
 template <class T>
@@ -39,6 +37,19 @@ template <class T>
 EVALGRAD_INLINE void store(const typename Simd<T>::Vector& vector, T* to) {
     std::memcpy(to, &vector, sizeof vector);
 }
+
+// The heads of so many rows go side by side, each in a lane of its own. Within a row the step from a
+// degree to the next would cross the lanes, and wait for two stores before each load.
+constexpr int64_t kRows = Simd<double>::lanes;
+using Doubles = Simd<double>::Vector;
+constexpr Doubles kOnes = {1.0, 1.0, 1.0, 1.0};
+
+// A number of each of those rows, in memory: how a vector is aligned depends on the instruction set.
+struct Lanes {
+    double row[kRows];
+};
+EVALGRAD_INLINE Doubles load(const Lanes& from) { return load(from.row); }
+EVALGRAD_INLINE void store(const Doubles& vector, Lanes& to) { store(vector, to.row); }
 
 // a - b where equal infinities are at distance 0, so that +-inf acts as a common limit.
 template <class T>
@@ -54,32 +65,36 @@ struct Split {
         return k > kWidestBulk || classes - 1 <= 6 * k ? classes - 1 : 3 * k;
     }
     bool has_bulk() const { return head() < classes - 1; }
-    int64_t stride() const {
-        return (k + 3) / 4 * 4 + 4;
-    }  // degrees 0..k and zeros for whole vectors
+    int64_t stride() const { return k + 1; }  // degrees 0..k
     int64_t checkpoints() const { return (head() + kHeadBlock - 1) / kHeadBlock; }
 };
 
-// Memory of one worker. Rows of `stride` doubles: S before each head item of a block, the factors
-// exp(x_i - x_[j]) of those items.
+// Memory of one worker.
 template <class T>
 struct Workspace {
+    // of one row: its bulk in the lanes of `absorb`, and these multiplied
     std::vector<T> lanes;
-    // rows of the head
-    std::vector<double> state, factor, state_at, factor_at, rescaling;
-    // one row each
-    std::vector<double> ratio, head_gradient, adjoint, pivot, bulk, full, weight, gain, q;
+    std::vector<double> products;
+    std::vector<int64_t> place;               // of the head items, row by row
+    std::vector<Lanes> ratio, head_gradient;  // of the head items
+    // a line of degrees each: S before each item of a block, the factors exp(x_i - x_[j]) of those
+    // items, and both at the checkpoints
+    std::vector<Lanes> state, factor, state_at, factor_at, rescaling;
+    // one line; bulk: mu^a V_a
+    std::vector<Lanes> adjoint, pivot, bulk, full, weight, gain, q;
+    Lanes scale;  // mu
 
     explicit Workspace(const Split& p) {
         const int64_t stride = p.stride(), blocks = p.checkpoints();
-        state.assign((kHeadBlock + 1) * stride, 0.0);
-        factor.assign(kHeadBlock * stride, 0.0);
-        for (auto* rows : {&state_at, &factor_at, &rescaling}) rows->assign(blocks * stride, 0.0);
-        for (auto* row : {&adjoint, &pivot, &full, &weight, &gain, &q})
-            row->assign(stride + 1, 0.0);
-        for (auto* row : {&ratio, &head_gradient}) row->assign(p.head(), 0.0);
-        bulk.resize((p.k + 1) * Simd<T>::lanes);
         lanes.resize((p.k + 4) * Simd<T>::lanes);
+        products.resize(stride * Simd<T>::lanes);
+        place.resize(p.head() * kRows);
+        for (auto* line : {&ratio, &head_gradient}) line->resize(p.head());
+        state.resize((kHeadBlock + 1) * stride);
+        factor.resize(kHeadBlock * stride);
+        for (auto* lines : {&state_at, &factor_at, &rescaling}) lines->resize(blocks * stride);
+        for (auto* line : {&adjoint, &pivot, &bulk, &full, &weight, &gain, &q})
+            line->resize(stride);
     }
 };
 
