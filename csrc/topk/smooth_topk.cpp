@@ -27,24 +27,26 @@ struct Problem {
     T *value, *gradient;
 };
 
-// The scores of row r in the place of its gradient, the label's own ruled out, and the largest of
-// them in w.top. False if the row is done: it does not count, or has a NaN or a label that does not
+// The scores of row r in the memory of a lane, the label's own ruled out, and the largest of them
+// in w.top. False if the row is done: it does not count, or has a NaN or a label that does not
 // exist.
 template <class T>
-EVALGRAD_INLINE bool begin_row(const Problem<T>& p, int64_t r, int64_t wanted, Worker<T>& w) {
+EVALGRAD_INLINE bool begin_row(const Problem<T>& p, int64_t r, int64_t wanted, int64_t lane,
+                               Worker<T>& w) {
     const int64_t classes = p.split.classes, y = p.target[r];
-    T* row = p.gradient + r * classes;
     p.value[r] = T(0);
     if (p.factor[r] != T(0)) {
         if (y >= 0 && y < classes) {
-            const T score = p.scores[r * classes + y];
-            std::copy_n(p.scores + r * classes, classes, row);
+            T* row = w.space.row(p.split, lane);
+            const T *scores = p.scores + r * classes, own = scores[y];
+            std::copy_n(scores, classes, row);
+            std::fill(row + classes, row + p.split.padded(), -std::numeric_limits<T>::infinity());
             row[y] = -std::numeric_limits<T>::infinity();
-            if (score == score && select_top(row, classes, wanted, w.top)) return true;
+            if (own == own && select_top(row, classes, wanted, w.top)) return true;
         }
         p.value[r] = std::numeric_limits<T>::quiet_NaN();
     }
-    std::fill_n(row, classes, p.value[r]);
+    std::fill_n(p.gradient + r * classes, classes, p.value[r]);
     return false;
 }
 
@@ -74,15 +76,14 @@ EVALGRAD_SIMD void smooth_rows(const Problem<T>& p, int64_t first, int64_t rows,
     const int64_t classes = p.split.classes;
     const double tau = p.temperature, k = static_cast<double>(p.split.k);
     const double inverse = std::min(1.0 / (k * tau), std::numeric_limits<double>::max());
-    T* gradient = p.gradient + first * classes;  // scores, then u, then the gradient
     bool counts[kRows];
     double hinge[kRows], ratios[kRows];
     clear_rows(w.space);
     for (int64_t lane = 0; lane < rows; ++lane) {
-        counts[lane] = begin_row(p, first + lane, p.split.head(), w);
+        counts[lane] = begin_row(p, first + lane, p.split.head(), lane, w);
         if (!counts[lane]) continue;
         hinge[lane] = hinge_argument(p, first + lane, w);
-        take_row(p.split, inverse, w.top.items.data(), gradient + lane * classes, lane, w.space);
+        take_row(p.split, inverse, w.top.items.data(), lane, w.space);
     }
     log_ratios(p.split, w.space, ratios);
     head_backward(p.split, w.space);
@@ -90,10 +91,10 @@ EVALGRAD_SIMD void smooth_rows(const Problem<T>& p, int64_t first, int64_t rows,
         if (!counts[lane]) continue;
         const Smooth loss(hinge[lane] + tau * ratios[lane], tau, p.factor[first + lane]);
         const double coefficient = loss.slope / k;  // dL/d(z tau) / k
-        T* row = gradient + lane * classes;
+        T* gradient = p.gradient + (first + lane) * classes;
         p.value[first + lane] = static_cast<T>(loss.value);
-        ratio_gradient(p.split, coefficient, row, lane, w.space);
-        row[p.target[first + lane]] = static_cast<T>(-coefficient);
+        ratio_gradient(p.split, coefficient, lane, w.space, gradient);
+        gradient[p.target[first + lane]] = static_cast<T>(-coefficient);
     }
 }
 
@@ -101,9 +102,10 @@ EVALGRAD_SIMD void smooth_rows(const Problem<T>& p, int64_t first, int64_t rows,
 // limit of the smooth loss.
 template <class T>
 EVALGRAD_SIMD void hinge_row(const Problem<T>& p, int64_t r, Worker<T>& w) {
-    if (!begin_row(p, r, p.split.k, w)) return;
+    if (!begin_row(p, r, p.split.k, 0, w)) return;
     const int64_t classes = p.split.classes;
-    T* row = p.gradient + r * classes;
+    const T* row = w.space.row(p.split, 0);
+    T* gradient = p.gradient + r * classes;
     const double z = hinge_argument(p, r, w), factor = p.factor[r];
     const double slope = z != z ? z : z > 0.0 ? factor / static_cast<double>(p.split.k) : 0.0;
     p.value[r] = static_cast<T>(z < 0.0 ? 0.0 : factor * z);
@@ -111,8 +113,8 @@ EVALGRAD_SIMD void hinge_row(const Problem<T>& p, int64_t r, Worker<T>& w) {
     int64_t tied = 0;
     for (int64_t i = 0; i < classes; ++i) tied += row[i] == kth;
     const T share = static_cast<T>(slope / static_cast<double>(tied));
-    for (int64_t i = 0; i < classes; ++i) row[i] = row[i] == kth ? share : T(0);
-    row[p.target[r]] = static_cast<T>(-slope);
+    for (int64_t i = 0; i < classes; ++i) gradient[i] = row[i] == kth ? share : T(0);
+    gradient[p.target[r]] = static_cast<T>(-slope);
 }
 
 template <class T>

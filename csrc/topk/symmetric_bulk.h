@@ -12,16 +12,14 @@ namespace evalgrad::topk {
 
 // u_i = exp(x_i - x_[k]) in place; returns their sum.
 template <class T>
-EVALGRAD_INLINE double bulk_exponentials(T* u, int64_t count, T pivot, T inverse) {
-    constexpr int64_t block = 64 / sizeof(T);  // sums that stay in registers
+EVALGRAD_INLINE double bulk_exponentials(T* u, int64_t padded, T pivot, T inverse) {
+    constexpr int64_t block = 2 * Simd<T>::lanes;  // sums that stay in registers
     T sums[block] = {};
-    int64_t i = 0;
-    for (; i + block <= count; i += block)
+    for (int64_t i = 0; i < padded; i += block)
         for (int64_t l = 0; l < block; ++l) {
             u[i + l] = exp_nonpositive(difference(u[i + l], pivot) * inverse);
             sums[l] += u[i + l];
         }
-    for (; i < count; ++i) sums[0] += u[i] = exp_nonpositive(difference(u[i], pivot) * inverse);
     double sum = 0.0;
     for (const T part : sums) sum += part;
     return sum;
@@ -64,17 +62,13 @@ EVALGRAD_INLINE double bulk_scale(double sum, int64_t k) {
 
 // mu^a V_a for a = 0..k into the given lane of s.bulk.
 template <class T>
-EVALGRAD_INLINE void bulk_polynomial(const T* u, int64_t count, T scale, int64_t k, int64_t lane,
+EVALGRAD_INLINE void bulk_polynomial(const T* u, int64_t padded, T scale, int64_t k, int64_t lane,
                                      Workspace<T>& s) {
-    constexpr int64_t lanes = Simd<T>::lanes, block = 4 * lanes;
+    constexpr int64_t lanes = Simd<T>::lanes;
     T* v = s.lanes.data();
     std::fill(s.lanes.begin(), s.lanes.end(), T(0));
     std::fill_n(s.lanes.begin() + 3 * lanes, lanes, T(1));
-    int64_t i = 0;
-    for (; i + block <= count; i += block) absorb(u + i, scale, k, v);
-    T tail[block] = {};
-    std::copy(u + i, u + count, tail);
-    absorb(tail, scale, k, v);
+    for (int64_t i = 0; i < padded; i += 4 * lanes) absorb(u + i, scale, k, v);
     for (int64_t a = 0; a < (k + 1) * lanes; ++a) s.products[a] = s.lanes[3 * lanes + a];
     merge_lanes<lanes / 2>(s.products.data(), k, lanes);
     for (int64_t a = 0; a <= k; ++a) s.bulk[a].row[lane] = s.products[a * lanes];
@@ -82,36 +76,38 @@ EVALGRAD_INLINE void bulk_polynomial(const T* u, int64_t count, T scale, int64_t
 
 // Four chains at once hide the latency of the recursion.
 template <class T>
-EVALGRAD_INLINE void bulk_gradient_block(T* at, const T* steps, int64_t k, T rise, T last) {
+EVALGRAD_INLINE void bulk_gradient_block(const T* u, const T* steps, int64_t k, T rise, T last,
+                                         T* out) {
     using Vector = typename Simd<T>::Vector;
     constexpr int64_t lanes = Simd<T>::lanes;
     Vector x[4], p[4] = {}, odds;
-    for (int c = 0; c < 4; ++c) x[c] = load(at + c * lanes);
+    for (int c = 0; c < 4; ++c) x[c] = load(u + c * lanes);
     for (int64_t j = 1; j < k - 1; ++j)
         for (int c = 0; c < 4; ++c) odds = x[c] * steps[j], p[c] = odds - odds * p[c];
     for (int c = 0; c < 4; ++c) {
         odds = x[c] * steps[k - 1];
         const Vector next = odds - odds * p[c];
-        store<T>(x[c] * (rise - rise * next - last * (next - p[c])), at + c * lanes);
+        store<T>(x[c] * (rise - rise * next - last * (next - p[c])), out + c * lanes);
     }
 }
 
-// Gradient of the bulk, (p_k - p_{k-1}) coefficient, over u. The last step is taken on the
-// difference, which does not cancel: p_k - p_{k-1} = u ((q_k - q_{k-1}) (1 - p_{k-1}) - q_{k-1}
-// (p_{k-1} - p_{k-2})).
+// Gradient of the bulk, (p_k - p_{k-1}) coefficient. The last step is taken on the difference,
+// which does not cancel: p_k - p_{k-1} = u ((q_k - q_{k-1}) (1 - p_{k-1}) - q_{k-1} (p_{k-1} -
+// p_{k-2})).
 template <class T>
-EVALGRAD_INLINE void bulk_gradient(T* u, int64_t count, const Lanes* q, int64_t k, int64_t lane,
-                                   double coefficient, T* steps) {
+EVALGRAD_INLINE void bulk_gradient(const T* u, int64_t count, const Lanes* q, int64_t k,
+                                   int64_t lane, double coefficient, T* steps, T* out) {
     constexpr int64_t block = 4 * Simd<T>::lanes;
     for (int64_t j = 0; j < k; ++j) steps[j] = static_cast<T>(q[j].row[lane]);
     const T rise = static_cast<T>((q[k].row[lane] - q[k - 1].row[lane]) * coefficient),
             last = static_cast<T>(q[k - 1].row[lane] * coefficient);
     int64_t i = 0;
-    for (; i + block <= count; i += block) bulk_gradient_block(u + i, steps, k, rise, last);
-    T tail[block] = {};
-    std::copy(u + i, u + count, tail);
-    bulk_gradient_block(tail, steps, k, rise, last);
-    std::copy_n(tail, count - i, u + i);
+    for (; i + block <= count; i += block)
+        bulk_gradient_block(u + i, steps, k, rise, last, out + i);
+    if (i == count) return;
+    T tail[block];
+    bulk_gradient_block(u + i, steps, k, rise, last, tail);
+    std::copy_n(tail, count - i, out + i);
 }
 
 }  // namespace evalgrad::topk

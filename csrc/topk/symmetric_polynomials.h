@@ -19,9 +19,9 @@ EVALGRAD_INLINE void clear_rows(Workspace<T>& s) {
     store(kOnes, s.scale);
 }
 
-// The row of a lane: its head from `items`, its bulk from `scores`, which become u.
+// The row of a lane: its head from `items`, its bulk from its scores, which become u.
 template <class T>
-EVALGRAD_INLINE void take_row(const Split& split, double inverse, const Item<T>* items, T* scores,
+EVALGRAD_INLINE void take_row(const Split& split, double inverse, const Item<T>* items,
                               int64_t lane, Workspace<T>& s) {
     const int64_t k = split.k, head = split.head();
     for (int64_t i = 0; i < head; ++i) {
@@ -30,11 +30,12 @@ EVALGRAD_INLINE void take_row(const Split& split, double inverse, const Item<T>*
         s.place[lane * head + i] = items[i].index;
     }
     if (!split.has_bulk()) return;
+    T* scores = s.row(split, lane);
     for (int64_t i = 0; i < head; ++i) scores[items[i].index] = -std::numeric_limits<T>::infinity();
     const T finite = static_cast<T>(std::min<double>(inverse, std::numeric_limits<T>::max()));
-    const double sum = bulk_exponentials(scores, split.classes, items[k - 1].score, finite);
+    const double sum = bulk_exponentials(scores, split.padded(), items[k - 1].score, finite);
     s.scale.row[lane] = bulk_scale(sum, k);
-    bulk_polynomial(scores, split.classes, static_cast<T>(s.scale.row[lane]), k, lane, s);
+    bulk_polynomial(scores, split.padded(), static_cast<T>(s.scale.row[lane]), k, lane, s);
 }
 
 // sigma_j of all = sum_a sigma_{j-a}(head) sigma_a(bulk). In units of exp(x_[1] + .. + x_[j])
@@ -93,18 +94,18 @@ EVALGRAD_INLINE void log_ratios(const Split& split, Workspace<T>& s, double* rat
         ratios[lane] = std::log(joined[lane]) + exponents[lane] * 0.6931471805599453;
 }
 
-// coefficient d(log sigma_k - log sigma_{k-1})/d x_i of the row of a lane over its u, after
-// head_backward.
+// coefficient d(log sigma_k - log sigma_{k-1})/d x_i of the row of a lane, after head_backward.
 template <class T>
-EVALGRAD_INLINE void ratio_gradient(const Split& split, double coefficient, T* u, int64_t lane,
-                                    Workspace<T>& s) {
+EVALGRAD_INLINE void ratio_gradient(const Split& split, double coefficient, int64_t lane,
+                                    Workspace<T>& s, T* out) {
     const int64_t head = split.head();
     if (split.has_bulk())
-        bulk_gradient(u, split.classes, s.q.data(), split.k, lane, coefficient, s.lanes.data());
+        bulk_gradient(s.row(split, lane), split.classes, s.q.data(), split.k, lane, coefficient,
+                      s.lanes.data(), out);
     else
-        std::fill_n(u, split.classes, T(0));
+        std::fill_n(out, split.classes, T(0));
     for (int64_t i = 0; i < head; ++i)
-        u[s.place[lane * head + i]] = static_cast<T>(s.head_gradient[i].row[lane] * coefficient);
+        out[s.place[lane * head + i]] = static_cast<T>(s.head_gradient[i].row[lane] * coefficient);
 }
 
 }  // namespace evalgrad::topk
