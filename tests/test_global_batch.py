@@ -3,6 +3,7 @@ concatenated batch.
 """
 
 import copy
+import math
 import pickle
 from functools import partial
 
@@ -17,6 +18,7 @@ from torch.distributed.fsdp import fully_shard
 from torch.nn.parallel import DistributedDataParallel
 
 import evalgrad as eg
+from evalgrad import _labels
 from evalgrad.distributed import global_batch
 
 BATCH, FEATURES = 8, 3
@@ -221,6 +223,21 @@ def test_traffic_of_binned_lovasz_does_not_depend_on_the_pixels(dtype):
         for sent, value, alone in results:
             assert sent == counts + torch.finfo(dtype).bits // 8
             assert value == pytest.approx(alone, rel=1e-6)
+
+
+def _undeclared_on_one_rank(rank, world):
+    """Where labels are not read: a rank without any declared label."""
+    _labels.readable = lambda x: False  # as on a GPU; this process ends with the function
+    logits, target = torch.randn(2, 3, 8, requires_grad=True), torch.randint(3, (2, 8))
+    loss = global_batch(eg.LovaszSoftmaxLoss(bins=16))
+    right = loss(logits, target).item()
+    return right, loss(logits, target + 9 * rank).item()
+
+
+def test_an_undeclared_label_is_nan_on_every_rank():
+    for right, wrong in ranks.run(2, _undeclared_on_one_rank):
+        assert math.isfinite(right)
+        assert math.isnan(wrong)
 
 
 def _named_arguments(rank, world):

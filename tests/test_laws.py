@@ -232,6 +232,43 @@ def test_uint8_labels_do_not_wrap(case):
                 case(x, wrapped.to(torch.uint8), ignore_index=ignore_index)
 
 
+UNDECLARED = 77
+
+
+def with_undeclared(target):
+    """One label that was not declared; a whole row of them; nothing else."""
+    one, row = target.clone(), target.clone()
+    one.view(-1)[-1] = row[0] = UNDECLARED
+    return one, row, torch.full_like(target, UNDECLARED)
+
+
+@every_case
+@pytest.mark.parametrize("engine", ["kernel", "pure torch"])
+def test_an_undeclared_label_is_nan_whatever_the_options(case, engine, monkeypatch):
+    """Where labels cannot be read, as here under vmap. Neither a group without a single declared
+    label hides it, nor losses of 0, nor a class weight of 0.
+    """
+    if not case.checks_labels:
+        pytest.skip("the labels belong to a criterion")
+    if engine == "pure torch":
+        monkeypatch.setattr(_native, "library", None)
+    x, target = drawn(case, 5)
+    perfect = case.perfect(torch.zeros_like(target))  # no losses
+    options = [{}, *case.options]
+    if any("weight" in chosen for chosen in case.options):
+        options += [{"weight": torch.zeros(6)}, {"weight": torch.tensor([0.0, 1, 1, 1, 1, 1])}]
+    for chosen in options:
+        for scores in (x.float(), perfect.float()):
+            for labels in with_undeclared(target):
+                leaf = scores.clone().requires_grad_()
+                value = torch.vmap(lambda *a, o=chosen: case(*a, **o))(leaf[None], labels[None])
+                assert value.isnan().any(), (chosen, labels)
+                value.sum().backward()
+                # autograd gives 0 to pixels that a `where` leaves out
+                by_autograd = case.autograd or chosen.get("reduction") == "none"
+                assert by_autograd or leaf.grad.isnan().any(), (chosen, labels)
+
+
 @every_case
 def test_a_channel_axis_of_one_changes_nothing(case):
     """Masks as loaders give them, (N, 1, *), beside scores (N, C, *) or (N, *)."""

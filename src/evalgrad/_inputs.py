@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from evalgrad._errors import describe, fail
-from evalgrad._labels import IGNORED, binary_labels, class_labels, readable
+from evalgrad._labels import IGNORED, UNDECLARED, binary_labels, class_labels, readable
 from evalgrad._options import Axes, Classes
 
 Weight = Tensor | Sequence[float] | None
@@ -216,8 +216,10 @@ def samples(
     by_class = None if weight is None else class_weight(function, weight, c, scores)
     if by_class is None and ignore_index is None:
         return Samples(scores, label, None, shape)
-    rows = label != IGNORED if by_class is None else by_class.double()[label.clamp(min=0)]
-    return Samples(scores, label, torch.where(label == IGNORED, 0.0, rows.double()), shape)
+    rows = torch.ones_like(label) if by_class is None else by_class[label.clamp(min=0)]
+    rows = torch.where(label == IGNORED, 0.0, rows.double())
+    # Not the weight of class 0, which may be 0 and leave the row out.
+    return Samples(scores, label, torch.where(label == UNDECLARED, 1.0, rows), shape)
 
 
 def _class_target(function: str, target: object, scores: Tensor) -> Tensor:

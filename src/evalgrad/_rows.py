@@ -3,7 +3,8 @@
 An operator returns a value per row and its gradient in the scores. The *factor* of a row is what
 its loss is multiplied with in the result: its weight, over the total under "mean"; 0 for a row
 that does not count; NaN for one with an undeclared label that could not be read. Operators whose
-kernels take the factor return finished gradients; `attach` multiplies the others.
+kernels take the factor return finished gradients; `attach` multiplies the others. `marked` makes
+the NaN sure where an operator took the factor in: it may have met no item to multiply it with.
 
 `with_gradient` makes of a value and its gradient a tensor that autograd, `torch.func`, vmap,
 forward-mode AD and compile can work with; a second derivative raises.
@@ -91,19 +92,30 @@ def attach(
     reduction: Reduction,
     *,
     factor: Tensor | None = None,
+    invalid: Tensor | None = None,
     shape: tuple[int, ...] | None = None,
 ) -> Tensor:
     """The loss as a function of `x`: reduced, or under "none" of the given shape.
 
     Without `factor` value and gradient have taken it in, and nothing is left to scale in the
-    backward pass.
+    backward pass but the rows that are `invalid`.
     """
-    if factor is None:
+    if factor is None and invalid is None:
         summed = value if reduction == "none" else value.sum()
         loss = with_gradient(x, summed, gradient)
+    elif factor is None:
+        rows = marked(with_gradient(x, value, gradient), invalid)
+        loss = rows if reduction == "none" else rows.sum()
     else:
         loss = reduce(with_gradient(x, value, gradient), factor, reduction)
     return loss if shape is None or reduction != "none" else loss.reshape(shape)
+
+
+def marked(rows: Tensor, invalid: Tensor | None) -> Tensor:
+    """The rows, NaN where they are `invalid`, and so their gradient: every item of such a row may
+    have been left out, or have no loss.
+    """
+    return rows if invalid is None else rows * torch.where(invalid, torch.nan, 1.0).to(rows.dtype)
 
 
 def reduce(values: Tensor, factor: Tensor, reduction: Reduction) -> Tensor:

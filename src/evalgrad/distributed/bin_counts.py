@@ -11,7 +11,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from evalgrad._inputs import class_maps
-from evalgrad._rows import attach, class_factor, working
+from evalgrad._rows import attach, class_factor, marked, working
 from evalgrad.distributed.gather import add_over_ranks, number_of_ranks
 from evalgrad.lovasz import LovaszSoftmaxLoss
 from evalgrad.lovasz.class_maps import bin_counts, bin_gradient, bin_slopes
@@ -42,5 +42,5 @@ def lovasz_softmax_loss(
     factor = class_factor(maps, loss.classes, loss.reduction)
     errors = add_over_ranks(bin_counts(x, label, loss.bins), group)
     value, gradient = bin_gradient(x, label, bin_slopes(errors, factor))
-    total = add_over_ranks(value.sum(), group)
+    total = add_over_ranks(marked(value, maps.invalid).sum(), group)
     return attach(maps.x, total, gradient * number_of_ranks(group), loss.reduction)

@@ -90,7 +90,7 @@ def lovasz_hinge_loss(
         value, slopes = hinge_in_bins(x, maps.positive, maps.mask, factor, bins)
     if gradient == "prox":
         slopes = _prox_slopes(x, maps, factor, lam)
-    return attach(maps.rows, value, slopes, reduction, shape=maps.shape)
+    return attach(maps.rows, value, slopes, reduction, invalid=maps.invalid, shape=maps.shape)
 
 
 class LovaszHingeLoss(LossModule):

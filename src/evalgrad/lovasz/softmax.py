@@ -81,7 +81,7 @@ def lovasz_softmax_loss(
         value, gradient = _exact(working(maps.x), maps.label, factor)
     else:
         value, gradient = binned(working(maps.x), maps.label, factor, bins)
-    return attach(maps.x, value, gradient, reduction)
+    return attach(maps.x, value, gradient, reduction, invalid=maps.invalid)
 
 
 class LovaszSoftmaxLoss(LossModule):
