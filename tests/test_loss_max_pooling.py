@@ -278,3 +278,35 @@ def test_weights_of_the_criterion_move_with_the_module():
     module = eg.LossMaxPooling(nn.CrossEntropyLoss(torch.ones(3), reduction="none"))
     assert module.double().criterion.weight.dtype == torch.float64
     assert list(module.state_dict()) == ["criterion.weight"]
+
+
+class CastsItself(nn.Module):
+    """A criterion that takes labels of any dtype."""
+
+    ignore_index = -100
+
+    def forward(self, logits, target):
+        return nn.functional.cross_entropy(logits, target.long(), reduction="none")
+
+
+def test_unsigned_labels_are_not_ignored_by_mistake():
+    """In uint8 the label 156 is -100."""
+    logits, target = torch.randn(2, 200, 3), torch.full((2, 3), 156, dtype=torch.uint8)
+    pooled = eg.LossMaxPooling(CastsItself())(logits, target)
+    assert torch.equal(pooled, eg.loss_max_pooling(CastsItself()(logits, target)))
+    assert pooled > 0
+
+
+def test_a_mask_beside_an_ignore_index_is_checked():
+    criterion = nn.CrossEntropyLoss(reduction="none")
+    pooled, losses = eg.LossMaxPooling(criterion), torch.zeros(2, 8, 8)
+    logits, target = torch.randn(2, 3, 8, 8), torch.randint(3, (2, 8, 8))
+    target[:, 0] = -100
+    counts = torch.rand(losses.shape) < 0.5
+    expected = eg.loss_max_pooling(criterion(logits, target), mask=counts & (target != -100))
+    for mask in (counts, counts.float(), counts.unsqueeze(1)):
+        assert pooled(logits, target, mask=mask) == expected
+    with pytest.raises(ValueError, match=r"`mask` must be 0 or 1, .* got the label 0\.5"):
+        pooled(logits, target, mask=torch.full_like(losses, 0.5))
+    with pytest.raises(ValueError, match=r"`mask` must be of shape .* got a bool .* \(2, 8\)"):
+        pooled(logits, target, mask=counts[:, 0])

@@ -315,6 +315,19 @@ def test_presence_without_a_bar(capfd):
     assert capfd.readouterr() == ("", "")
 
 
+class Image(torch.Tensor):
+    """A subclass that keeps itself, as MONAI's and fastai's do."""
+
+
+def test_presence_of_unsigned_labels():
+    """In uint8 the label 156 is -100."""
+    labels = torch.tensor([[3, 156]], dtype=torch.uint8)
+    presence = eg.class_presence([(0, labels)], num_classes=200, ignore_index=-100, progress=False)
+    assert presence[0].nonzero().flatten().tolist() == [3, 156]
+    with pytest.raises(ValueError, match="the label 156"):
+        eg.class_presence([(0, labels.as_subclass(Image))], num_classes=9, progress=False)
+
+
 def absent():
     presence = table()
     presence[:, 2] = False

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from evalgrad._errors import describe, fail
-from evalgrad._inputs import floating, like
+from evalgrad._inputs import floating, like, plain
 from evalgrad._labels import binary_labels, readable
 from evalgrad._module import LossModule
 from evalgrad._options import Axes, Reduction, axes, checked, number
@@ -109,8 +109,8 @@ def loss_max_pooling_weights(
 class LossMaxPooling(LossModule):
     """`loss_max_pooling` of the losses of an element-wise criterion.
 
-    Where the criterion has an `ignore_index`, pixels with that label are left out. `mask` says what
-    else does not count.
+    A call takes what the criterion takes, and by name a `mask`, as `loss_max_pooling` does. Where
+    the criterion has an `ignore_index`, pixels with that label are left out too.
 
     Args:
         criterion: a module or function that returns one loss >= 0 per pixel, e.g.
@@ -153,8 +153,13 @@ class LossMaxPooling(LossModule):
         target = inputs[1] if len(inputs) > 1 else None
         if ignore_index is None or not isinstance(target, Tensor) or target.shape != losses.shape:
             return mask
-        valid = target != ignore_index
-        return valid if mask is None else valid & (mask != 0)
+        target = plain("loss_max_pooling", "target", target)
+        # Cast before it is compared: a uint8 would wrap ignore_index=-100 to 156.
+        valid = (target if target.is_floating_point() else target.long()) != ignore_index
+        if mask is None:
+            return valid
+        mask = like("loss_max_pooling", "mask", mask, losses)
+        return torch.where(valid, mask, torch.zeros_like(mask))
 
 
 def _fail_criterion(got: str) -> None:

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from evalgrad._errors import describe, fail
+from evalgrad._inputs import plain
 from evalgrad._labels import class_labels
 from evalgrad._options import CHECKS, integer
 
@@ -43,10 +44,10 @@ def class_presence(
     rows: Iterable[int] = range(len(dataset))
     for row in _with_progress(rows, len(dataset)) if progress else rows:
         item = dataset[row]
-        labels = torch.as_tensor(item[1] if target is None else target(item)).unique()
-        labels = labels if ignore_index is None else labels[labels != ignore_index]
-        class_labels("class_presence", labels.unsqueeze(0), num_classes, None)
-        presence[row, labels.long()] = True
+        given = torch.as_tensor(item[1] if target is None else target(item)).cpu()
+        values = plain("class_presence", "target", given).flatten().unsqueeze(0)
+        labels = class_labels("class_presence", values, num_classes, ignore_index)
+        presence[row] = labels.counts[0] > 0
     return presence
 
 
