@@ -2,6 +2,7 @@
 loss on the same tensor: `python benchmarks/sizes.py`. README's table is written from it.
 """
 
+import contextlib
 import time
 from collections.abc import Callable
 
@@ -31,14 +32,31 @@ def softmax_rows(size: str, shape: tuple[int, ...]) -> list[dict[str, object]]:
 
 def soft_rows(size: str, shape: tuple[int, ...]) -> list[dict[str, object]]:
     logits, target = maps(shape, TRAINED)
-    losses: dict[str, Callable[..., Tensor]] = {"soft_jaccard_loss": eg.SoftJaccardLoss()}
-    try:
-        from segmentation_models_pytorch.losses import JaccardLoss
-    except ImportError:
-        pass
-    else:
-        losses["smp.losses.JaccardLoss"] = JaccardLoss("multiclass")
+    losses: dict[str, Callable[..., Tensor]] = {
+        "soft_jaccard_loss": eg.SoftJaccardLoss(),
+        "soft_dice_loss": eg.SoftDiceLoss(),
+        "focal_loss": eg.FocalLoss(),
+        **peers(),
+    }
+    one_hot = F.one_hot(target, shape[1]).movedim(-1, 1).to(logits)
+    losses["soft_dice_loss, one-hot"] = lambda x, _: eg.soft_dice_loss(x, one_hot)
     return compare(size, F.cross_entropy, losses, logits, target)
+
+
+def peers() -> dict[str, Callable[..., Tensor]]:
+    """What others have for the same, where it is installed."""
+    found: dict[str, Callable[..., Tensor]] = {}
+    with contextlib.suppress(ImportError):
+        from segmentation_models_pytorch import losses as smp
+
+        found["smp.losses.JaccardLoss"] = smp.JaccardLoss("multiclass")
+        found["smp.losses.DiceLoss"] = smp.DiceLoss("multiclass")
+    with contextlib.suppress(ImportError):
+        from monai.losses import DiceLoss
+
+        monai = DiceLoss(softmax=True, to_onehot_y=True, batch=True)
+        found["monai.losses.DiceLoss"] = lambda x, y: monai(x, y.unsqueeze(1))
+    return found
 
 
 def hinge_rows(size: str, shape: tuple[int, ...]) -> list[dict[str, object]]:

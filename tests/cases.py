@@ -204,6 +204,67 @@ def _signs(target: Tensor) -> Tensor:
     return 120 * target.double() - 60
 
 
+def _overlap_loss(
+    x: Tensor,
+    target: Tensor,
+    misses: float = 1.0,
+    false_alarms: float = 1.0,
+    mode: str = "multiclass",
+    per_image: bool = False,
+) -> Tensor:
+    """1 - the Tversky index of the hard prediction, the mean over what occurs in the target."""
+    if mode == "multiclass":
+        pairs = [(x.argmax(1) == c, target == c) for c in range(x.shape[1])]
+    else:  # an axis of classes, or of images
+        axis = 0 if per_image else 1
+        pairs = list(zip((x > 0).unbind(axis), (target == 1).unbind(axis)))
+    losses = [torch.zeros(0, dtype=torch.float64)]
+    for predicted, true in pairs:
+        if true.any():
+            missed, alarms = (true & ~predicted).sum(), (predicted & ~true).sum()
+            wrong = misses * missed.double() + false_alarms * alarms.double()
+            losses.append((wrong / ((true & predicted).sum() + wrong)).unsqueeze(0))
+    return torch.cat(losses).mean().nan_to_num(0.0)
+
+
+SOFT_OPTIONS: tuple[dict[str, Any], ...] = (
+    {"smooth": 1.0},
+    {"ignore_index": 0},
+    {"reduction": "sum"},
+    {"reduction": "none"},
+)
+
+
+def _soft_case(
+    name: str, loss: Any, module: Any, fixed: Any, defined: Any, *more: Any, **fields: Any
+) -> Case:
+    """A loss of probabilities; `defined` is what it is in the terms of the oracle."""
+    choices = (
+        {"classes": "all"},
+        {"classes": [1]},
+        {"weight": WEIGHT},
+        {"per_image": True},
+        {"per_image": True, "weight": WEIGHT, "classes": "all", "ignore_index": 1},
+    )
+    rest = {
+        "draw": _draw_classes,
+        "metric": partial(_overlap_loss, **defined),
+        "perfect": _one_hot,
+        "options": (*more, *choices, *SOFT_OPTIONS),
+    }
+    return Case(
+        name,
+        _weighted(loss),
+        module,
+        oracle=partial(oracles.soft_overlap, **defined),
+        fixed=fixed,
+        equals_metric=True,
+        plain=True,
+        autograd=True,
+        **{**rest, **fields},
+    )
+
+
 STEPS = ({"epsilon": 0.1}, {"reduction": "sum"}, {"reduction": "none"})
 REDUCTIONS = ({"reduction": "sum"}, {"reduction": "none"})
 RANKING = {"perfect": _ranked_by, "metric": _rank_loss}
@@ -315,25 +376,81 @@ CASES = (
         plain=True,
         autograd=True,
     ),
+    _soft_case("soft_jaccard", eg.soft_jaccard_loss, eg.SoftJaccardLoss, {}, {}),
+    _soft_case(
+        "soft_dice",
+        eg.soft_dice_loss,
+        eg.SoftDiceLoss,
+        {},
+        {"misses": 0.5, "false_alarms": 0.5},
+    ),
+    _soft_case(
+        "soft_tversky",
+        eg.soft_tversky_loss,
+        eg.SoftTverskyLoss,
+        {"misses": 1.5, "false_alarms": 0.4},
+        {"misses": 1.5, "false_alarms": 0.4},
+        {"misses": 0.2},
+        {"false_alarms": 0.0},
+    ),
+    _soft_case(
+        "soft_jaccard_binary",
+        eg.soft_jaccard_loss,
+        eg.SoftJaccardLoss,
+        {"mode": "binary", "per_image": True},
+        {"mode": "binary", "per_image": True},
+        draw=_draw_binary,
+        perfect=_signs,
+        options=({"classes": "all"}, {"per_image": False}, *SOFT_OPTIONS),
+    ),
+    _soft_case(
+        "soft_dice_multilabel",
+        eg.soft_dice_loss,
+        eg.SoftDiceLoss,
+        {"mode": "multilabel"},
+        {"mode": "multilabel", "misses": 0.5, "false_alarms": 0.5},
+        draw=_draw_multilabel,
+        perfect=_signs,
+    ),
     Case(
-        name="soft_jaccard",
-        loss=_weighted(eg.soft_jaccard_loss),
-        module=eg.SoftJaccardLoss,
+        name="focal",
+        loss=_weighted(eg.focal_loss),
+        module=eg.FocalLoss,
         draw=_draw_classes,
-        oracle=oracles.soft_jaccard,
-        metric=_miou_loss,
+        oracle=oracles.focal,
+        metric=_pixel_error,
         options=(
-            {"classes": "all"},
-            {"classes": [1]},
-            {"per_image": True},
+            {"gamma": 0.0},
+            {"gamma": 0.5, "ignore_index": 1},
+            {"ignore_index": 0},
             {"weight": WEIGHT},
+            {"weight": WEIGHT, "reduction": "none"},
+            {"reduction": "sum"},
+            {"reduction": "none"},
+        ),
+        perfect=_one_hot,
+        equals_metric=False,
+        plain=True,
+        autograd=True,
+    ),
+    Case(
+        name="focal_binary",
+        loss=eg.focal_loss,
+        module=eg.FocalLoss,
+        draw=_draw_binary,
+        oracle=partial(oracles.focal, mode="binary"),
+        metric=_error_rate,
+        options=(
+            {"gamma": 0.5},
+            {"alpha": 0.25},
+            {"alpha": 0.75, "reduction": "none"},
             {"ignore_index": 0},
             {"reduction": "sum"},
             {"reduction": "none"},
-            {"per_image": True, "weight": WEIGHT, "classes": "all", "ignore_index": 1},
         ),
-        perfect=_one_hot,
-        equals_metric=True,
+        perfect=_signs,
+        equals_metric=False,
+        fixed={"mode": "binary"},
         plain=True,
         autograd=True,
     ),

@@ -343,39 +343,99 @@ def bootstrapped_cross_entropy(
     return sum(counted) if reduction == "sum" else sum(counted) / max(len(counted), 1)
 
 
-def soft_jaccard(
+def soft_overlap(
     x,
     target,
     *,
+    misses=1.0,
+    false_alarms=1.0,
+    smooth=0.0,
+    mode="multiclass",
     classes="present",
     per_image=False,
     ignore_index=None,
     weight=None,
     reduction="mean",
 ):
-    """x: (N, C, S), target: (N, S) nested lists: 1 - sum p y / sum (p + y - p y) for each class."""
-    images = [
-        [(softmax([row[i] for row in logits]), y[i]) for i in range(len(y)) if y[i] != ignore_index]
-        for logits, y in zip(x, target)
-    ]
+    """1 - the Tversky index of probabilities p and shares y for each class.
+
+    x: (N, C, S), target: (N, S) class indices or (N, C, S) shares; binary: both (N, S).
+    """
+    if mode == "binary":
+        x, target = [[row] for row in x], [[row] for row in target]
+    channels = range(len(x[0]) if x else 1)
+    images = []  # per image and class the pairs (p, y) that count
+    for logits, labels in zip(x, target):
+        image = [[] for _ in channels]
+        for i in range(len(logits[0])):
+            column = [row[i] for row in logits]
+            p = softmax(column) if mode == "multiclass" else [sigmoid(z) for z in column]
+            for c in channels:
+                label = labels[c][i] if isinstance(labels[0], list) else labels[i]
+                if label != ignore_index:
+                    share = label if isinstance(labels[0], list) else float(label == c)
+                    image[c].append((p[c], share))
+        images.append(image)
+    if not per_image:
+        images = [[sum((image[c] for image in images), []) for c in channels]]
     table, means = [], []
-    for pixels in images if per_image else [sum(images, [])]:
+    for image in images:
         row, weights = [], []
-        for c in range(len(x[0])):
+        for c, pairs in enumerate(image):
+            hits = sum(min(p, y) for p, y in pairs)
+            wrong = sum(misses * max(y - p, 0.0) + false_alarms * max(p - y, 0.0) for p, y in pairs)
+            present = any(y > 0 for _, y in pairs)
             chosen = (
-                {"present": any(y == c for _, y in pixels), "all": True}[classes]
+                {"present": present, "all": True}[classes]
                 if isinstance(classes, str)
                 else c in classes
             )
-            hit = sum(p[c] * (y == c) for p, y in pixels)
-            union = sum(p[c] + (y == c) - p[c] * (y == c) for p, y in pixels)
-            weights.append((1.0 if weight is None else weight[c]) if chosen and pixels else 0.0)
-            row.append(weights[-1] * (1 - hit / union if union else 0.0))
+            weights.append((1.0 if weight is None else weight[c]) if chosen and pairs else 0.0)
+            total = hits + wrong + smooth
+            row.append(weights[-1] * (wrong / total if total else 0.0))
         table.append(row)
         if sum(weights):
             means.append(sum(row) / sum(weights))
     if reduction == "none":
         return table
-    return (
-        sum(map(sum, table)) if reduction == "sum" else (sum(means) / len(means) if means else 0.0)
-    )
+    if reduction == "sum":
+        return sum(map(sum, table))
+    return sum(means) / len(means) if means else 0.0
+
+
+def focal(
+    x,
+    target,
+    *,
+    gamma=2.0,
+    alpha=None,
+    mode="multiclass",
+    ignore_index=None,
+    weight=None,
+    reduction="mean",
+):
+    """x: (N, C, S), target: (N, S) nested lists; binary: both (N, S)."""
+    losses, weights = [], []
+    for logits, labels in zip(x, target):
+        row = []
+        for i, label in enumerate(labels):
+            counts = label != ignore_index
+            if mode == "binary":
+                p = sigmoid(logits[i] if label == 1 else -logits[i])
+                share = 1.0 if alpha is None else alpha if label == 1 else 1 - alpha
+                weights.append(float(counts))
+            else:
+                p = softmax([c[i] for c in logits])[label] if counts else 1.0
+                share = 1.0 if weight is None or not counts else weight[label]
+                weights.append(share if counts else 0.0)
+            row.append(share * (1 - p) ** gamma * -math.log(p) if counts else 0.0)
+        losses.append(row)
+    if reduction == "none":
+        return losses
+    total = sum(map(sum, losses))
+    return total if reduction == "sum" else total / (sum(weights) or 1.0)
+
+
+def sigmoid(z):
+    """1 / (1 + exp(-z)) without overflow."""
+    return 1 / (1 + math.exp(-z)) if z >= 0 else math.exp(z) / (1 + math.exp(z))

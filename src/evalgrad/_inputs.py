@@ -152,6 +152,10 @@ class ClassMaps(NamedTuple):
     invalid: Tensor | None  # (G,) bool: groups with an undeclared label; None: the labels were read
     complete: bool  # whether every pixel is known to count
 
+    def anything(self) -> Tensor:
+        """Whether anything of a group counts, ``(G, 1)``."""
+        return self.counts.sum(1, keepdim=True) > 0
+
 
 def class_maps(
     function: str,
@@ -174,9 +178,7 @@ def class_maps(
         fail(ValueError, function, "logits", "(N, C, *) with C >= 2", describe(logits), repair)
     target = _class_target(function, target, logits)
     n, c = logits.shape[:2]
-    if not isinstance(classes, str) and max(classes, default=0) >= c:
-        must, repair = f"in [0, {c - 1}]", "List indices of existing classes."
-        fail(ValueError, function, "classes", must, repr(max(classes)), repair)
+    check_classes(function, classes, c)
     pixels = logits.shape[2:].numel()
     groups, images = (n, 1) if per_image else (1, n)
     labels = class_labels(function, target.reshape(groups, images * pixels), c, ignore_index)
@@ -188,6 +190,13 @@ def class_maps(
         labels.invalid,
         labels.complete,
     )
+
+
+def check_classes(function: str, classes: Classes, num_classes: int) -> None:
+    """Whether a choice of classes names existing ones."""
+    if not isinstance(classes, str) and max(classes, default=0) >= num_classes:
+        must, repair = f"in [0, {num_classes - 1}]", "List indices of existing classes."
+        fail(ValueError, function, "classes", must, repr(max(classes)), repair)
 
 
 class Samples(NamedTuple):

@@ -58,7 +58,10 @@ def class_labels(
     """
     if target.is_floating_point() or target.is_complex():
         must = "an integer or bool tensor of labels"
-        repair = "Convert class indices with `.long()`; soft targets are not defined here."
+        repair = (
+            "Convert class indices with `.long()`; soft targets are for soft_jaccard_loss,"
+            " soft_dice_loss and soft_tversky_loss."
+        )
         fail(TypeError, function, argument, must, describe(target), repair)
     # Cast before anything is compared: a uint8 would wrap ignore_index=-100 to 156.
     label = target.long()
@@ -186,7 +189,10 @@ def _fail_binary(
     if argument == "mask":
         repair = "True means that an item counts; compare explicitly, e.g. `mask > 0`."
     elif counted.is_floating_point() and value % 1:
-        repair = f"Soft labels are not defined here: cut them, e.g. `{argument} > 0.5`."
+        repair = (
+            f"Cut soft labels, e.g. `{argument} > 0.5`, or use a loss that takes them, e.g."
+            ' soft_dice_loss(mode="binary").'
+        )
     elif bool(((counted == 0) | (counted == value) | (counted == -value)).all()):
         repair = f"The labels are {_values(counted)}: pass `{argument} > 0`."
     else:

@@ -19,6 +19,7 @@ from torch import Tensor
 from evalgrad._inputs import WORKING, ClassMaps
 from evalgrad._labels import readable
 from evalgrad._options import Classes, Reduction
+from evalgrad._soft_targets import SoftMaps
 
 
 def working(x: Tensor) -> Tensor:
@@ -56,7 +57,7 @@ def row_factor(
     return factor.to(WORKING[rows.dtype])
 
 
-def class_factor(maps: ClassMaps, classes: Classes, reduction: Reduction) -> Tensor:
+def class_factor(maps: ClassMaps | SoftMaps, classes: Classes, reduction: Reduction) -> Tensor:
     """Factor ``(G, C)`` of each class in each group.
 
     "mean" is the weighted mean over the classes of a group, then over the groups that count.
@@ -66,7 +67,7 @@ def class_factor(maps: ClassMaps, classes: Classes, reduction: Reduction) -> Ten
         counted = counts > 0
     else:
         # A void group has no largest error.
-        counted = chosen_classes(counts, classes) & (counts.sum(1, keepdim=True) > 0)
+        counted = chosen_classes(counts, classes) & maps.anything()
     factor = counted.double() if weight is None else torch.where(counted, weight.double(), 0.0)
     if reduction == "mean":
         total = factor.sum(1, keepdim=True)

@@ -8,11 +8,11 @@ import torch
 from torch import Tensor
 
 from evalgrad._errors import fail
-from evalgrad._inputs import ClassMaps, Weight, class_maps
+from evalgrad._inputs import Weight, class_maps
 from evalgrad._module import LossModule
 from evalgrad._options import Reduction, checked, number
 from evalgrad._rows import reduce, row_factor
-from evalgrad._softmax import finite_logits
+from evalgrad._softmax import pixel_losses
 
 
 def _kept(function: str, argument: str, value: object) -> None:
@@ -79,7 +79,7 @@ def bootstrapped_cross_entropy(
         ignore_index=ignore_index,
         weight=weight,
     )
-    losses = _pixel_losses(maps)
+    losses = pixel_losses(maps)
     label = maps.label.flatten(1)
     factor = (
         torch.ones_like(losses)
@@ -110,12 +110,6 @@ class BootstrappedCrossEntropy(LossModule):
         reduction: Reduction = "mean",
     ) -> None:
         super().__init__(locals())
-
-
-def _pixel_losses(maps: ClassMaps) -> Tensor:
-    """Cross-entropy of each pixel, ``(G, M*S)``."""
-    log_p = finite_logits(maps).log_softmax(2)
-    return -log_p.gather(2, maps.label.clamp(min=0).unsqueeze(2)).squeeze(2).flatten(1)
 
 
 def _hardest(losses: Tensor, valid: Tensor, k: int | float, threshold: float | None) -> Tensor:

@@ -1,0 +1,122 @@
+"""The way in for targets that may be soft: shares in [0, 1] of the shape of the logits.
+
+Soft labels come from label smoothing, distillation, several annotators or resized masks; one-hot
+maps are the hard case. What holds for labels holds here: a share outside [0, 1] raises where it can
+be read, and makes its group `invalid` elsewhere.
+"""
+
+from typing import Literal, NamedTuple, NoReturn
+
+import torch
+from torch import Tensor
+
+from evalgrad._errors import fail
+from evalgrad._inputs import (
+    WORKING,
+    Weight,
+    check_classes,
+    class_weight,
+    floating,
+    like,
+    plain,
+)
+from evalgrad._labels import binary_labels, readable
+from evalgrad._options import Classes, one_of
+
+Mode = Literal["multiclass", "binary", "multilabel"]
+MODES = one_of("multiclass", "binary", "multilabel")
+
+
+class SoftMaps(NamedTuple):
+    """Logits of C classes with the share that each class has in each pixel, in groups."""
+
+    x: Tensor  # (G, M, C, S): G groups of M images with S pixels; the working dtype
+    target: Tensor  # (G, M, C, S) in [0, 1], the working dtype; 0 where it does not count
+    counts: Tensor  # (G, C): the pixels of each class, shares added up
+    mask: Tensor | None  # (G, M, C or 1, S) bool, True = counts; None: everything does
+    weight: Tensor | None  # (C,)
+    invalid: Tensor | None  # (G,) bool: groups with a wrong share; None: they were read
+
+    def anything(self) -> Tensor:
+        """Whether anything of a class counts in a group, ``(G, C or 1)``."""
+        if self.mask is None:
+            pixels = self.x.shape[1] * self.x.shape[3]
+            return torch.full_like(self.counts, pixels > 0, dtype=torch.bool)
+        return self.mask.any(3).any(1)
+
+
+def soft_maps(
+    function: str,
+    logits: object,
+    target: object,
+    mask: object,
+    *,
+    mode: Mode,
+    classes: Classes,
+    per_image: bool,
+    ignore_index: int | None,
+    weight: Weight,
+) -> SoftMaps:
+    """Logits and target ``(N, C, *)``, or in binary mode ``(N, *)``, which is one class."""
+    binary = mode == "binary"
+    logits = floating(function, "logits", logits, at_least=1 if binary else 2)
+    target = like(function, "target", target, logits)
+    channels = 1 if binary else logits.shape[1]
+    check_classes(function, classes, channels)
+    shape = (logits.shape[0], channels, logits.shape[1 if binary else 2 :].numel())
+    valid = None if mask is None else _mask(function, mask, logits, shape)
+    x, (y, valid, wrong) = (
+        logits.reshape(shape),
+        _shares(target.reshape(shape), valid, ignore_index),
+    )
+    invalid = None
+    if not readable(y):
+        invalid = wrong.flatten(1).any(1) if per_image else wrong.any().unsqueeze(0)
+    elif bool(wrong.any()):
+        _fail_share(function, y[wrong], y if valid is None else y[valid.expand(shape)])
+    dtype, group = WORKING[x.dtype], 1 if per_image else 0
+    # +inf acts as its limit; what does not count may hold anything
+    x, y = x.to(dtype).clamp(max=torch.finfo(dtype).max), y.to(dtype)
+    if valid is not None:
+        x, y = torch.where(valid, x, 0.0), torch.where(valid, y, 0.0)
+    y = y.unsqueeze(group)
+    return SoftMaps(
+        x.unsqueeze(group),
+        y,
+        y.sum((1, 3)),
+        None if valid is None else valid.unsqueeze(group),
+        None if weight is None else class_weight(function, weight, channels, logits),
+        invalid,
+    )
+
+
+def _shares(
+    target: Tensor, valid: Tensor | None, ignore_index: int | None
+) -> tuple[Tensor, Tensor | None, Tensor]:
+    """The target, which of it counts, and which of that is no share."""
+    if not target.is_floating_point():
+        target = target.long()  # before it is compared: a uint8 would wrap ignore_index=-100
+    if ignore_index is not None:
+        declared = target != ignore_index
+        valid = declared if valid is None else declared & valid
+    wrong = ~((target >= 0) & (target <= 1))  # NaN is wrong
+    return target, valid, wrong if valid is None else wrong & valid
+
+
+def _mask(function: str, mask: object, logits: Tensor, shape: tuple[int, int, int]) -> Tensor:
+    """A mask of the shape of the logits, or of pixels ``(N, *)``: ``(N, C or 1, S)``."""
+    mask = plain(function, "mask", mask)
+    if mask.ndim == logits.ndim - 1 and mask.shape == (logits.shape[0], *logits.shape[2:]):
+        shape = (shape[0], 1, shape[2])
+    else:
+        mask = like(function, "mask", mask, logits)
+    return binary_labels(function, mask.reshape(shape), "mask").positive
+
+
+def _fail_share(function: str, wrong: Tensor, counted: Tensor) -> NoReturn:
+    value = wrong[0].item()
+    if bool(((counted == 0) | (counted == value)).all()):
+        repair = f"The labels are 0 and {value}: pass `target > 0`."
+    else:
+        repair = f"If {value} marks items to leave out, pass ignore_index={value:g}."
+    fail(ValueError, function, "target", "shares in [0, 1]", f"the label {value}", repair)

@@ -1,0 +1,135 @@
+"""Focal loss: cross-entropy whose easy items count less. Ordinary autograd.
+
+Lin, Goyal, Girshick, He, Dollár: Focal Loss for Dense Object Detection, ICCV 2017.
+"""
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from evalgrad._errors import describe, fail
+from evalgrad._inputs import WORKING, Binary, ClassMaps, Weight, binary_maps, class_maps
+from evalgrad._module import LossModule
+from evalgrad._options import Reduction, checked, number
+from evalgrad._rows import reduce, row_factor
+from evalgrad._soft_targets import MODES, Mode
+from evalgrad._softmax import pixel_losses
+
+GAMMA = number(at_least=0, repair="2 is usual; 0 is cross-entropy.")
+ALPHA = number(
+    above=0,
+    below=1,
+    none=True,
+    repair="It is the share of the positives; 0.25 is the paper's, None weighs both alike.",
+)
+
+
+@checked(gamma=GAMMA, alpha=ALPHA, mode=MODES)
+def focal_loss(
+    logits: Tensor,
+    target: Tensor,
+    *,
+    gamma: float = 2.0,
+    alpha: float | None = None,
+    mode: Mode = "multiclass",
+    ignore_index: int | None = None,
+    weight: Weight = None,
+    reduction: Reduction = "mean",
+) -> Tensor:
+    """Focal loss, (1 - p)^gamma times cross-entropy, with p the probability of the true label.
+
+    Args:
+        logits: ``(N, C, *)`` raw scores, C >= 2; in binary and multilabel mode any shape, with a
+            decision of its own for each entry.
+        target: class indices ``(N, *)`` or ``(N, 1, *)``; otherwise labels 0 and 1 of the shape of
+            the logits.
+        gamma: how much less easy items count; 0 is cross-entropy.
+        alpha: binary and multilabel mode: positives count alpha, negatives 1 - alpha; the mean is
+            over the number of entries, as in torchvision.
+        mode: ``"multiclass"``: softmax over axis 1; ``"binary"`` and ``"multilabel"``: sigmoid.
+        ignore_index: label of items that are as if absent.
+        weight: C class weights in multiclass mode; the mean is weighted, as cross-entropy's.
+        reduction: over items ``"mean"`` | ``"sum"`` | ``"none"``: the shape of `target`.
+
+    Example:
+        >>> focal_loss(torch.zeros(4, 2), torch.tensor([0, 1, 1, 0]))  # log(2) / 4
+        tensor(0.1733)
+    """
+    _check_together(mode, alpha, weight)
+    if mode == "multiclass":
+        maps = class_maps(
+            "focal_loss",
+            logits,
+            target,
+            per_image=False,
+            ignore_index=ignore_index,
+            weight=weight,
+        )
+        label, shape = maps.label.flatten(), (logits.shape[0], *logits.shape[2:])
+        losses = _focused(pixel_losses(maps).flatten(), gamma)
+        factor = row_factor(losses, _weights(maps, label), reduction, maps.invalid)
+    else:
+        items = binary_maps(
+            "focal_loss",
+            logits,
+            target,
+            per_image=False,
+            per_class=False,
+            ignore_index=ignore_index,
+        )
+        shape = tuple(logits.shape)
+        losses = _focused(_entry_losses(items), gamma)
+        counted = None if items.mask is None else items.mask[0]
+        factor = row_factor(losses, counted, reduction, items.invalid)
+        if alpha is not None:
+            factor = factor * torch.where(items.positive[0], alpha, 1 - alpha).to(factor.dtype)
+    loss = reduce(losses, factor, reduction)
+    return loss.reshape(shape) if reduction == "none" else loss
+
+
+class FocalLoss(LossModule):
+    """`focal_loss` as a module: ``loss(logits, target)``, with the options as attributes."""
+
+    function = staticmethod(focal_loss)
+
+    def __init__(
+        self,
+        *,
+        gamma: float = 2.0,
+        alpha: float | None = None,
+        mode: Mode = "multiclass",
+        ignore_index: int | None = None,
+        weight: Weight = None,
+        reduction: Reduction = "mean",
+    ) -> None:
+        super().__init__(locals())
+        _check_together(mode, alpha, weight)
+
+
+def _check_together(mode: Mode, alpha: float | None, weight: object) -> None:
+    if mode == "multiclass" and alpha is not None:
+        repair = "Pass `weight`, one number per class."
+        fail(ValueError, "focal_loss", "alpha", "None in multiclass mode", repr(alpha), repair)
+    if mode != "multiclass" and weight is not None:
+        repair = "Pass `alpha` to weigh positives against negatives."
+        fail(ValueError, "focal_loss", "weight", f"None in {mode} mode", describe(weight), repair)
+
+
+def _focused(losses: Tensor, gamma: float) -> Tensor:
+    """(1 - p)^gamma of cross-entropies -log p; away from 0, where a power below 1 has no slope."""
+    tiny = torch.finfo(losses.dtype).tiny
+    return losses * (-torch.expm1(-losses)).clamp(min=tiny) ** gamma
+
+
+def _weights(maps: ClassMaps, label: Tensor) -> Tensor | None:
+    """How much each pixel counts; None: all alike."""
+    if maps.weight is None:
+        return None if maps.complete else label >= 0
+    return torch.where(label >= 0, maps.weight[label.clamp(min=0)], 0.0)
+
+
+def _entry_losses(items: Binary) -> Tensor:
+    """Cross-entropy of each entry, log(1 + exp(-s)) with s the score of its true side."""
+    x = items.rows[0].to(WORKING[items.rows.dtype])
+    x = x if items.mask is None else torch.where(items.mask[0], x, 0.0)
+    return F.softplus(torch.where(items.positive[0], -x, x))
