@@ -17,7 +17,14 @@ import torch
 from torch import Tensor
 
 from evalgrad._errors import describe, fail
-from evalgrad._labels import IGNORED, UNDECLARED, binary_labels, class_labels, readable
+from evalgrad._labels import (
+    IGNORED,
+    UNDECLARED,
+    binary_labels,
+    class_labels,
+    readable,
+    sample_labels,
+)
 from evalgrad._options import Axes, Classes
 
 Weight = Tensor | Sequence[float] | None
@@ -219,7 +226,7 @@ def samples(
         fail(ValueError, function, "scores", "(N, C, *) with C >= 2", describe(scores), repair)
     target = _class_target(function, target, scores)
     c, shape = scores.shape[axis], target.shape
-    label = class_labels(function, target.reshape(1, shape.numel()), c, ignore_index).label[0]
+    label = sample_labels(function, target.reshape(shape.numel()), c, ignore_index)
     if scores.ndim != 2:
         scores = scores.movedim(axis, -1).reshape(shape.numel(), c)
     by_class = None if weight is None else class_weight(function, weight, c, scores)

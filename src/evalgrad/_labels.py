@@ -88,11 +88,25 @@ def class_labels(
     return labels
 
 
+def sample_labels(
+    function: str, target: Tensor, num_classes: int, ignore_index: int | None
+) -> Tensor:
+    """The labels alone, ``(n,)``: where they are not read, nothing is counted."""
+    integral = not (target.is_floating_point() or target.is_complex())
+    if integral and not readable(target):
+        return _canonical(target.long(), num_classes, ignore_index)
+    return class_labels(function, target.unsqueeze(0), num_classes, ignore_index).label[0]
+
+
+def _canonical(label: Tensor, num_classes: int, ignore_index: int | None) -> Tensor:
+    """A class, or IGNORED, or UNDECLARED."""
+    kind = label.masked_fill(label != label.clamp(0, num_classes - 1), UNDECLARED)
+    return kind if ignore_index is None else kind.masked_fill(label == ignore_index, IGNORED)
+
+
 def _traced(label: Tensor, num_classes: int, ignore_index: int | None) -> ClassLabels:
     """On every device, without a look at the values."""
-    inside = (label >= 0) & (label < num_classes)
-    ignored = torch.zeros_like(inside) if ignore_index is None else label == ignore_index
-    kind = torch.where(ignored, IGNORED, torch.where(inside, label, UNDECLARED))
+    kind = _canonical(label, num_classes, ignore_index)
     # A class behind the last takes what does not count.
     place = torch.where(kind >= 0, kind, num_classes)
     counts = label.new_zeros(label.shape[0], num_classes + 1)

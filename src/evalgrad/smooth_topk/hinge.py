@@ -17,7 +17,7 @@ from evalgrad._inputs import Weight, samples
 from evalgrad._module import LossModule
 from evalgrad._options import Reduction, checked
 from evalgrad._rows import attach, exact_dtype, row_factor, working
-from evalgrad.smooth_topk.samples import check_guesses, lead_of, mark_rows
+from evalgrad.smooth_topk.samples import check_guesses, lead_of, row_scale, without_absent
 
 
 @checked()
@@ -81,17 +81,20 @@ class TopKHingeLoss(LossModule):
 
 
 def _pure(x: Tensor, label: Tensor, factor: Tensor, k: int, margin: float) -> tuple[Tensor, Tensor]:
-    y, wide = label.clamp(0, x.shape[1] - 1).unsqueeze(-1), exact_dtype(x)
+    place, wide = label.clamp(0, x.shape[1] - 1), exact_dtype(x)
+    y = place.unsqueeze(-1)
     rest = x.scatter(-1, y, -math.inf)
-    kth = rest.topk(k, dim=-1).values[:, k - 1 :]
-    z = margin + lead_of(kth.to(wide), x.gather(-1, y).to(wide)) / k
-    scale = factor.to(wide).unsqueeze(-1)
+    top = rest.topk(k, dim=-1).values
+    kth = torch.where(top[:, :1].isnan(), top[:, :1], top[:, k - 1 :])  # a NaN counts as largest
+    z = margin + lead_of(kth, x.gather(-1, y).to(wide)) / k
+    scale = row_scale(label, place, factor)
     value = scale * z.clamp_min(0)
-    slope = scale / k * torch.where(z.isnan(), z, (z > 0).to(wide))
+    slope = scale * torch.where(z.isnan(), z, (z > 0).to(wide)) / k
     tied = rest == kth
-    share = slope / tied.sum(-1, keepdim=True)
-    gradient = torch.where(tied, share, 0.0).scatter(-1, y, -slope)
-    return mark_rows(x, label, factor, value.squeeze(-1).to(x.dtype), gradient.to(x.dtype))
+    share = (slope / tied.sum(-1, keepdim=True)).to(x.dtype)
+    slope = slope.to(x.dtype)
+    gradient = torch.where(tied, share, slope * 0).scatter(-1, y, -slope)
+    return without_absent(factor, value.squeeze(-1).to(x.dtype), gradient)
 
 
 def _native_rows(

@@ -10,8 +10,10 @@ exact, see `expansion`.
 """
 
 import math
+import sys
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from evalgrad import _native
@@ -20,7 +22,7 @@ from evalgrad._module import LossModule
 from evalgrad._options import Reduction, checked
 from evalgrad._rows import attach, row_factor, working
 from evalgrad.smooth_topk import expansion
-from evalgrad.smooth_topk.samples import check_guesses, lead_of, mark_rows
+from evalgrad.smooth_topk.samples import check_guesses, lead_of, row_scale, without_absent
 
 
 @checked()
@@ -91,19 +93,16 @@ class SmoothTopKLoss(LossModule):
 def _pure(
     x: Tensor, label: Tensor, factor: Tensor, k: int, temperature: float, margin: float
 ) -> tuple[Tensor, Tensor]:
-    y = label.clamp(0, x.shape[1] - 1).unsqueeze(-1)
-    rest = expansion.expand(x.scatter(-1, y, -math.inf), k, 1 / (k * temperature))
-    wide = rest.full.dtype
-    lead = lead_of(rest.top[:, k - 1 : k].to(wide), x.gather(-1, y).to(wide))
-    # z tau of the docstring
-    z = margin + lead / k + temperature * (rest.log_s[:, k:] - rest.log_s[:, k - 1 : k])
-    scale = factor.to(wide).unsqueeze(-1)
-    value = scale * (z.clamp_min(0) + temperature * torch.log1p(torch.exp(-z.abs() / temperature)))
-    coefficient = scale * torch.sigmoid(z / temperature) / k  # dL/d(z tau) / k
-    gradient = expansion.log_ratio_derivative(rest, coefficient, x).scatter(
-        -1, y, -coefficient.to(x.dtype)
-    )
-    return mark_rows(x, label, factor, value.squeeze(-1).to(x.dtype), gradient)
+    place, inverse = label.clamp(0, x.shape[1] - 1), 1 / temperature
+    y = place.unsqueeze(-1)
+    rest = expansion.expand(x.scatter(-1, y, -math.inf), k, inverse / k, marginals=2)
+    lead = lead_of(rest.top[:, k - 1 : k], x.gather(-1, y).to(rest.log_s.dtype))
+    z = torch.add(lead / k, rest.rises[:, -1:], alpha=temperature) + margin  # z tau above
+    scale, beta = row_scale(label, place, factor), min(inverse, sys.float_info.max)
+    value = scale * F.softplus(z, beta, threshold=50)
+    slope = scale * torch.sigmoid(z * beta) / -k  # dL/d s_y
+    gradient = expansion.log_ratio_derivative(rest, slope, x).scatter(-1, y, slope.to(x.dtype))
+    return without_absent(factor, value.squeeze(-1).to(x.dtype), gradient)
 
 
 def _native_rows(

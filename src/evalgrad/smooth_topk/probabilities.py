@@ -7,14 +7,12 @@ sigma_k / d s_i, which sum to k. Berrada, Zisserman, Kumar: Smooth loss function
 classification, ICLR 2018, section 5.2 and appendix C.
 """
 
-import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from evalgrad._errors import describe, fail
 from evalgrad._inputs import WORKING, floating
 from evalgrad._options import checked, integer
-from evalgrad.smooth_topk.expansion import derivative, expand
+from evalgrad.smooth_topk.expansion import probabilities
 
 
 @checked()
@@ -38,9 +36,8 @@ def topk_probabilities(scores: Tensor, *, k: int, temperature: float = 1.0) -> T
     """
     scores = _scores("topk_probabilities", scores, k, at_least=1)
     rows = scores.reshape(scores.shape[:-1].numel(), scores.shape[-1]).to(WORKING[scores.dtype])
-    rest = expand(rows, k, 1 / temperature)
-    only_the_last = F.pad(torch.ones_like(rest.full[:, :1]), (k, 0))
-    return derivative(rest, only_the_last, rows).to(scores.dtype).reshape(scores.shape)
+    found = probabilities(rows, k, 1 / temperature)
+    return found.to(scores.dtype).reshape(scores.shape)
 
 
 @checked()

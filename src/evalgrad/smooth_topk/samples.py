@@ -4,6 +4,8 @@ An operator takes rows ``(R, C)`` of scores, their labels and the factor of each
 (`_rows`): 0 for a row that does not count, whatever it holds.
 """
 
+import math
+
 import torch
 from torch import Tensor
 
@@ -20,18 +22,17 @@ def lead_of(kth: Tensor, own: Tensor) -> Tensor:
     """s_[k] - s_y. Both at +inf count as tied; both at -inf, where nothing is left to compare, give
     NaN as cross-entropy does.
     """
-    return torch.where((kth == own) & (kth > 0), 0, kth - own)
+    return (kth - own).masked_fill(torch.minimum(kth, own) == math.inf, 0)
 
 
-def mark_rows(
-    x: Tensor, label: Tensor, factor: Tensor, value: Tensor, gradient: Tensor
-) -> tuple[Tensor, Tensor]:
-    """Rows that do not count hold 0. NaN marks rows with a NaN, and rows with an undeclared label
-    where labels are not read: only eager mode on a CPU raises an error for them.
+def row_scale(label: Tensor, place: Tensor, factor: Tensor) -> Tensor:
+    """The factor of each row, ``(R, 1)``; NaN where the label is not the class `place` taken for
+    it, an undeclared one: only eager mode on a CPU raises an error for them.
     """
-    broken = x.isnan().any(-1) | (label < 0) | (label >= x.shape[1])
+    return factor.masked_fill(label != place, torch.nan).unsqueeze(-1)
+
+
+def without_absent(factor: Tensor, value: Tensor, gradient: Tensor) -> tuple[Tensor, Tensor]:
+    """Rows that do not count hold 0, whatever was in them."""
     absent = factor == 0
-    value = value.masked_fill(broken, torch.nan).masked_fill(absent, 0.0)
-    return value, gradient.masked_fill(broken.unsqueeze(-1), torch.nan).masked_fill(
-        absent.unsqueeze(-1), 0.0
-    )
+    return value.masked_fill(absent, 0.0), gradient.masked_fill(absent.unsqueeze(-1), 0.0)

@@ -36,6 +36,6 @@ def log_elementary_symmetric(x: Tensor, *, k: int) -> Tensor:
     repair = f"There are {x.shape[-1]} items on the last axis, and no larger subsets."
     integer(1, x.shape[-1], repair=repair)(function, "k", k)
     rows = x.reshape(x.shape[:-1].numel(), x.shape[-1]).to(WORKING[x.dtype])
-    rest = expand(rows, k, 1.0)
+    rest = expand(rows, k, 1.0, marginals=0)
     largest = F.pad(rest.top[:, :k].to(rest.log_s.dtype).cumsum(-1), (1, 0))  # x_[1] + .. + x_[j]
     return (largest + rest.log_s).to(x.dtype).reshape(*x.shape[:-1], k + 1)
