@@ -1,9 +1,10 @@
 """evalgrad: train PyTorch networks on the metric they are judged by.
 
 Public is what the `__all__` of a system names; metrics and what spans processes have rooms of their
-own, `evalgrad.metrics` and `evalgrad.distributed`.
+own: `evalgrad.metrics`, `evalgrad.decisions`, `evalgrad.distributed`.
 """
 
+from evalgrad import decisions as decisions
 from evalgrad import distributed as distributed
 from evalgrad import metrics as metrics
 from evalgrad.baselines import *
