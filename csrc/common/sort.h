@@ -50,9 +50,11 @@ public:
     template <class Key, int kBits>
     const Key* sort(int64_t size) {
         // Wide digits need fewer passes, and time to clear and to add up their counters.
-        constexpr int64_t kFew = 64, kMany = 1 << 14;
+        constexpr int64_t kFew = 64;
+        constexpr int kPasses = (kBits + 11) / 12, kWide = (kBits + kPasses - 1) / kPasses;
         if (size > kFew)
-            return size < kMany ? by_digits<Key, kBits, 8>(size) : by_digits<Key, kBits, 12>(size);
+            return size < 1 << kWide ? by_digits<Key, kBits, 8>(size)
+                                     : by_digits<Key, kBits, kWide>(size);
         uint64_t* keys = keys_.data();
         std::sort(keys, keys + size);
         Key* sorted = reinterpret_cast<Key*>(other_.reserve(size));
