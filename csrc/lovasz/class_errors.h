@@ -181,27 +181,35 @@ inline bool weigh_in_fine_bins(const ClassTask& task, float lowest, bool small, 
 }
 
 // By a sort of the errors from `lowest` on; smaller ones, if they have a weight, in a bin per unit.
+// Some pixels at a time: of a trained network, most have no error to sort, which their count tells.
 inline void weigh_sorted_class(const ClassTask& task, float lowest, bool small, ClassScratch& s) {
+    constexpr int64_t kTogether = 4 * kBlock;
     uint64_t* keys = s.sorter.room(task.images * task.pixels + 1);
-    int64_t count = 0;
+    int64_t found = 0;
+    if (small) s.wide.start(small_bins());
     task.for_images([&](const ClassPixels& image, int64_t offset) {
-        count += collect(ClassCandidates{image, lowest, offset}, image.n, keys + count);
+        for (int64_t start = 0; start < image.n; start += kTogether) {
+            const ClassPixels part{image.p + start, image.label + start, image.c,
+                                   std::min(kTogether, image.n - start)};
+            const int64_t before = s.wide.counted;
+            if (small) count(part, s.wide);
+            if (small && s.wide.counted - before == part.n) continue;
+            found += collect(ClassCandidates{part, lowest, offset + start}, part.n, keys + found);
+        }
     });
     if (small) {
         Ahead ahead;
-        for (int64_t i = 0; i < count; ++i) ahead.foreground += key_foreground(keys[i]);
-        ahead.background = count - ahead.foreground;
-        s.wide.start(small_bins());
-        task.count_in(s.wide);
+        for (int64_t i = 0; i < found; ++i) ahead.foreground += key_foreground(keys[i]);
+        ahead.background = found - ahead.foreground;
         fill_slopes(s.wide, task.foreground, task.factor, ahead);
         task.look_up_in(s.wide);
     } else {
         task.fill(0.0f);
     }
-    const uint32_t* sorted = s.sorter.sort<uint32_t, kUnitBits>(count);
+    const uint32_t* sorted = s.sorter.sort<uint32_t, kUnitBits>(found);
     const float slopes[2] = {task.factor, -task.factor};
     float* out = task.buffer;
-    weigh_sorted(sorted, count, task.foreground, out, [=](uint32_t key, double weight) {
+    weigh_sorted(sorted, found, task.foreground, out, [=](uint32_t key, double weight) {
         out[key_index(key)] = static_cast<float>(weight) * slopes[key_foreground(key)];
     });
 }

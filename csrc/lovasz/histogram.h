@@ -119,9 +119,9 @@ struct Histogram {
     // their increments need not wait either.
     static constexpr int kSets = sizeof(Count) == 1 ? 1 : 2;
     E edges;
-    int64_t bins;      // a multiple of 8
-    int64_t counted;   // pixels
-    int64_t next_set;  // where it begins; 0 if there is one only
+    int64_t bins;         // a multiple of 8
+    int64_t counted = 0;  // pixels
+    int64_t next_set;     // where it begins; 0 if there is one only
     Count* counts;
     float* slopes;
 
