@@ -95,7 +95,7 @@ FUNCTIONS = (
         lambda x, y: eg.loss_max_pooling_weights(x.abs()),
         keeps_dtype=True,
     ),
-    Function("topk_predict", lambda x, y: eg.topk_predict(x.T, k=2)),
+    Function("topk_predict", lambda x, y: eg.topk_predict(x.T, k=2, crop_dim=0)),
     Function("metrics.average_precision", metrics.average_precision),
     Function(
         "metrics.average_precision(ties=worst)",

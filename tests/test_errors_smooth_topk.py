@@ -78,7 +78,7 @@ BAD = (
     (
         lambda: smooth(SCORES.long()),
         TypeError,
-        "`scores` must be a floating-point tensor; got a int64 tensor",
+        "`scores` must be a floating-point tensor; got an int64 tensor",
     ),
     (
         lambda: smooth(SCORES[0, 0, 0], TARGET[0, 0]),
@@ -150,14 +150,14 @@ BAD = (
         "topk_probabilities: `temperature` must be finite",
     ),
     (
-        lambda: eg.topk_predict(CROPS[0], k=2),
+        lambda: eg.topk_predict(CROPS, k=2, crop_dim=-1),
         ValueError,
-        "topk_predict: `scores` must be a tensor with at least 2 axes",
+        r"topk_predict: `crop_dim` must be an axis in \[0, 0\]; got -1",
     ),
     (
-        lambda: eg.topk_predict(CROPS[:0], k=2),
+        lambda: eg.topk_predict(CROPS[:0], k=2, crop_dim=0),
         ValueError,
-        r"topk_predict: `scores` must be \(\*, crops, C\) with crops >= 1",
+        "topk_predict: `scores` must be one crop or more",
     ),
     (lambda: error(k=11), ValueError, r"topk_error: `k` must be in \[1, 10\]; got 11"),
     (

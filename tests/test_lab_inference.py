@@ -72,4 +72,4 @@ def test_marginals_over_crops_predict_what_topk_predict_does():
     marginals = views.crop_marginals(classify, images, size=4, k=2)
     scores = torch.stack([classify(view) for view in views.ten_crops(images, 4).unbind(1)], 1)
     torch.testing.assert_close(marginals, eg.topk_probabilities(scores, k=2).mean(1))
-    assert torch.equal(marginals.topk(2).indices, eg.topk_predict(scores, k=2))
+    assert torch.equal(marginals.topk(2).indices, eg.topk_predict(scores, k=2, crop_dim=1))

@@ -101,14 +101,17 @@ def test_crops_are_averaged_as_probabilities_not_as_scores():
     p = [topk_oracles.topk_probabilities(row.tolist(), 2, 1.0) for row in crops]
     mean = [sum(column) / 3 for column in zip(*p)]
     expected = sorted(range(4), key=lambda i: -mean[i])[:2]
-    assert eg.topk_predict(crops, k=2).tolist() == expected == [3, 0]
+    assert eg.topk_predict(crops, k=2, crop_dim=0).tolist() == expected == [3, 0]
     assert crops.mean(0).topk(2).indices.tolist() == [1, 3]
-    assert eg.topk_predict(torch.stack([crops, crops.flip(1)]), k=2).tolist() == [[3, 0], [0, 3]]
+    two = torch.stack([crops, crops.flip(1)])
+    for scores, axis in ((two, -2), (two, 1), (two.movedim(1, 0), 0)):
+        assert eg.topk_predict(scores, k=2, crop_dim=axis).tolist() == [[3, 0], [0, 3]]
 
 
 def test_one_view_predicts_the_largest_scores():
     x = torch.randn(20, 30)
-    assert torch.equal(eg.topk_predict(x.unsqueeze(-2), k=5), x.topk(5).indices)
+    assert torch.equal(eg.topk_predict(x, k=5), x.topk(5).indices)
+    assert torch.equal(eg.topk_predict(x[0], k=5), x[0].topk(5).indices)
 
 
 def test_topk_error_by_hand_and_by_torchmetrics():

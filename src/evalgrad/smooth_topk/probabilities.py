@@ -34,45 +34,59 @@ def topk_probabilities(scores: Tensor, *, k: int, temperature: float = 1.0) -> T
         >>> topk_probabilities(torch.tensor([2.0, 1.0, 0.0]), k=2)
         tensor([0.9100, 0.7553, 0.3348])
     """
-    scores = _scores("topk_probabilities", scores, k, at_least=1)
+    scores = _scores("topk_probabilities", scores, k)
     rows = scores.reshape(scores.shape[:-1].numel(), scores.shape[-1]).to(WORKING[scores.dtype])
     found = probabilities(rows, k, 1 / temperature)
     return found.to(scores.dtype).reshape(scores.shape)
 
 
-@checked()
-def topk_predict(scores: Tensor, *, k: int, temperature: float = 1.0) -> Tensor:
-    """The k labels with the largest `topk_probabilities`, averaged over several crops (views) of
-    each sample.
+@checked(crop_dim=integer(-64, 63, none=True, repair="Pass the axis of the crops, e.g. -2."))
+def topk_predict(
+    scores: Tensor, *, k: int, temperature: float = 1.0, crop_dim: int | None = None
+) -> Tensor:
+    """The k labels with the largest `topk_probabilities`, perhaps averaged over several crops
+    (views) of each sample.
 
     Args:
-        scores: ``(*, crops, C)`` raw scores of every crop; one view of a sample is
-            `scores.unsqueeze(-2)`.
+        scores: ``(*, C)`` raw scores, classes on the last axis.
         k: number of labels, 1 to C.
         temperature: as `topk_probabilities`.
+        crop_dim: the axis of the crops of a sample, -2 for ``(N, crops, C)``; None: there is one
+            view of each sample.
 
     Returns:
-        ``(*, k)`` labels, the most probable first.
+        ``(*, k)`` labels, the most probable first; without the axis of the crops.
 
     Example:
-        >>> crops = torch.tensor([[3.0, 0.0, 1.0, 2.0], [3.0, 2.0, 0.0, 1.5]])  # of one sample
-        >>> topk_predict(crops, k=2)
+        >>> crops = torch.tensor([[3.0, 0.0, 1.0, 2.0], [3.0, 2.0, 0.0, 1.5]])
+        >>> topk_predict(crops, k=2)  # two samples
+        tensor([[0, 3],
+                [0, 1]])
+        >>> topk_predict(crops, k=2, crop_dim=0)  # two crops of one sample
         tensor([0, 3])
     """
-    scores = _scores("topk_predict", scores, k, at_least=2)
-    if scores.shape[-2] == 0:
-        must, repair = "(*, crops, C) with crops >= 1", "Give at least one crop of every sample."
-        fail(ValueError, "topk_predict", "scores", must, describe(scores), repair)
-    mean = (
-        topk_probabilities(scores.detach(), k=k, temperature=temperature)
-        .to(WORKING[scores.dtype])
-        .mean(-2)
-    )
+    function = "topk_predict"
+    scores = _scores(function, scores, k)
+    mean = topk_probabilities(scores.detach(), k=k, temperature=temperature)
+    mean = mean.to(WORKING[scores.dtype])
+    if crop_dim is not None:
+        _check_crops(function, scores, crop_dim)
+        mean = mean.mean(crop_dim)
     return mean.topk(k, dim=-1).indices
 
 
-def _scores(function: str, scores: Tensor, k: int, *, at_least: int) -> Tensor:
-    scores = floating(function, "scores", scores, at_least=at_least)
+def _check_crops(function: str, scores: Tensor, crop_dim: int) -> None:
+    axes = scores.ndim - 1  # the last holds the classes
+    if crop_dim == -1 or not -axes - 1 <= crop_dim < axes:
+        must, repair = f"an axis in [0, {axes - 1}]", "The last axis holds the classes."
+        fail(ValueError, function, "crop_dim", must, repr(crop_dim), repair)
+    if scores.shape[crop_dim] == 0:
+        repair = "Give at least one crop of every sample."
+        fail(ValueError, function, "scores", "one crop or more", describe(scores), repair)
+
+
+def _scores(function: str, scores: Tensor, k: int) -> Tensor:
+    scores = floating(function, "scores", scores)
     repair = f"There are {scores.shape[-1]} classes on the last axis."
     integer(1, scores.shape[-1], repair=repair)(function, "k", k)
     return scores
