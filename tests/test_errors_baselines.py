@@ -71,6 +71,11 @@ BAD = (
         r"`targets` must be labels in \[0, 2\]; got the label 5",
     ),
     (
+        lambda: median([torch.tensor(1)]),
+        ValueError,
+        r"`targets` must be \(N, \*\); got .* shape \(\)\. .* `target.unsqueeze\(0\)`",
+    ),
+    (
         lambda: median([]),
         ValueError,
         "`targets` must be labels of at least one pixel that counts; got none",

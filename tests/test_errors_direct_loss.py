@@ -48,7 +48,7 @@ direct = pytest.mark.parametrize("function", DIRECT, ids=lambda f: f.__name__)
 def test_scores_must_be_floating(function):
     with pytest.raises(
         TypeError,
-        match=rf"{function.__name__}: `scores` must be a floating-point tensor; got a int64 tensor",
+        match=rf"{function.__name__}: `scores` must be a floating-point tensor; got an int64",
     ):
         function(TARGET, TARGET)
 
@@ -74,8 +74,8 @@ def test_shape_of_target(function):
     with pytest.raises(
         ValueError,
         match=(
-            rf"{function.__name__}: `target` must be of shape \(2, 5\); got a int64 tensor of shape"
-            r" \(5,\)"
+            rf"{function.__name__}: `target` must be of shape \(2, 5\); got an int64 tensor of"
+            r" shape \(5,\)"
         ),
     ):
         function(SCORES, TARGET[0])
@@ -248,6 +248,14 @@ def test_the_general_loss_takes_functions(argument):
         ),
     ):
         eg.direct_loss(**{**functions, argument: SCORES}, epsilon=0.1)
+
+
+def test_the_general_loss_wants_scores_with_a_graph():
+    for score in (0.5, torch.zeros(2, dtype=torch.long)):
+        with pytest.raises(
+            TypeError, match="direct_loss: `score` must be a function that returns a floating-point"
+        ):
+            eg.direct_loss(lambda y, s=score: s, lambda y: 0, lambda: 0, lambda w: 0, epsilon=0.1)
 
 
 def test_the_general_loss_wants_one_task_loss_per_score():

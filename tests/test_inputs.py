@@ -1,13 +1,11 @@
-"""The way in: what users have is taken as it is, and what would mean something else is refused with
-a repair that is right when followed.
+"""The way in: what users have is taken as it is. What would mean something else is refused:
+`test_advice.py`.
 """
-
-import inspect
 
 import numpy as np
 import pytest
 import torch
-import torch.nn.functional as F
+from signatures import CLASS_MAPS, RANKINGS, SAMPLES, names
 
 import evalgrad as eg
 from evalgrad import metrics
@@ -16,38 +14,6 @@ torch.manual_seed(0)
 LOGITS, LABELS = torch.randn(2, 3, 8, 8), torch.randint(3, (2, 8, 8))
 SCORES, BITS = torch.randn(4, 6, 6), torch.randint(2, (4, 6, 6))
 LISTS, RELEVANT = torch.randn(3, 8), torch.tensor([[1, 0] * 4] * 3)
-
-
-def losses_with(*arguments):
-    """The public losses that have these arguments: a new one is tested without being listed."""
-    return [
-        function
-        for name, function in vars(eg).items()
-        if inspect.isfunction(function)
-        and name.endswith(("_loss", "_entropy"))
-        and {*arguments} <= inspect.signature(function).parameters.keys()
-    ]
-
-
-CLASS_MAPS = losses_with("logits", "target", "weight")
-SAMPLES = losses_with("scores", "target", "k", "weight")
-RANKINGS = losses_with("scores", "target", "dim")
-assert len(CLASS_MAPS) >= 3
-assert len(SAMPLES) >= 2
-assert len(RANKINGS) >= 8
-LIST_METRICS = [metrics.average_precision, metrics.ndcg, metrics.roc_auc, metrics.fbeta_score]
-
-
-def names(function):
-    return function.__name__
-
-
-def learns(loss, scores, *args, **options):
-    """The gradient of the loss is finite and not all zero: the advice trains something."""
-    x = scores.detach().clone().requires_grad_()
-    value = loss(x, *args, **options)
-    value.backward()
-    return bool(value.isfinite() and x.grad.isfinite().all() and (x.grad != 0).any())
 
 
 # ---- shapes that mean one thing ------------------------------------------------------------------
@@ -136,6 +102,27 @@ def test_weights_may_be_a_list():
             eg.LovaszSoftmaxLoss(weight=bad)
 
 
+def test_a_module_has_weights_of_its_own():
+    given = torch.tensor([1.0, 2.0, 0.5])
+    loss = eg.LovaszSoftmaxLoss(weight=given)
+    expected = loss(LOGITS, LABELS)
+    given.zero_()
+    assert loss(LOGITS, LABELS) == expected > 0
+
+
+def test_numbers_of_numpy_are_numbers():
+    target = torch.where(LABELS == 1, 255, LABELS)
+    options = {"ignore_index": np.int64(255), "bins": np.int32(8)}
+    plain = {name: int(value) for name, value in options.items()}
+    for loss in (eg.lovasz_softmax_loss, lambda *a, **o: eg.LovaszSoftmaxLoss(**o)(*a)):
+        assert loss(LOGITS, target, **options) == loss(LOGITS, target, **plain)
+    scores, labels = torch.randn(4, 9), torch.arange(4)
+    numpy = eg.smooth_topk_loss(scores, labels, k=np.int64(2), temperature=np.float32(0.5))
+    assert numpy == eg.smooth_topk_loss(scores, labels, k=2, temperature=0.5)
+    hinge = eg.topk_hinge_loss(scores, labels, k=np.int64(2), margin=np.float32(0.5))
+    assert hinge == eg.topk_hinge_loss(scores, labels, k=2, margin=0.5)
+
+
 def test_modules_show_their_options():
     loss = eg.LovaszSoftmaxLoss(ignore_index=255, reduction="sum")
     assert (loss.ignore_index, loss.reduction, loss.classes, loss.weight) == (
@@ -152,103 +139,25 @@ def test_modules_show_their_options():
 
 
 @pytest.mark.filterwarnings("ignore:.*torch.jit.script.*:DeprecationWarning")  # torch's own
-def test_torchscript_points_to_export():
-    with pytest.raises(RuntimeError, match=r"torch\.export"):
-        torch.jit.script(eg.LovaszHingeLoss())
+@pytest.mark.parametrize("loss", [eg.LovaszHingeLoss(), *CLASS_MAPS, *SAMPLES, *RANKINGS], ids=str)
+def test_torchscript_points_to_export(loss):
+    name = getattr(loss, "__name__", type(loss).__name__)
+    with pytest.raises(RuntimeError, match=rf"{name}: .*torch\.export"):
+        torch.jit.script(loss)
 
 
-# ---- refusals, and the advice they give ----------------------------------------------------------
+@pytest.mark.filterwarnings("ignore")  # the compiler's own
+def test_every_function_has_versions_of_its_own_in_the_compiler():
+    """The compiler keeps at most 8 versions of one code."""
+    torch.compiler.reset()
+    losses = [*RANKINGS, metrics.average_precision]
+    assert len(losses) > 8
+    for loss in losses:
+        compiled = torch.compile(loss, fullgraph=True, backend="eager")
+        torch.testing.assert_close(compiled(LISTS, RELEVANT), loss(LISTS, RELEVANT))
 
 
-@pytest.mark.parametrize("loss", [*RANKINGS, *LIST_METRICS], ids=names)
-def test_lists_of_one_item_need_an_explicit_axis(loss):
-    scores, target = torch.randn(6, 1), torch.tensor([[1], [0], [1], [0], [1], [0]])
-    with pytest.raises(ValueError, match=r"`scores` must be lists of items; got .* pass dim=0"):
-        loss(scores, target)
-    assert loss(scores, target, dim=0) == loss(scores[:, 0], target[:, 0])
-    loss(scores, target, dim=-1)
-    if loss in RANKINGS:
-        assert loss(scores[:1], target[:1]) >= 0  # one list by itself stays what it is
-
-
-@pytest.mark.parametrize("loss", CLASS_MAPS, ids=names)
-def test_one_channel_is_no_softmax(loss):
-    for target in (BITS, torch.zeros_like(BITS)):
-        with pytest.raises(ValueError, match="One channel: use lovasz_hinge_loss"):
-            loss(SCORES.unsqueeze(1), target)
-    assert learns(eg.lovasz_hinge_loss, SCORES.unsqueeze(1), BITS)
-
-
-@pytest.mark.parametrize("loss", CLASS_MAPS, ids=names)
-def test_one_hot_targets(loss):
-    one_hot = F.one_hot(LABELS, 3).movedim(-1, 1)
-    if loss.__name__.startswith("soft_"):  # these take them
-        torch.testing.assert_close(loss(LOGITS, one_hot), loss(LOGITS, LABELS))
-        return
-    for target in (one_hot, one_hot.float(), one_hot.bool()):
-        with pytest.raises(ValueError, match=r"target\.argmax\(1\)"):
-            loss(LOGITS, target)
-    assert loss(LOGITS, one_hot.int().argmax(1)) == loss(LOGITS, LABELS)
-
-
-def test_one_hot_samples():
-    with pytest.raises(ValueError, match=r"target\.argmax\(1\)"):
-        eg.smooth_topk_loss(torch.randn(4, 9), F.one_hot(torch.arange(4), 9))
-
-
-@pytest.mark.parametrize("loss", [*CLASS_MAPS, eg.lovasz_hinge_loss], ids=names)
-def test_small_logits_are_interpolated(loss):
-    binary = loss is eg.lovasz_hinge_loss
-    small = torch.randn(2, 1 if binary else 3, 4, 4)
-    target = (LABELS > 0).long() if binary else LABELS
-    with pytest.raises(ValueError, match="`target` must be of shape") as error:
-        loss(small, target.unsqueeze(1))
-    advice = str(error.value).split("`")[-2]
-    logits = eval(advice, {"F": F, "logits": small})
-    assert learns(loss, logits, target)
-
-
-def test_several_channels_are_no_binary_map():
-    with pytest.raises(ValueError, match="3 channels and one map of labels: use a loss of classes"):
-        eg.lovasz_hinge_loss(LOGITS, (LABELS > 0).long())
-    assert learns(eg.lovasz_softmax_loss, LOGITS, LABELS)
-
-
-def test_another_batch_is_not_interpolated():
-    for loss in (eg.lovasz_softmax_loss, eg.lovasz_hinge_loss):
-        with pytest.raises(ValueError, match="`target` must be of shape") as error:
-            loss(LOGITS, LABELS[:1])
-        assert "interpolate" not in str(error.value)
-
-
-@pytest.mark.parametrize(("low", "high"), [(0, 255), (-1, 1), (0, 7)])
-def test_masks_of_two_other_values(low, high):
-    target = torch.where(BITS == 1, high, low)
-    for dtype in (torch.int64, torch.int16, torch.float32):
-        with pytest.raises(ValueError, match="`target > 0`"):
-            eg.lovasz_hinge_loss(SCORES, target.to(dtype))
-    assert eg.lovasz_hinge_loss(SCORES, target > 0) == eg.lovasz_hinge_loss(SCORES, BITS)
-    two = torch.stack([-SCORES, SCORES], 1)
-    with pytest.raises(ValueError, match=r"`\(target > 0\)\.long\(\)`"):
-        eg.lovasz_softmax_loss(two, target)
-    assert eg.lovasz_softmax_loss(two, (target > 0).long()) == eg.lovasz_softmax_loss(two, BITS)
-
-
-def test_labels_to_ignore():
-    target = BITS.clone()
-    target[:, 0] = 255
-    with pytest.raises(ValueError, match="pass ignore_index=255"):
-        eg.lovasz_hinge_loss(SCORES, target)
-    assert learns(eg.lovasz_hinge_loss, SCORES, target, ignore_index=255)
-    classes = LABELS.clone()
-    classes[:, 0] = 255
-    with pytest.raises(ValueError, match="pass ignore_index=255; if it is a class"):
-        eg.lovasz_softmax_loss(LOGITS, classes)
-    assert learns(eg.lovasz_softmax_loss, LOGITS, classes, ignore_index=255)
-    graded = RELEVANT * torch.arange(1, 9)
-    with pytest.raises(ValueError, match=r"pass a `mask`\. Graded .* `target >= 2`"):
-        eg.direct_average_precision_loss(LISTS, graded)
-    assert learns(eg.average_precision_hinge_loss, LISTS, graded >= 2)
+# ---- what is no tensor, or a special one ---------------------------------------------------------
 
 
 def test_numpy_arrays_are_named_not_printed():
@@ -256,7 +165,7 @@ def test_numpy_arrays_are_named_not_printed():
     with pytest.raises(TypeError) as error:
         eg.lovasz_softmax_loss(LOGITS, target)
     assert str(error.value) == (
-        "lovasz_softmax_loss: `target` must be a tensor; got a int64 numpy.ndarray of shape"
+        "lovasz_softmax_loss: `target` must be a tensor; got an int64 numpy.ndarray of shape"
         " (2, 8, 8). Convert it with `torch.as_tensor(target)`."
     )
     eg.lovasz_softmax_loss(LOGITS, torch.as_tensor(target))

@@ -5,8 +5,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from torch import Tensor, nn
 
+from evalgrad._errors import describe, fail
 from evalgrad._inputs import weight_tensor
-from evalgrad._options import Check
+from evalgrad._options import NO_SCRIPT, Check
 
 
 class OptionsModule(nn.Module):
@@ -37,10 +38,7 @@ class OptionsModule(nn.Module):
         return ", ".join(f"{name}={getattr(self, name)!r}" for name in shown)
 
     def __prepare_scriptable__(self) -> nn.Module:
-        raise RuntimeError(
-            f"{type(self).__name__}: torch.jit.script cannot compile this loss. Use"
-            " torch.export.export or torch.compile instead, or script the network alone."
-        )
+        raise RuntimeError(NO_SCRIPT.format(type(self).__name__))
 
 
 class LossModule(OptionsModule):
@@ -59,8 +57,24 @@ class LossModule(OptionsModule):
     def forward(self, *tensors: Tensor, **named: Tensor | None) -> Tensor:
         """The function itself, without another check of the options."""
         options: dict[str, Any] = named
+        if named:
+            self._refuse_options(named)
         if len(tensors) == 3:
+            self._check_mask()
             *tensors, options["mask"] = tensors  # type: ignore[assignment]
         for name in self._options:
             options[name] = getattr(self, name)
         return type(self).function.__wrapped__(*tensors, **options)  # type: ignore[attr-defined]
+
+    def _refuse_options(self, named: Mapping[str, object]) -> None:
+        name = type(self).__name__
+        for option in self._options:
+            if option in named:
+                got, repair = f"{describe(named[option])} in a call", f"Write {name}({option}=...)."
+                fail(TypeError, name, option, "set in the constructor", got, repair)
+
+    def _check_mask(self) -> None:
+        arguments = type(self).function.arguments  # type: ignore[attr-defined]
+        if "mask" not in arguments:
+            must, repair = " and ".join(arguments[:2]), "Set options in the constructor."
+            fail(TypeError, type(self).__name__, "inputs", must, "3 of them", repair)

@@ -6,9 +6,11 @@ then calls the function beneath (`_module`).
 """
 
 import functools
+import inspect
 import math
 from collections.abc import Callable, Sequence
-from typing import Literal, ParamSpec, TypeVar
+from numbers import Integral, Real
+from typing import Any, Literal, ParamSpec, TypeVar
 
 import torch
 
@@ -20,6 +22,15 @@ Direction = Literal["positive", "negative"]
 Axes = int | Sequence[int] | None
 
 Check = Callable[[str, str, object], None]  # function, argument, value
+
+# The first are the usual ones, and all that a compiler meets; NumPy's are among the last.
+INTEGERS: Any = (int, torch.SymInt, Integral)
+NUMBERS: Any = (int, float, Real)
+NO_SCRIPT = (
+    "{}: torch.jit.script cannot compile this loss. Use torch.export.export or torch.compile"
+    " instead, or script the network alone."
+)
+
 P = ParamSpec("P")
 R = TypeVar("R")
 
@@ -42,6 +53,10 @@ def checked(**own: Check) -> Callable[[Callable[P, R]], Callable[P, R]]:
             return function(*args, **options)
 
         call.checks = checks  # type: ignore[attr-defined]
+        call.arguments = tuple(inspect.signature(function).parameters)  # type: ignore[attr-defined]
+        call.__script_unsupported = NO_SCRIPT.format(function.__name__)  # type: ignore[attr-defined]
+        # A code of its own: the compiler keeps a limited number of versions of each.
+        call.__code__ = call.__code__.replace(co_name=function.__name__)  # type: ignore[attr-defined]
         return call
 
     return decorate
@@ -71,10 +86,10 @@ def flag(function: str, argument: str, value: object) -> None:
 def integer(low: int, high: int | None = None, *, repair: str, none: bool = False) -> Check:
     """An integer of a range; with `none` also None."""
 
-    def check(function: str, argument: str, value: object) -> None:
+    def check(function: str, argument: str, value: Any) -> None:
         if none and value is None:
             return
-        if isinstance(value, bool) or not isinstance(value, int | torch.SymInt):
+        if isinstance(value, bool) or not isinstance(value, INTEGERS):
             fail(TypeError, function, argument, "an integer", describe(value), repair)
         if value < low or (high is not None and value > high):
             must = f"at least {low}" if high is None else f"in [{low}, {high}]"
@@ -96,10 +111,10 @@ def number(
     bounds = {"above": above, "at least": at_least, "below": below, "at most": at_most}
     words = [f"{word} {bound:g}" for word, bound in bounds.items() if not math.isinf(bound)]
 
-    def check(function: str, argument: str, value: object) -> None:
+    def check(function: str, argument: str, value: Any) -> None:
         if none and value is None:
             return
-        if isinstance(value, bool) or not isinstance(value, int | float):
+        if isinstance(value, bool) or not isinstance(value, NUMBERS):
             fail(TypeError, function, argument, "a number", describe(value), repair)
         # Comparisons alone, which compile can trace; NaN fails them.
         if not (above < value < below and at_least <= value <= at_most and abs(value) < math.inf):

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 import torch
 from torch import Tensor
 
-from evalgrad._errors import fail
+from evalgrad._errors import describe, fail
 from evalgrad._inputs import plain
 from evalgrad._labels import class_labels
 from evalgrad._options import CHECKS, integer
@@ -64,11 +64,15 @@ def _count_stream(
     """Pixels of each class, and the valid pixels of the images that have it; float64 ``(C,)``."""
     integer(1, repair="Pass the number of classes.")(function, "num_classes", num_classes)
     CHECKS["ignore_index"](function, "ignore_index", ignore_index)
+    words = {"argument": "targets", "more": "pass num_classes={number}"}
     pixels = among = torch.zeros(num_classes, dtype=torch.float64)
     for target in [targets] if isinstance(targets, Tensor) else targets:
         target = plain(function, "targets", target)
+        if not target.ndim:
+            repair = "Give a map of labels its axis of images: `target.unsqueeze(0)`."
+            fail(ValueError, function, "targets", "(N, *)", describe(target), repair)
         rows = target.reshape(target.shape[0], target.shape[1:].numel()).cpu()
-        labels = class_labels(function, rows, num_classes, ignore_index, argument="targets")
+        labels = class_labels(function, rows, num_classes, ignore_index, **words)
         counts = labels.counts.double()
         pixels = pixels + counts.sum(0)
         among = among + torch.where(counts > 0, counts.sum(1, keepdim=True), 0.0).sum(0)

@@ -64,26 +64,31 @@ def direct_loss(
         >>> loss.item(), logits.grad
         (1.0, tensor([[  0., -10.,  10.]]))
     """
-    function = "direct_loss"
-    functions = {"score": score, "task_loss": task_loss, "predict": predict, "augment": augment}
-    for name, argument in functions.items():
-        if not callable(argument):
-            repair = "Wrap it: `lambda y: ...`."
-            fail(TypeError, function, name, "a function", describe(argument), repair)
+    _check_functions(score=score, task_loss=task_loss, predict=predict, augment=augment)
     sign = SIGNS[direction]
     with torch.no_grad():
         model, direct = predict(), augment(sign * epsilon)
         value = task_loss(model)
-    slope = (score(direct) - score(model)) * (sign / epsilon)
+    slope = (_scored(score, direct) - _scored(score, model)) * (sign / epsilon)
     if not isinstance(value, Tensor) or value.shape != slope.shape:
+        must = f"of shape {tuple(slope.shape)}"
         repair = "Return one task loss per score, and do not reduce either."
-        fail(
-            ValueError,
-            function,
-            "task_loss",
-            f"of shape {tuple(slope.shape)}",
-            describe(value),
-            repair,
-        )
+        fail(ValueError, "direct_loss", "task_loss", must, describe(value), repair)
     slope = slope.to(WORKING[slope.dtype])
     return with_gradient(slope, value.to(slope.dtype), torch.ones_like(slope))
+
+
+def _check_functions(**functions: object) -> None:
+    for name, given in functions.items():
+        if not callable(given):
+            repair = "Wrap it: `lambda y: ...`."
+            fail(TypeError, "direct_loss", name, "a function", describe(given), repair)
+
+
+def _scored(score: Callable[[Any], Tensor], y: object) -> Tensor:
+    value: object = score(y)
+    if not isinstance(value, Tensor) or value.dtype not in WORKING:
+        must = "a function that returns a floating-point tensor"
+        repair = "Return F(y) as computed from the outputs of the network, with its graph."
+        fail(TypeError, "direct_loss", "score", must, describe(value), repair)
+    return value
