@@ -86,8 +86,8 @@ def _draw_samples(generator: torch.Generator) -> tuple[Tensor, Tensor]:
     )
 
 
-def _draw_binary(generator: torch.Generator) -> tuple[Tensor, Tensor]:
-    n, s = int(_integers(3, (), generator)) + 1, int(_integers(6, (), generator)) + 1
+def _draw_binary(generator: torch.Generator, fewest: int = 2) -> tuple[Tensor, Tensor]:
+    n, s = int(_integers(3, (), generator)) + 1, int(_integers(6, (), generator)) + fewest
     return 1.5 * torch.randn(n, s, dtype=torch.float64, generator=generator), _integers(
         2, (n, s), generator
     )
@@ -336,7 +336,7 @@ CASES = (
         has_ignore_index=False,
         loss=_pooled_perceptron,
         module=lambda **o: eg.LossMaxPooling(Perceptron(), **o),
-        draw=_draw_binary,
+        draw=partial(_draw_binary, fewest=1),
         oracle=oracles.pooled_perceptron,
         metric=_error_rate,
         options=(

@@ -27,7 +27,7 @@ BAD = (
     (
         lambda: softmax(LOGITS.long()),
         TypeError,
-        "`logits` must be a floating-point tensor; got a int64 tensor of shape",
+        "`logits` must be a floating-point tensor; got an int64 tensor of shape",
     ),
     (lambda: softmax(LOGITS[0, 0]), ValueError, "`logits` must be a tensor with at least 2 axes"),
     (lambda: softmax(LOGITS[:, :0]), ValueError, r"`logits` must be \(N, C, \*\) with C >= 2"),
@@ -39,7 +39,7 @@ BAD = (
     (
         lambda: softmax(target=TARGET[:, :3]),
         ValueError,
-        r"`target` must be of shape \(2, 4\); got a int64 tensor of shape \(2, 3\)",
+        r"`target` must be of shape \(2, 4\); got an int64 tensor of shape \(2, 3\)",
     ),
     (
         lambda: softmax(target=TARGET.to("meta")),
@@ -78,6 +78,44 @@ BAD = (
         lambda: softmax(reduction="avg"),
         ValueError,
         "`reduction` must be one of 'mean', 'sum', 'none'; got 'avg'",
+    ),
+    (lambda: softmax(weight=2.0), ValueError, "`weight` must be one number per class; got 2.0"),
+    (lambda: softmax(weight=torch.ones(())), ValueError, r"`weight` must be of shape \(21,\), one"),
+    (lambda: eg.LovaszSoftmaxLoss(weight=2.0), ValueError, "`weight` must be one number per class"),
+    (
+        lambda: eg.LovaszSoftmaxLoss(weight=[1.0, -2.0]),
+        ValueError,
+        "`weight` must be finite and at least 0",
+    ),
+    (
+        lambda: eg.LovaszSoftmaxLoss(weight=torch.ones(21, dtype=torch.long)),
+        TypeError,
+        "`weight` must be a floating-point tensor",
+    ),
+    (
+        lambda: eg.LovaszSoftmaxLoss()(LOGITS, TARGET, reduction="none"),
+        TypeError,
+        "LovaszSoftmaxLoss: `reduction` must be set in the constructor; got 'none' in a call",
+    ),
+    (
+        lambda: eg.LovaszSoftmaxLoss()(LOGITS, TARGET, ignore_index=255),
+        TypeError,
+        r"`ignore_index` must be set in .* Write LovaszSoftmaxLoss\(ignore_index=\.\.\.\)",
+    ),
+    (
+        lambda: eg.LovaszSoftmaxLoss()(LOGITS, TARGET, torch.ones(21)),
+        TypeError,
+        "LovaszSoftmaxLoss: `inputs` must be logits and target; got 3 of them. Set options in",
+    ),
+    (
+        lambda: softmax(target=TARGET.float().unsqueeze(1)),
+        TypeError,
+        r"`target` must be an integer .* got a float32 tensor of shape \(2, 1, 4\)",
+    ),
+    (
+        lambda: metrics.jaccard_from_counts(torch.ones(21, 3)),
+        ValueError,
+        r"`counts` must be \(G, C, 3\); got .* \(21, 3\)\. .* `counts.unsqueeze\(0\)`",
     ),
     (lambda: eg.LovaszSoftmaxLoss(reduction="avg"), ValueError, "`reduction` must be one of"),
     (

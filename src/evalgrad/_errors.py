@@ -19,9 +19,11 @@ def fail(
 
 def describe(x: object) -> str:
     """What came, in a few words: a tensor or an array by its dtype and shape, not by its values."""
-    if isinstance(x, Tensor):
-        return f"a {str(x.dtype).removeprefix('torch.')} tensor of shape {tuple(x.shape)}"
     if hasattr(x, "shape") and hasattr(x, "dtype"):
-        return f"a {x.dtype} {type(x).__module__}.{type(x).__name__} of shape {tuple(x.shape)}"
+        dtype = str(x.dtype).removeprefix("torch.")
+        kind = "tensor"
+        if not isinstance(x, Tensor):
+            kind = f"{type(x).__module__}.{type(x).__name__}"
+        return f"{'an' if dtype.startswith('i') else 'a'} {dtype} {kind} of shape {tuple(x.shape)}"
     words = repr(x)
     return words if len(words) <= LONGEST else f"{words[:LONGEST]}... ({type(x).__name__})"

@@ -47,7 +47,7 @@ def graded_lists(
     scores, axes = list_axes(function, scores, dim)
 
     def rows(argument: str, x: object) -> Tensor:
-        moved = items_last(like(function, argument, x, scores), axes)
+        moved = items_last(like(function, argument, x, scores, "scores"), axes)
         return moved.reshape(moved.shape[:-1].numel(), moved.shape[-1])
 
     shape, x = items_last(scores, axes).shape[:-1], rows("scores", scores)

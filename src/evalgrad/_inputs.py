@@ -22,10 +22,12 @@ from evalgrad._labels import (
     UNDECLARED,
     binary_labels,
     class_labels,
+    fail_indices,
     readable,
     sample_labels,
 )
 from evalgrad._options import Axes, Classes
+from evalgrad._repairs import class_target_repair, shape_repair
 
 Weight = Tensor | Sequence[float] | None
 
@@ -70,8 +72,11 @@ def floating(function: str, argument: str, x: object, *, at_least: int = 1) -> T
     return x
 
 
-def like(function: str, argument: str, x: object, other: Tensor) -> Tensor:
-    """A plain tensor of the shape of `other`, on its device; an axis 1 of size 1 may be missing."""
+def like(function: str, argument: str, x: object, other: Tensor, beside: str = "items") -> Tensor:
+    """A plain tensor of the shape of `other`, on its device; an axis 1 of size 1 may be missing.
+
+    `beside` is the name of the other, by which the message knows what it holds.
+    """
     x = x if type(x) is Tensor else plain(function, argument, x)
     if x.device != other.device:
         _fail_device(function, argument, x, other)
@@ -82,20 +87,8 @@ def like(function: str, argument: str, x: object, other: Tensor) -> Tensor:
         return x.squeeze(1)
     if other.ndim == x.ndim + 1 and other.shape[1] == 1 and other.squeeze(1).shape == x.shape:
         return x.unsqueeze(1)
-    must, repair = f"of shape {tuple(other.shape)}", _shape_repair(argument, x, other)
-    fail(ValueError, function, argument, must, describe(x), repair)
-
-
-def _shape_repair(argument: str, x: Tensor, other: Tensor) -> str:
-    """What to do about an `x` that should have the shape of `other`."""
-    channels = other.shape[1] if other.ndim > 1 else 1
-    if channels > 1 and x.shape == (other.shape[0], *other.shape[2:]):
-        return (
-            f"{channels} channels and one map of labels: use a loss of classes, e.g."
-            " lovasz_softmax_loss, or give each channel its own map."
-        )
-    labels = x.squeeze(1) if x.ndim == other.ndim and x.shape[1:2] == (1,) else x
-    return _resize(other, labels) or f"Give every item its own entry of `{argument}`."
+    repair = shape_repair(argument, tuple(x.shape), beside, tuple(other.shape))
+    fail(ValueError, function, argument, f"of shape {tuple(other.shape)}", describe(x), repair)
 
 
 def _fail_device(function: str, argument: str, x: Tensor, other: Tensor) -> NoReturn:
@@ -104,46 +97,49 @@ def _fail_device(function: str, argument: str, x: Tensor, other: Tensor) -> NoRe
     fail(ValueError, function, argument, must, got, repair)
 
 
-def _resize(logits: Tensor, labels: Tensor) -> str:
-    """The repair for maps of two sizes, logits (N, C, *) and labels (N, *); "" for other misfits.
-
-    The logits are brought to the labels, which are the truth.
-    """
-    mode = {3: "linear", 4: "bilinear", 5: "trilinear"}.get(logits.ndim)
-    if mode is None or labels.ndim != logits.ndim - 1 or labels.shape[0] != logits.shape[0]:
-        return ""
-    size = tuple(labels.shape[1:])
-    return (
-        "Bring the logits to the size of the labels: `F.interpolate(logits,"
-        f' size={size}, mode="{mode}")`.'
-    )
-
-
 def class_weight(
     function: str, weight: Tensor | Sequence[float], num_classes: int, other: Tensor
 ) -> Tensor:
     """One finite weight >= 0 per class, on the device of `other`."""
     if not isinstance(weight, Tensor):
         weight = weight_tensor(function, weight).to(other.device)
-    weight = floating(function, "weight", weight)
+    weight = floating(function, "weight", weight, at_least=0)
     if tuple(weight.shape) != (num_classes,):
         must, repair = f"of shape ({num_classes},), one per class", "Give every class its weight."
         fail(ValueError, function, "weight", must, describe(weight), repair)
     if weight.device != other.device:
         _fail_device(function, "weight", weight, other)
-    if readable(weight) and not bool(((weight >= 0) & weight.isfinite()).all()):
-        got, repair = repr(weight.tolist()), "Use 0 to leave a class out."
-        fail(ValueError, function, "weight", "finite and at least 0", got, repair)
+    if readable(weight):
+        _check_weight(function, weight)
     return weight
 
 
 def weight_tensor(function: str, weight: object) -> Tensor:
-    """Class weights as a tensor of their own, from a tensor or a sequence of numbers."""
+    """Class weights as a tensor of their own, from a tensor or a sequence of numbers; how many
+    there must be is seen with the scores.
+    """
     try:
-        return torch.as_tensor(weight, dtype=None if isinstance(weight, Tensor) else torch.float32)
+        own = (
+            weight.detach().clone()
+            if isinstance(weight, Tensor)
+            else torch.as_tensor(weight, dtype=torch.float32)
+        )
     except (TypeError, ValueError, RuntimeError):
         repair = "Pass one number per class, e.g. weight=[1.0, 2.0]."
         fail(TypeError, function, "weight", "a tensor or numbers", describe(weight), repair)
+    own = floating(function, "weight", own, at_least=0)
+    if own.ndim != 1:
+        must, repair = "one number per class", "Pass e.g. weight=[1.0, 2.0]."
+        fail(ValueError, function, "weight", must, describe(weight), repair)
+    if readable(own):
+        _check_weight(function, own)
+    return own
+
+
+def _check_weight(function: str, weight: Tensor) -> None:
+    if not bool(((weight >= 0) & weight.isfinite()).all()):
+        got, repair = repr(weight.tolist()), "Use 0 to leave a class out."
+        fail(ValueError, function, "weight", "finite and at least 0", got, repair)
 
 
 # ---- class maps and samples: one label among C classes ------------------------------------------
@@ -183,9 +179,10 @@ def class_maps(
             else "Put the classes on axis 1."
         )
         fail(ValueError, function, "logits", "(N, C, *) with C >= 2", describe(logits), repair)
-    target = _class_target(function, target, logits)
+    target = _class_target(function, target, logits, "logits")
     n, c = logits.shape[:2]
-    check_classes(function, classes, c)
+    if classes not in ("present", "all"):
+        check_classes(function, classes, c)
     pixels = logits.shape[2:].numel()
     groups, images = (n, 1) if per_image else (1, n)
     labels = class_labels(function, target.reshape(groups, images * pixels), c, ignore_index)
@@ -224,7 +221,7 @@ def samples(
     if scores.shape[axis] < 2:
         repair = "Put the classes on axis 1; one class leaves nothing to rank."
         fail(ValueError, function, "scores", "(N, C, *) with C >= 2", describe(scores), repair)
-    target = _class_target(function, target, scores)
+    target = _class_target(function, target, scores, "scores")
     c, shape = scores.shape[axis], target.shape
     label = sample_labels(function, target.reshape(shape.numel()), c, ignore_index)
     if scores.ndim != 2:
@@ -238,18 +235,18 @@ def samples(
     return Samples(scores, label, torch.where(label == UNDECLARED, 1.0, rows), shape)
 
 
-def _class_target(function: str, target: object, scores: Tensor) -> Tensor:
-    """Integer or bool labels of the shape of `scores` without its axis of classes."""
+def _class_target(function: str, target: object, scores: Tensor, beside: str) -> Tensor:
+    """Integer or bool labels of the shape of `scores`, called `beside`, without its classes."""
     target = target if type(target) is Tensor else plain(function, "target", target)
     shape = (*scores.shape[:1], *scores.shape[2:]) if scores.ndim > 1 else ()
-    if target.shape == scores.shape and scores.ndim > 1 and target.shape != shape:
-        repair = "It looks one-hot: take the class indices, `target.argmax(1)`."
-        fail(ValueError, function, "target", f"of shape {shape}", describe(target), repair)
+    given = target
     if target.ndim == scores.ndim > 1 and target.shape[1] == 1:
         target = target.squeeze(1)
     if target.shape != shape:
-        repair = _resize(scores, target) or "Labels have the shape of the scores without axis 1."
-        fail(ValueError, function, "target", f"of shape {shape}", describe(target), repair)
+        repair = class_target_repair(given, beside, tuple(scores.shape), readable(given))
+        fail(ValueError, function, "target", f"of shape {shape}", describe(given), repair)
+    if target.is_floating_point() or target.is_complex():
+        fail_indices(function, "target", given)  # before its shape becomes that of rows
     if target.device != scores.device:
         _fail_device(function, "target", target, scores)
     return target
@@ -279,7 +276,7 @@ def binary_maps(
     logits: object,
     target: object,
     *,
-    per_image: bool,
+    per_image: bool | None,
     per_class: bool,
     ignore_index: int | None,
 ) -> Binary:
@@ -288,11 +285,17 @@ def binary_maps(
     The shape is that of the groups: ``(N,)``, or ``(1,)`` for the batch, with `per_class` and C.
     """
     logits = floating(function, "logits", logits, at_least=2 if per_class else 1)
-    target = like(function, "target", target, logits)
+    target = like(function, "target", target, logits, "logits")
     lead = logits.shape[: 2 if per_class else 1]
     pixels = logits.shape[len(lead) :].numel()
+    if per_image is None and pixels == 1 and lead[0] > 1:
+        repair = (
+            f"That is {lead[0]} images of one pixel. For one group of {lead[0]} items pass"
+            " per_image=False; for groups of one item pass per_image=True."
+        )
+        fail(ValueError, function, "logits", "maps of pixels", describe(logits), repair)
     x, label = (t.reshape(*lead, pixels) for t in (logits, target))
-    if not per_image:  # (N, C, *) -> (1, C, N *)
+    if per_image is False:  # (N, C, *) -> (1, C, N *)
         x, label = (t.movedim(0, -2).flatten(-2).unsqueeze(0) for t in (x, label))
     return binary_rows(function, x, label, ignore_index=ignore_index, by_mask=False)
 
@@ -302,21 +305,17 @@ def lists(
 ) -> Binary:
     """Scores, labels 0 or 1 and perhaps a mask, all of one shape; the items along axis `dim`."""
     scores, axes = list_axes(function, scores, dim)
-    target = like(function, "target", target, scores)
-    valid = None if mask is None else items_last(like(function, "mask", mask, scores), axes)
-    return binary_rows(function, items_last(scores, axes), items_last(target, axes), valid)
+    target = like(function, "target", target, scores, "scores")
+    if mask is not None:
+        mask = items_last(like(function, "mask", mask, scores, "scores"), axes)
+    return binary_rows(function, items_last(scores, axes), items_last(target, axes), mask)
 
 
 def list_axes(function: str, scores: object, dim: Axes) -> tuple[Tensor, tuple[int, ...]]:
     """Plain floating-point scores, and the axes of the items of their lists."""
     scores = floating(function, "scores", scores)
     if dim is None and scores.shape[-1] == 1 and scores.numel() > 1:
-        n = scores.shape[:-1].numel()
-        repair = (
-            f"That is {n} lists of one item. To rank the {n} items as one list pass dim=0; for"
-            " lists of one item pass dim=-1."
-        )
-        fail(ValueError, function, "scores", "lists of items", describe(scores), repair)
+        fail(ValueError, function, "scores", "lists of items", describe(scores), _axes(scores))
     axes = (-1,) if dim is None else (dim,) if isinstance(dim, int) else tuple(dim)
     inside = all(-scores.ndim <= axis < scores.ndim for axis in axes)
     if not inside or len({axis % scores.ndim for axis in axes}) != max(len(axes), 1):
@@ -324,6 +323,15 @@ def list_axes(function: str, scores: object, dim: Axes) -> tuple[Tensor, tuple[i
         must = f"{several}an axis in [{-scores.ndim}, {scores.ndim - 1}]"
         fail(ValueError, function, "dim", must, repr(dim), "It is the axis of the items.")
     return scores, axes
+
+
+def _axes(scores: Tensor) -> str:
+    """The repair for scores ``(*, 1)``, with nothing said about their axes."""
+    n, items = scores.shape[:-1].numel(), scores.shape[-2]
+    repair = f"That is {n} lists of one item, for which pass dim=-1. To rank"
+    if scores.ndim == 2:
+        return f"{repair} the {n} items as one list pass dim=0."
+    return f"{repair} the {items} items on axis -2 pass dim=-2; all {n} as one list, flatten them."
 
 
 def items_last(x: Tensor, axes: tuple[int, ...]) -> Tensor:
@@ -336,8 +344,8 @@ def items_last(x: Tensor, axes: tuple[int, ...]) -> Tensor:
 def set_rows(function: str, errors: object, foreground: object, mask: object) -> Binary:
     """Errors ``(*, n)``, which of the items belong to the true set, and perhaps a mask."""
     errors = floating(function, "errors", errors)
-    front = like(function, "foreground", foreground, errors)
-    valid = None if mask is None else like(function, "mask", mask, errors)
+    front = like(function, "foreground", foreground, errors, "errors")
+    valid = None if mask is None else like(function, "mask", mask, errors, "errors")
     return binary_rows(function, errors, front, valid, argument="foreground")
 
 

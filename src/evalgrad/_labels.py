@@ -5,13 +5,14 @@ each class; `binary_labels` gives bool ones and what counts. A label that is nei
 ignored raises where labels can be read. Elsewhere it is left out, and its row is `invalid`.
 """
 
-from typing import NamedTuple
+from typing import NamedTuple, NoReturn
 
 import torch
 from torch import Tensor
 
 from evalgrad import _native
 from evalgrad._errors import describe, fail
+from evalgrad._repairs import SOFT_TARGETS, binary_label_repair, class_label_repair
 
 IGNORED, UNDECLARED = -1, -2
 
@@ -51,49 +52,31 @@ def class_labels(
     *,
     argument: str = "target",
     leave_out: str = "pass ignore_index={value}",
+    more: str = "give the scores {number} classes",
 ) -> ClassLabels:
     """Canonical labels of ``target (R, n)``, bool or of any integer dtype.
 
-    `leave_out` is how a caller leaves items out, for the message.
+    `leave_out` and `more` are how a caller leaves items out, and has more classes, for the message.
     """
     if target.is_floating_point() or target.is_complex():
-        must = "an integer or bool tensor of labels"
-        repair = (
-            "Convert class indices with `.long()`; soft targets are for soft_jaccard_loss,"
-            " soft_dice_loss and soft_tversky_loss."
-        )
-        fail(TypeError, function, argument, must, describe(target), repair)
+        fail_indices(function, argument, target)
     # Cast before anything is compared: a uint8 would wrap ignore_index=-100 to 156.
     label = target.long()
     if not readable(label):
         return _traced(label, num_classes, ignore_index)
-    if _native.library is None:
-        labels = _traced(label, num_classes, ignore_index)
-        undeclared = bool(labels.invalid.any())  # type: ignore[union-attr]
-        labels = labels._replace(invalid=None)
-    else:
-        counts = label.new_empty(label.shape[0], num_classes)
-        left_out = label.new_empty(2)  # ignored, undeclared
-        given = (0, 0) if ignore_index is None else (1, ignore_index)
-        sizes = (*label.shape, num_classes)
-        _native.call("class_counts", label.contiguous(), *sizes, *given, counts, left_out)
-        ignored, undeclared = left_out.tolist()
-        # Usual labels, of which nothing is ignored, are canonical as they are: nothing is copied.
-        kind = label
-        if ignore_index is not None and ignored and ignore_index != IGNORED:
-            kind = label.masked_fill(label == ignore_index, IGNORED)
-        labels = ClassLabels(kind, counts, None, complete=not ignored)
+    read = _read_native if _native.library is not None else _read_pure
+    labels, undeclared = read(label, num_classes, ignore_index)
     if undeclared:
-        _fail_class(function, argument, label, num_classes, ignore_index, leave_out)
+        counted = label if ignore_index is None else label[label != ignore_index]
+        _fail_class(function, argument, counted, num_classes, leave_out, more)
     return labels
 
 
 def sample_labels(
     function: str, target: Tensor, num_classes: int, ignore_index: int | None
 ) -> Tensor:
-    """The labels alone, ``(n,)``: where they are not read, nothing is counted."""
-    integral = not (target.is_floating_point() or target.is_complex())
-    if integral and not readable(target):
+    """The labels alone, ``(n,)`` integers: where they are not read, nothing is counted."""
+    if not readable(target):
         return _canonical(target.long(), num_classes, ignore_index)
     return class_labels(function, target.unsqueeze(0), num_classes, ignore_index).label[0]
 
@@ -102,6 +85,37 @@ def _canonical(label: Tensor, num_classes: int, ignore_index: int | None) -> Ten
     """A class, or IGNORED, or UNDECLARED."""
     kind = label.masked_fill(label != label.clamp(0, num_classes - 1), UNDECLARED)
     return kind if ignore_index is None else kind.masked_fill(label == ignore_index, IGNORED)
+
+
+def fail_indices(function: str, argument: str, target: Tensor) -> NoReturn:
+    """Class indices are bool or integers."""
+    must = "an integer or bool tensor of labels"
+    repair = f"Convert class indices with `.long()`; {SOFT_TARGETS}."
+    fail(TypeError, function, argument, must, describe(target), repair)
+
+
+def _read_native(
+    label: Tensor, num_classes: int, ignore_index: int | None
+) -> tuple[ClassLabels, bool]:
+    """The labels, and whether any is undeclared; by one pass of the kernel."""
+    counts = label.new_empty(label.shape[0], num_classes)
+    left_out = label.new_empty(2)  # ignored, undeclared
+    given = (0, 0) if ignore_index is None else (1, ignore_index)
+    sizes = (*label.shape, num_classes)
+    _native.call("class_counts", label.contiguous(), *sizes, *given, counts, left_out)
+    ignored, undeclared = left_out.tolist()
+    # Usual labels, of which nothing is ignored, are canonical as they are: nothing is copied.
+    if ignore_index is not None and ignored and ignore_index != IGNORED:
+        label = label.masked_fill(label == ignore_index, IGNORED)
+    return ClassLabels(label, counts, None, complete=not ignored), undeclared > 0
+
+
+def _read_pure(
+    label: Tensor, num_classes: int, ignore_index: int | None
+) -> tuple[ClassLabels, bool]:
+    labels = _traced(label, num_classes, ignore_index)
+    undeclared = bool((labels.label == UNDECLARED).any())
+    return labels._replace(invalid=None), undeclared
 
 
 def _traced(label: Tensor, num_classes: int, ignore_index: int | None) -> ClassLabels:
@@ -115,23 +129,10 @@ def _traced(label: Tensor, num_classes: int, ignore_index: int | None) -> ClassL
 
 
 def _fail_class(
-    function: str,
-    argument: str,
-    label: Tensor,
-    num_classes: int,
-    ignore_index: int | None,
-    leave_out: str,
-) -> None:
-    counted = label if ignore_index is None else label[label != ignore_index]
+    function: str, argument: str, counted: Tensor, num_classes: int, leave_out: str, more: str
+) -> NoReturn:
     values = counted.unique().tolist()
-    wrong = next(value for value in values[::-1] + values if not 0 <= value < num_classes)
-    if wrong >= 0 and any(value < 0 for value in values):
-        wrong = values[0]
-    if num_classes == 2 and len(values) <= 2 and 1 not in values[:-1]:
-        repair = f"If {wrong} marks one of two classes, pass `({argument} > 0).long()`."
-    else:
-        repair = f"If {wrong} marks items to leave out, {leave_out.format(value=wrong)}"
-        repair += f"; if it is a class, give the scores {wrong + 1} classes." if wrong > 0 else "."
+    wrong, repair = class_label_repair(argument, values, num_classes, leave_out, more)
     must, got = f"labels in [0, {num_classes - 1}]", f"the label {wrong}"
     fail(ValueError, function, argument, must, got, repair)
 
@@ -175,8 +176,7 @@ def binary_labels(
     if not readable(label):
         return BinaryLabels(positive, mask, wrong.any(1))
     if bool(wrong.any()):
-        counted = label if mask is None else label[mask]
-        _fail_binary(function, argument, label[wrong], counted, leave_out)
+        _fail_binary(function, argument, label if mask is None else label[mask], leave_out)
     return BinaryLabels(positive, mask, None)
 
 
@@ -195,27 +195,6 @@ def _narrowed(label: Tensor, ignore_index: int | None) -> BinaryLabels | None:
     return BinaryLabels(positive, mask if ignored else None, None) if binary else None
 
 
-def _fail_binary(
-    function: str, argument: str, wrong: Tensor, counted: Tensor, leave_out: str
-) -> None:
-    value = wrong[0].item()
-    got = f"the label {value}"
-    if argument == "mask":
-        repair = "True means that an item counts; compare explicitly, e.g. `mask > 0`."
-    elif counted.is_floating_point() and value % 1:
-        repair = (
-            f"Cut soft labels, e.g. `{argument} > 0.5`, or use a loss that takes them, e.g."
-            ' soft_dice_loss(mode="binary").'
-        )
-    elif bool(((counted == 0) | (counted == value) | (counted == -value)).all()):
-        repair = f"The labels are {_values(counted)}: pass `{argument} > 0`."
-    else:
-        repair = (
-            f"If {value} marks items to leave out, {leave_out.format(value=int(value))}. Graded"
-            f" labels are not supported: choose a grade, e.g. `{argument} >= 2`."
-        )
-    fail(ValueError, function, argument, "0 or 1, or bool", got, repair)
-
-
-def _values(counted: Tensor) -> str:
-    return " and ".join(str(value) for value in counted.unique().tolist())
+def _fail_binary(function: str, argument: str, counted: Tensor, leave_out: str) -> NoReturn:
+    wrong, repair = binary_label_repair(argument, counted.unique().tolist(), leave_out)
+    fail(ValueError, function, argument, "0 or 1, or bool", f"the label {wrong}", repair)

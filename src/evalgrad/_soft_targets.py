@@ -22,6 +22,7 @@ from evalgrad._inputs import (
 )
 from evalgrad._labels import binary_labels, readable
 from evalgrad._options import Classes, one_of
+from evalgrad._repairs import binary_label_repair
 
 Mode = Literal["multiclass", "binary", "multilabel"]
 MODES = one_of("multiclass", "binary", "multilabel")
@@ -60,7 +61,7 @@ def soft_maps(
     """Logits and target ``(N, C, *)``, or in binary mode ``(N, *)``, which is one class."""
     binary = mode == "binary"
     logits = floating(function, "logits", logits, at_least=1 if binary else 2)
-    target = like(function, "target", target, logits)
+    target = like(function, "target", target, logits, "logits")
     channels = 1 if binary else logits.shape[1]
     check_classes(function, classes, channels)
     shape = (logits.shape[0], channels, logits.shape[1 if binary else 2 :].numel())
@@ -109,14 +110,16 @@ def _mask(function: str, mask: object, logits: Tensor, shape: tuple[int, int, in
     if mask.ndim == logits.ndim - 1 and mask.shape == (logits.shape[0], *logits.shape[2:]):
         shape = (shape[0], 1, shape[2])
     else:
-        mask = like(function, "mask", mask, logits)
+        mask = like(function, "mask", mask, logits, "logits")
     return binary_labels(function, mask.reshape(shape), "mask").positive
 
 
 def _fail_share(function: str, wrong: Tensor, counted: Tensor) -> NoReturn:
-    value = wrong[0].item()
-    if bool(((counted == 0) | (counted == value)).all()):
-        repair = f"The labels are 0 and {value}: pass `target > 0`."
+    value, leave_out = wrong[0].item(), "pass ignore_index={value}"
+    if value % 1:
+        repair = "Make shares of scores by a softmax or a sigmoid."
+    elif bool((counted % 1 != 0).any()):
+        repair = f"If {value:g} marks items to leave out, {leave_out.format(value=int(value))}."
     else:
-        repair = f"If {value} marks items to leave out, pass ignore_index={value:g}."
+        value, repair = binary_label_repair("target", counted.unique().tolist(), leave_out)
     fail(ValueError, function, "target", "shares in [0, 1]", f"the label {value}", repair)

@@ -158,7 +158,7 @@ class LossMaxPooling(LossModule):
         valid = (target if target.is_floating_point() else target.long()) != ignore_index
         if mask is None:
             return valid
-        mask = like("loss_max_pooling", "mask", mask, losses)
+        mask = like("loss_max_pooling", "mask", mask, losses, "losses")
         return torch.where(valid, mask, torch.zeros_like(mask))
 
 
@@ -200,8 +200,8 @@ def _group(
 
     counts, invalid = None, None
     if mask is not None:
-        labels = binary_labels(function, rows_of(like(function, "mask", mask, losses)), "mask")
-        counts, invalid = labels.positive, labels.invalid
+        mask = like(function, "mask", mask, losses, "losses")
+        counts, _, invalid = binary_labels(function, rows_of(mask), "mask")
     rows = rows_of(losses)
     _check_sign(function, rows, counts)
     shape = rows.shape[:1] if dim is None else [losses.shape[axis] for axis in order[:kept]]

@@ -14,7 +14,7 @@ from torch import Tensor
 from evalgrad._errors import fail
 from evalgrad._inputs import Binary, binary_maps
 from evalgrad._module import LossModule
-from evalgrad._options import Reduction, checked, one_of
+from evalgrad._options import Reduction, checked, flag, one_of
 from evalgrad._rows import any_item, attach, row_factor, working
 from evalgrad.lovasz.extension import extend_rows
 from evalgrad.lovasz.hinge_bins import hinge_in_bins
@@ -24,12 +24,22 @@ Empty = Literal["max", "skip"]
 Gradient = Literal["subgradient", "prox"]
 
 
-@checked(empty=one_of("max", "skip"), gradient=one_of("subgradient", "prox"), lam=LAM)
+def _groups(function: str, argument: str, value: object) -> None:
+    if value is not None:
+        flag(function, argument, value)
+
+
+@checked(
+    per_image=_groups,
+    empty=one_of("max", "skip"),
+    gradient=one_of("subgradient", "prox"),
+    lam=LAM,
+)
 def lovasz_hinge_loss(
     logits: Tensor,
     target: Tensor,
     *,
-    per_image: bool = True,
+    per_image: bool | None = None,
     per_class: bool = False,
     ignore_index: int | None = None,
     empty: Empty = "max",
@@ -53,7 +63,8 @@ def lovasz_hinge_loss(
         target: the same shape, with or without an axis 1 of size 1; 1 or True on the foreground and
             0 elsewhere, of any dtype.
         per_image: True: every image is a group, as the mean IoU of images is. False: the batch is
-            one group.
+            one group. None is True, but images of one pixel, such as logits ``(N,)``, raise an
+            error: of a table of items say which is meant.
         per_class: give every class of axis 1 its own groups (multilabel segmentation).
         ignore_index: label of pixels that are as if absent.
         empty: groups without foreground: ``"max"`` counts them with their largest error, which
@@ -101,7 +112,7 @@ class LovaszHingeLoss(LossModule):
     def __init__(
         self,
         *,
-        per_image: bool = True,
+        per_image: bool | None = None,
         per_class: bool = False,
         ignore_index: int | None = None,
         empty: Empty = "max",

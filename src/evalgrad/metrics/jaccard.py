@@ -6,8 +6,8 @@ import torch
 from torch import Tensor
 
 from evalgrad._errors import describe, fail
-from evalgrad._inputs import like, plain
-from evalgrad._labels import IGNORED, ClassLabels, binary_labels, class_labels
+from evalgrad._inputs import check_classes, like, plain
+from evalgrad._labels import IGNORED, binary_labels, class_labels
 from evalgrad._options import Classes, checked, integer, one_of
 from evalgrad._rows import chosen_classes, exact_dtype
 from evalgrad.metrics.class_counts import class_counts
@@ -18,6 +18,11 @@ Over = Literal["dataset", "batch", "image"]
 # What an image with an undeclared label counts where labels cannot be read: so far below 0 that no
 # sum over images comes back to it, and that a million such images do not leave int64.
 UNDECLARED_COUNT = -(2**42)
+
+LEAVE_OUT = {
+    "target": "pass ignore_index={value}",
+    "prediction": "mark them in the target by `ignore_index`",
+}
 
 
 @checked()
@@ -54,14 +59,13 @@ def _counts(
     function: str, prediction: object, target: object, num_classes: int, ignore_index: int | None
 ) -> Tensor:
     predicted = plain(function, "prediction", prediction)
-    true = like(function, "target", target, predicted)
-    wanted = _labels(function, "target", true, num_classes, ignore_index)
+    true = like(function, "target", target, predicted, "prediction")
+    wanted, not_true = _labels(function, "target", true, num_classes, ignore_index)
     # What is predicted where nothing counts may be anything.
-    predicted = predicted.reshape(wanted.label.shape).masked_fill(wanted.label < 0, 0)
-    found = _labels(function, "prediction", predicted, num_classes, None)
-    true = torch.where(found.label < 0, found.label, wanted.label)
-    counts = class_counts(found.label, true, num_classes)
-    for invalid in (wanted.invalid, found.invalid):
+    predicted = predicted.masked_fill((wanted < 0).reshape(predicted.shape), 0)
+    found, not_predicted = _labels(function, "prediction", predicted, num_classes, None)
+    counts = class_counts(found, torch.where(found < 0, found, wanted), num_classes)
+    for invalid in (not_true, not_predicted):
         if invalid is not None:
             counts = counts.masked_fill(invalid[:, None, None], UNDECLARED_COUNT)
     return counts
@@ -69,20 +73,22 @@ def _counts(
 
 def _labels(
     function: str, argument: str, x: Tensor, num_classes: int, ignore_index: int | None
-) -> ClassLabels:
-    """Labels ``(N, pixels)`` of a map ``(N, *)``."""
-    x = x.reshape(x.shape[0], x.shape[1:].numel()) if x.ndim else x.reshape(1, 1)
+) -> tuple[Tensor, Tensor | None]:
+    """Labels ``(N, pixels)`` of a map ``(N, *)``, and which images hold an undeclared one."""
+    rows = x.reshape(x.shape[0], x.shape[1:].numel()) if x.ndim else x.reshape(1, 1)
+    leave_out = LEAVE_OUT[argument]
     if not x.is_floating_point() and not x.is_complex():
-        return class_labels(function, x, num_classes, ignore_index, argument=argument)
+        words = {"leave_out": leave_out, "more": "pass num_classes={number}"}
+        found = class_labels(function, rows, num_classes, ignore_index, argument=argument, **words)
+        return found.label, found.invalid
     if num_classes != 2:
         must = "an integer or bool tensor of class indices"
         repair = "Of scores take the best class, `scores.argmax(1)`; else convert with `.long()`."
         fail(TypeError, function, argument, must, describe(x), repair)
-    leave_out = "pass ignore_index={value}"
-    binary = binary_labels(function, x, argument, ignore_index=ignore_index, leave_out=leave_out)
+    binary = binary_labels(function, rows, argument, None, ignore_index, leave_out)
     label = binary.positive.long()
     label = label if binary.mask is None else torch.where(binary.mask, label, IGNORED)
-    return ClassLabels(label, label, binary.invalid, complete=binary.mask is None)
+    return label, binary.invalid
 
 
 @checked()
@@ -111,14 +117,16 @@ def jaccard_from_counts(
         tensor(0.5000, dtype=torch.float64)
     """
     function = "jaccard_from_counts"
-    return _index(function, plain(function, "counts", counts), classes, zero_division)
+    counts = plain(function, "counts", counts)
+    if counts.ndim != 3 or counts.shape[2] != 3:
+        repair = "Counts of one group need its axis: `counts.unsqueeze(0)`."
+        fail(ValueError, function, "counts", "(G, C, 3)", describe(counts), repair)
+    return _index(function, counts, classes, zero_division)
 
 
 def _index(function: str, counts: Tensor, classes: Classes, zero_division: float) -> Tensor:
     num_classes = counts.shape[1]
-    if not isinstance(classes, str) and max(classes, default=0) >= num_classes:
-        must, repair = f"in [0, {num_classes - 1}]", "List indices of existing classes."
-        fail(ValueError, function, "classes", must, repr(max(classes)), repair)
+    check_classes(function, classes, num_classes)
     right, predicted, true = counts.to(exact_dtype(counts)).unbind(-1)
     union = predicted + true - right
     chosen = true > 0 if classes == "present" else chosen_classes(true, classes)

@@ -46,7 +46,9 @@ def class_presence(
         item = dataset[row]
         given = torch.as_tensor(item[1] if target is None else target(item)).cpu()
         values = plain("class_presence", "target", given).flatten().unsqueeze(0)
-        labels = class_labels("class_presence", values, num_classes, ignore_index)
+        labels = class_labels(
+            "class_presence", values, num_classes, ignore_index, more="pass num_classes={number}"
+        )
         presence[row] = labels.counts[0] > 0
     return presence
 

@@ -1,0 +1,205 @@
+"""What to do about a tensor that does not fit: the advice at the end of an error message.
+
+Advice is right when followed. Where a tensor can mean two things, both are named, and the user
+chooses; a test follows the advice of each (`tests/test_advice.py`).
+"""
+
+from torch import Tensor
+
+Shape = tuple[int, ...]
+
+SOFT_TARGETS = "soft targets are for soft_jaccard_loss, soft_dice_loss and soft_tversky_loss"
+MODES = {1: "linear", 2: "bilinear", 3: "trilinear"}  # of F.interpolate, by axes
+
+
+# ---- shapes --------------------------------------------------------------------------------------
+
+
+def shape_repair(argument: str, x: Shape, beside: str, other: Shape) -> str:
+    """For an argument of shape `x` that should have that of the tensor beside it."""
+    labels = x[:1] + x[2:] if len(x) == len(other) and x[1:2] == (1,) else x  # without its channel
+    repair = ""
+    if argument == "mask":
+        repair = _spread(x, beside, other)
+    elif beside == "logits":
+        repair = _one_map(labels, other) or _channels_last("logits", labels, other)
+        repair = repair or _resize("logits", labels, other)
+    elif beside == "prediction":
+        repair = _best_class(labels, other)
+    elif beside == "scores":
+        repair = _class_scores(labels, other)
+    return repair or f"Give every item its own entry of `{argument}`."
+
+
+def _spread(mask: Shape, beside: str, other: Shape) -> str:
+    """For a mask with one entry for all of an axis."""
+    if len(mask) == len(other) and all(m in (1, n) for m, n in zip(mask, other, strict=True)):
+        return f"Spread it over the items: `mask.expand_as({beside})`."
+    for axis in (1, -1, 0):
+        if mask == _without(other, axis):
+            return f"Spread it over the items: `mask.unsqueeze({axis}).expand_as({beside})`."
+    return ""
+
+
+def _one_map(labels: Shape, logits: Shape) -> str:
+    if labels != _without(logits, 1):
+        return ""
+    return (
+        f"{logits[1]} channels and one map of labels: use a loss of classes, e.g."
+        " lovasz_softmax_loss, or give each channel its own map."
+    )
+
+
+def _channels_last(name: str, labels: Shape, scores: Shape) -> str:
+    if len(scores) < 3 or labels != scores[:-1]:
+        return ""
+    return f"The channels are on the last axis: bring them to axis 1, `{name}.movedim(-1, 1)`."
+
+
+def _resize(name: str, labels: Shape, logits: Shape) -> str:
+    """Of maps of two sizes the logits are brought to the labels, which are the truth."""
+    given = name
+    if len(labels) == len(logits) - 1:  # (N, *) beside (N, C, *)
+        size, old = labels[1:], logits[2:]
+    elif labels[1:2] == logits[1:2]:  # (N, C, *) both
+        size, old = labels[2:], logits[2:]
+    else:  # (N, *) both, which F.interpolate takes with a channel
+        given, size, old = f"{name}.unsqueeze(1)", labels[1:], logits[1:]
+        if any(a == b for a, b in zip(size, old, strict=False)):
+            return ""  # an axis of one size, another of two: not a matter of resolution
+    if labels[:1] != logits[:1] or len(size) != len(old) or size == old or len(size) not in MODES:
+        return ""
+    return (
+        f"Bring the {name} to the size of the labels: `F.interpolate({given}, size={size},"
+        f' mode="{MODES[len(size)]}")`.'
+    )
+
+
+def _best_class(target: Shape, prediction: Shape) -> str:
+    for axis in (1, -1):
+        if target == _without(prediction, axis):
+            return f"Of scores take the best class: `prediction.argmax({axis})`."
+    if target[:1] == prediction[:1] and len(target) == len(prediction) > 1:
+        return f"Bring the scores to the size {target[1:]} before you take their best class."
+    return ""
+
+
+def _class_scores(target: Shape, scores: Shape) -> str:
+    """For lists of binary labels."""
+    if target != _without(scores, -1):
+        return ""
+    if scores[-1] == 2:
+        return "Scores of two classes: rank by their difference, `scores[..., 1] - scores[..., 0]`."
+    if len(scores) > 2:
+        return ""
+    return (
+        f"Scores of {scores[1]} classes: rank the samples for each class, with the target"
+        f" `F.one_hot(target.long(), {scores[1]})` and dim=0."
+    )
+
+
+def _without(shape: Shape, axis: int) -> Shape | None:
+    """The shape without an axis; None if it has too few."""
+    if len(shape) < 2:
+        return None
+    axis %= len(shape)
+    return shape[:axis] + shape[axis + 1 :]
+
+
+# ---- class indices -------------------------------------------------------------------------------
+
+
+def class_target_repair(target: Tensor, beside: str, scores: Shape, read: bool) -> str:
+    """For a target that should have the shape of the scores without their classes; `read`: its
+    values may be looked at.
+    """
+    shape = tuple(target.shape)
+    if shape == scores:
+        return _class_axis_repair(target, beside, read)
+    if len(scores) > 2 and shape == (*scores[:1], *scores[2:], scores[1]):
+        return "If it is one-hot, take the class indices, `target.int().argmax(-1)`."
+    labels = shape[:1] + shape[2:] if len(shape) == len(scores) and shape[1:2] == (1,) else shape
+    if len(scores) == 1:
+        return "The label of one sample is a tensor of shape (), e.g. `torch.tensor(3)`."
+    return (
+        _channels_last(beside, labels, scores)
+        or _resize(beside, labels, scores)
+        or f"Labels have the shape of the {beside} without axis 1."
+    )
+
+
+def _class_axis_repair(target: Tensor, beside: str, read: bool) -> str:
+    """For a target of the very shape of the scores."""
+    axis = min(target.ndim - 1, 1)
+    indices = f"take the class indices, `target.int().argmax({axis})`"
+    if not read:
+        return f"If it is one-hot, {indices}."
+    if _is_one_hot(target, axis):
+        return f"It is one-hot: {indices}."
+    if target.ndim > 2 and _is_one_hot(target, -1):
+        return (
+            "It is one-hot with the classes on the last axis: pass `target.int().argmax(-1)` and"
+            f" `{beside}.movedim(-1, 1)`."
+        )
+    if bool(((target != 0) & (target != 1)).any()):
+        return f"It is not one-hot; {SOFT_TARGETS}."
+    several = (
+        "lovasz_hinge_loss(per_class=True)" if beside == "logits" else "a ranking loss with dim=0"
+    )
+    return f"It is not one-hot. Several classes per item are binary labels: use {several}."
+
+
+def _is_one_hot(target: Tensor, axis: int) -> bool:
+    binary = (target == 0) | (target == 1)
+    return bool(binary.all() and ((target == 1).sum(axis) == 1).all())
+
+
+def class_label_repair(
+    argument: str, values: list[int], num_classes: int, leave_out: str, more: str
+) -> tuple[int, str]:
+    """A label that is no class, of the different ones that there are in order, and its repair.
+
+    `leave_out` and `more` say how the caller leaves items out, and has more classes.
+    """
+    wrong = values[0] if values[0] < 0 else values[-1]
+    left_out = f"marks items to leave out, {leave_out.format(value=wrong)}"
+    binary = f"pass `({argument} > 0).long()`"
+    if num_classes == 2 and values == [-1, 1]:
+        return wrong, f"The labels are -1 and 1: {binary}."
+    if num_classes == 2 and values == [-1]:
+        return wrong, f"If -1 {left_out}; if the labels are -1 and 1, {binary}."
+    if wrong < 0:
+        return wrong, f"If {wrong} {left_out}."
+    if num_classes == 2 and {*values} <= {0, wrong}:
+        return wrong, f"If {wrong} marks one of two classes, {binary}; if it {left_out}."
+    return wrong, f"If {wrong} {left_out}; if it is a class, {more.format(number=wrong + 1)}."
+
+
+# ---- labels 0 and 1 ------------------------------------------------------------------------------
+
+
+def binary_label_repair(argument: str, values: list[float], leave_out: str) -> tuple[float, str]:
+    """A label other than 0 and 1, of the different ones that there are in order, and its repair."""
+    fractions = [value for value in values if value % 1]  # NaN and infinity too
+    wrong = next(iter(fractions), values[0] if values[0] < 0 else values[-1])
+    if argument == "mask":
+        return wrong, "True means that an item counts; compare explicitly, e.g. `mask > 0`."
+    if fractions and argument == "prediction":
+        shares = 0 <= values[0] <= values[-1] <= 1
+        return wrong, f"Decide where scores say so: `prediction > {0.5 if shares else 0}`."
+    if fractions:
+        return wrong, (
+            'Use a loss that takes soft labels, e.g. soft_dice_loss(mode="binary"), or cut them,'
+            f" e.g. `{argument} > 0.5`."
+        )
+    left_out = f"marks items to leave out, {leave_out.format(value=int(wrong))}"
+    if values == [-1, 1]:
+        return wrong, f"The labels are -1 and 1: pass `{argument} > 0`."
+    if values == [-1]:
+        return wrong, f"If -1 {left_out}; if the labels are -1 and 1, pass `{argument} > 0`."
+    if wrong < 0:
+        return wrong, f"If {wrong} {left_out}."
+    if {*values} <= {0, wrong}:
+        return wrong, f"If {wrong} marks the positives, pass `{argument} > 0`; if it {left_out}."
+    grades = f"Graded labels are not supported: choose a grade, e.g. `{argument} >= 2`."
+    return wrong, f"If {wrong} {left_out}. {grades}"
