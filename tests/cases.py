@@ -176,6 +176,18 @@ def _draw_lists(generator: torch.Generator) -> tuple[Tensor, Tensor]:
     return torch.randn(rows, n, dtype=torch.float64, generator=generator), target
 
 
+def _draw_grades(generator: torch.Generator) -> tuple[Tensor, Tensor]:
+    """Lists with grades 0 to 3, of which every list has two."""
+    x, target = _draw_lists(generator)
+    grades = _integers(4, tuple(x.shape), generator)
+    return x, torch.where(torch.arange(x.shape[1]) < 2, 3 * target, grades)
+
+
+def _graded_loss(scores: list[float], grades: list[float], gain="linear", k=None) -> float:
+    gains = [2**g - 1 if gain == "exponential" else g for g in grades]
+    return ranking_oracles.graded_model_loss(scores, gains, k)
+
+
 def _ranked_by(target: Tensor) -> Tensor:
     """Scores far apart, positives above negatives: confident even for the perceptron, which knows
     no loss but the gaps.
@@ -530,6 +542,29 @@ CASES = (
         fixed={"epsilon": 1.0},
         perfect=_ranked_by,
         metric=lambda x, target: 1 - metrics.ndcg(x, target, ties="worst"),
+        **DIRECT,
+    ),
+    Case(
+        name="direct_graded_ndcg",
+        loss=_by_mask(eg.direct_graded_ndcg_loss),
+        module=eg.DirectGradedNDCGLoss,
+        draw=_draw_grades,
+        oracle=ranking_oracles.over_lists(_graded_loss, float),
+        options=(
+            {"direction": "negative"},
+            {"gain": "exponential"},
+            {"k": 2},
+            {"k": 1, "direction": "negative"},
+            *STEPS,
+        ),
+        fixed={"epsilon": 1.0},
+        perfect=_ranked_by,
+        metric=lambda x, target: 1 - metrics.ndcg(x, target, ties="worst"),
+        axes_are_items=False,
+        has_ignore_index=False,
+        checks_labels=False,  # every label of at least 0 is a grade
+        crowd=10,
+        plain=True,
         **DIRECT,
     ),
     _list_case(

@@ -212,12 +212,57 @@ def zero_one_bound(scores, target, margin):
     return sum(max(s * y, -s * y + margin) - s * y for s, y in zip(scores, ys)) / len(scores)
 
 
-def over_lists(value):
+def discounted_gain(gains, k):
+    """Gains listed from the top of the ranking."""
+    return sum(g / math.log2(1 + r) for r, g in enumerate(gains, 1) if k is None or r <= k)
+
+
+def graded_loss(gains, k=None):
+    return 1 - discounted_gain(gains, k) / discounted_gain(sorted(gains, reverse=True), k)
+
+
+def graded_ranking(scores, gains):
+    """y_w: of tied items those of lower gain rank above."""
+    return sorted(range(len(scores)), key=lambda i: (-scores[i], gains[i]))
+
+
+def graded_model_loss(scores, gains, k=None):
+    return graded_loss([gains[i] for i in graded_ranking(scores, gains)], k)
+
+
+def direct_graded(scores, gains, epsilon, sign, k=None):
+    """(value, gradients of all maximisers) by trying every order of the items.
+
+    F(y) = sum_i s_i T(rank of i) times the largest gain over the ideal one, T cut at k too.
+    """
+    n, factor = len(scores), max(gains) / discounted_gain(sorted(gains, reverse=True), k)
+
+    def slopes(order):
+        at = [0.0] * n
+        for r, i in enumerate(order, 1):
+            at[i] = factor / math.log2(1 + r) if k is None or r <= k else 0.0
+        return at
+
+    objectives = {}
+    for order in itertools.permutations(range(n)):
+        score = math.fsum(a * s for a, s in zip(slopes(order), scores))
+        objectives[order] = score + sign * epsilon * graded_loss([gains[i] for i in order], k)
+    near = max(objectives.values()) - 1e-12 * max(epsilon, *map(abs, scores))
+    before = slopes(graded_ranking(scores, gains))
+    gradients = [
+        [sign * (a - b) / epsilon for a, b in zip(slopes(order), before)]
+        for order, reached in objectives.items()
+        if reached >= near
+    ]
+    return graded_model_loss(scores, gains, k), gradients
+
+
+def over_lists(value, label=bool):
     """The oracle of a batch (R, n) from the value of a row; no row is void."""
 
     def batch(x, target, *, reduction="mean", epsilon=None, direction=None, **options):
         values = [
-            value(row, [bool(y) for y in labels], **options) for row, labels in zip(x, target)
+            value(row, [label(y) for y in labels], **options) for row, labels in zip(x, target)
         ]
         return (
             values

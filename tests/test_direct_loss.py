@@ -58,7 +58,7 @@ def with_strangers(rng, scores, target):
         [rng.choice([NAN, INF, -INF, 7.0]) for _ in range(width)], dtype=scores.dtype
     )
     labels, mask = (
-        torch.tensor([rng.random() < 0.5 for _ in range(width)]),
+        torch.tensor([rng.random() < 0.5 for _ in range(width)], dtype=target.dtype),
         torch.zeros(width, dtype=torch.bool),
     )
     padded[where], labels[where], mask[where] = scores, target, True

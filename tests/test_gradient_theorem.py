@@ -37,6 +37,15 @@ def ndcg(scores, **options):
     return eg.direct_ndcg_loss(scores, target, k=2, reduction="none", **options)
 
 
+def graded(scores, **options):
+    target = torch.tensor([3, 1, 2, 0, 0, 1]).expand_as(scores)
+    return eg.direct_graded_ndcg_loss(scores, target, reduction="none", **options)
+
+
+def graded_at_2(scores, **options):
+    return graded(scores, k=2, gain="exponential", **options)
+
+
 def jaccard(scores, **options):
     target = torch.tensor([True, True, False, False]).expand_as(scores)
     return eg.direct_jaccard_loss(scores, target, reduction="none", **options)
@@ -57,6 +66,8 @@ def cost_matrix(scores, **options):
 FEATURES = {
     average_precision: [0.9, 0.1, -0.4, 0.7, -0.3, -1.0],
     ndcg: [0.9, 0.1, -0.4, 0.7, -0.3, -1.0],
+    graded: [0.9, 0.1, -0.4, 0.7, -0.3, -1.0],
+    graded_at_2: [0.9, 0.1, -0.4, 0.7, -0.3, -1.0],
     jaccard: [1.0, 0.5, -0.7, 0.3],
     zero_one: [1.0, -0.5, 0.8],
     cost_matrix: [1.0, -0.4, 0.2],

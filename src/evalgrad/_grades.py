@@ -12,7 +12,7 @@ from torch import Tensor
 from evalgrad._errors import describe, fail
 from evalgrad._inputs import items_last, like, list_axes
 from evalgrad._labels import binary_labels, readable
-from evalgrad._options import one_of
+from evalgrad._options import Axes, one_of
 from evalgrad._rows import exact_dtype
 
 Gain = Literal["linear", "exponential"]
@@ -39,7 +39,7 @@ def graded_lists(
     target: object,
     mask: object = None,
     *,
-    dim: int | None = None,
+    dim: Axes = None,
     gain: Gain = "linear",
     item_weight: object = None,
 ) -> Graded:

@@ -3,6 +3,7 @@ anything else with an inference.
 """
 
 from evalgrad.direct_loss.general import direct_loss
+from evalgrad.direct_loss.graded import DirectGradedNDCGLoss, direct_graded_ndcg_loss
 from evalgrad.direct_loss.jaccard import DirectJaccardLoss, direct_jaccard_loss
 from evalgrad.direct_loss.ranking import (
     DirectAveragePrecisionLoss,
@@ -27,6 +28,7 @@ __all__ = [
     "AveragePrecisionHingeLoss",
     "AveragePrecisionPerceptronLoss",
     "DirectAveragePrecisionLoss",
+    "DirectGradedNDCGLoss",
     "DirectJaccardLoss",
     "DirectNDCGLoss",
     "DirectZeroOneLoss",
@@ -35,6 +37,7 @@ __all__ = [
     "average_precision_hinge_loss",
     "average_precision_perceptron_loss",
     "direct_average_precision_loss",
+    "direct_graded_ndcg_loss",
     "direct_jaccard_loss",
     "direct_loss",
     "direct_ndcg_loss",
