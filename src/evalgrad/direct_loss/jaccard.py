@@ -1,5 +1,5 @@
-"""Direct loss minimisation for the Jaccard index (IoU) of a binary labelling, which the paper left
-to future work.
+"""Direct loss minimisation for the Jaccard index (IoU) of binary labellings, one or one per class,
+which the paper left to future work.
 
 F(y) = (1/n) sum_i y_i s_i over the n items of a list, y_i = 0 or 1, so that y_w predicts the items
 with a positive score; Delta = 1 - |y and target| / |y or target|. For every number b of false
@@ -8,45 +8,50 @@ exactly if s_i > s eps n/(P + b): loss-augmented inference is two sorts and one 
 """
 
 import math
+from typing import Literal
 
 import torch
 from torch import Tensor
 
 from evalgrad import _native
 from evalgrad._inputs import lists
-from evalgrad._options import Direction, Reduction, checked
+from evalgrad._module import LossModule
+from evalgrad._options import Axes, Direction, Reduction, axes, checked, one_of
 from evalgrad._rows import any_item, attach, exact_dtype, row_factor, working
 from evalgrad.direct_loss.inference import TIE
 from evalgrad.direct_loss.operators import KEY_INDICES, SIGNS
-from evalgrad.direct_loss.ranking import DirectLossModule
 
 
-@checked()
+@checked(dim=axes, empty=one_of("max", "skip"))
 def direct_jaccard_loss(
     scores: Tensor,
     target: Tensor,
     *,
     epsilon: float = 0.1,
     direction: Direction = "positive",
+    empty: Literal["max", "skip"] = "max",
     mask: Tensor | None = None,
-    dim: int | None = None,
+    dim: Axes = None,
     reduction: Reduction = "mean",
 ) -> Tensor:
     """1 - Jaccard index of the prediction `scores > 0` in each list, with the direct loss gradient.
 
     Args:
-        scores: ``(*, n)``, positive where an item is predicted; for segmentation flatten the pixels
-            of an image into n.
-        target: the same shape, 1 or True on the foreground. A list without foreground has the value
-            0 if nothing is predicted, and 1 otherwise.
+        scores: ``(*, n)``, positive where an item is predicted; for images name the axes of the
+            pixels by `dim`.
+        target: the same shape, 1 or True on the foreground.
         epsilon: how far y_direct may go from the prediction; a score beyond eps n never changes
             sides. Choose it on validation data.
         direction: ``"positive"`` moves away from a worse labelling, ``"negative"`` towards a better
             one.
+        empty: a list without foreground: ``"max"``, the value is 0 if nothing is predicted and 1
+            otherwise; ``"skip"``, it is left out of the mean.
         mask: bool, the same shape, True = counts. A list of which nothing counts is left out of the
             mean.
-        dim: the axis of the items; None is the last one.
-        reduction: over lists ``"mean"`` | ``"sum"`` | ``"none"``: the leading axes.
+        dim: the axis or axes of the items; None is the last one. Of multilabel maps ``(N, C, H,
+            W)``, whose classes are decided one by one, ``dim=(0, 2, 3)`` is the IoU of every class
+            over the batch and ``dim=(2, 3)`` that of every class in every image.
+        reduction: over lists ``"mean"`` | ``"sum"`` | ``"none"``: the other axes.
 
     Example:
         >>> scores = torch.tensor([2.0, 0.1, -0.1, -3.0], requires_grad=True)
@@ -61,14 +66,26 @@ def direct_jaccard_loss(
     value, gradient = direct_jaccard(
         working(batch.rows), batch.positive, counts, float(epsilon), SIGNS[direction]
     )
-    factor = row_factor(batch.rows, any_item(counts), reduction, batch.invalid)
+    counted = counts if empty == "max" else counts & batch.positive
+    factor = row_factor(batch.rows, any_item(counted), reduction, batch.invalid)
     return attach(batch.rows, value, gradient, reduction, factor=factor, shape=batch.shape)
 
 
-class DirectJaccardLoss(DirectLossModule):
+class DirectJaccardLoss(LossModule):
     """`direct_jaccard_loss` as a module: ``loss(scores, target, mask)``."""
 
     function = staticmethod(direct_jaccard_loss)
+
+    def __init__(
+        self,
+        *,
+        epsilon: float = 0.1,
+        direction: Direction = "positive",
+        empty: Literal["max", "skip"] = "max",
+        dim: Axes = None,
+        reduction: Reduction = "mean",
+    ) -> None:
+        super().__init__(locals())
 
 
 def _pure(
@@ -85,10 +102,14 @@ def _pure(
     n = mask.sum(1, keepdim=True).clamp_min(1)
     gradient = sign * (direct.long() - predicted.long()) / (epsilon * n.to(exact_dtype(scores)))
     gradient = torch.where(mask & isnan.any(1, keepdim=True), math.nan, gradient)
-    union = (predicted | foreground).sum(1)
-    wrong = (predicted ^ foreground).sum(1).to(exact_dtype(scores)) / union.clamp_min(1)
-    value = torch.where(isnan.any(1), math.nan, wrong)
+    value = torch.where(isnan.any(1), math.nan, jaccard_loss(predicted, foreground))
     return value.to(scores.dtype), gradient.to(scores.dtype)
+
+
+def jaccard_loss(predicted: Tensor, foreground: Tensor) -> Tensor:
+    """1 - Jaccard index of two sets, ``(R, n)`` bool, in every row; 0 if both are empty."""
+    union = (predicted | foreground).sum(1).clamp_min(1)
+    return (predicted ^ foreground).sum(1).to(exact_dtype(predicted)) / union
 
 
 def _augment(scores: Tensor, target: Tensor, mask: Tensor, epsilon: float, sign: int) -> Tensor:
