@@ -2,6 +2,7 @@
 
 import math
 
+import oracles_direct_loss as oracles
 import pytest
 import torch
 from test_direct_loss import (
@@ -18,6 +19,7 @@ import evalgrad as eg
 from evalgrad import metrics
 
 INF, NAN = math.inf, math.nan
+DIRECT_LOSSES = (*DIRECT_LOSSES, eg.direct_graded_ndcg_loss)
 
 
 @pytest.mark.parametrize("loss", RANKING_LOSSES, ids=lambda f: f.__name__)
@@ -167,8 +169,18 @@ def test_the_nine_algorithms_of_the_paper_train():
         assert metrics.average_precision(model(x)[:, 0].detach(), target) > before
 
 
+SUGGESTED = {
+    "average_precision": eg.direct_average_precision_loss,
+    "ndcg": eg.direct_ndcg_loss,
+    "graded_ndcg": eg.direct_graded_ndcg_loss,
+    "jaccard": eg.direct_jaccard_loss,
+    "zero_one": eg.direct_zero_one_loss,
+}
+every_suggestion = pytest.mark.parametrize("metric", SUGGESTED)
+
+
 @every_direction
-@pytest.mark.parametrize("metric", ["average_precision", "ndcg"])
+@every_suggestion
 def test_suggested_epsilon_goes_the_share_of_the_way(direction, metric):
     target = torch.rand(4, 300) < 0.2
     scores = torch.randn(4, 300) + target
@@ -180,6 +192,143 @@ def test_suggested_epsilon_goes_the_share_of_the_way(direction, metric):
     assert eg.suggest_epsilon(100 * scores, target, share=0.3, **options) == pytest.approx(
         100 * wide, rel=0.01
     )
-    assert eg.suggest_epsilon(scores, target, share=0.3, k=300, **options) == pytest.approx(
-        wide, rel=0.01
-    )
+    mask = torch.cat([torch.ones(4, 300), torch.zeros(4, 9)], 1)
+    padded, labels = torch.cat([scores, 9 * torch.ones(4, 9)], 1), torch.cat([target, mask == 0], 1)
+    assert eg.suggest_epsilon(
+        padded, labels[:, :309], mask=mask, share=0.3, **options
+    ) == pytest.approx(wide, rel=1e-6)
+    if "ndcg" in metric:
+        cut = eg.suggest_epsilon(scores, target, share=0.3, k=300, **options)
+        assert cut == pytest.approx(wide, rel=0.01)
+
+
+@every_direction
+def test_suggested_epsilon_of_decisions_is_a_quantile(direction):
+    """The share of the right (wrong) items whose margin is below epsilon/2."""
+    scores, target = torch.randn(1000).double(), torch.rand(1000) < 0.3
+    margin = torch.where(target, scores, -scores) * SIGNS[direction]
+    sorted_margins = margin[margin > 0].sort().values
+    share = 0.25
+    expected = 2 * sorted_margins[math.ceil(share * len(sorted_margins)) - 1]
+    found = eg.suggest_epsilon(scores, target, metric="zero_one", share=share, direction=direction)
+    assert found == pytest.approx(expected.item(), rel=2e-3)
+
+
+@every_direction
+def test_suggested_epsilon_of_sets_reaches_the_share(direction):
+    """The task loss of y_direct, from the labelling that the gradient tells."""
+    scores, target = torch.randn(3, 40).double(), torch.rand(3, 40) < 0.4
+    model, sign = scores > 0, SIGNS[direction]
+    before = [float(oracles.jaccard_of(y, t)) for y, t in zip(model.tolist(), target.tolist())]
+    options = {"direction": direction, "reduction": "none"}
+    found = eg.suggest_epsilon(scores, target, metric="jaccard", share=0.3, direction=direction)
+    moved = []
+    for epsilon in (found * 0.99, found * 1.01):
+        _, gradient = value_and_gradient(
+            eg.direct_jaccard_loss, scores, target, epsilon=epsilon, **options
+        )
+        direct = model ^ (gradient != 0)
+        after = [float(oracles.jaccard_of(y, t)) for y, t in zip(direct.tolist(), target.tolist())]
+        moved.append(sum(sign * (a - b) for a, b in zip(after, before)))
+    whole_way = sum(1 - b if sign > 0 else b for b in before)
+    assert moved[0] < 0.3 * whole_way <= moved[1] + 1e-9
+
+
+@every_direction
+@every_suggestion
+def test_suggested_epsilon_of_a_batch_without_positives(direction, metric):
+    """Where nothing can be measured it is a guess, on the scale of the scores, that trains."""
+    scores = torch.randn(4, 100)
+    for target in (torch.zeros(4, 100), torch.ones(4, 100)):
+        options = {"direction": direction, "metric": metric}
+        found = eg.suggest_epsilon(scores, target, **options)
+        assert eg.suggest_epsilon(10 * scores, target, **options) == pytest.approx(
+            10 * found, rel=0.01
+        )
+    labels = torch.rand(4, 100) < 0.1
+    loss = SUGGESTED[metric]
+    assert value_and_gradient(loss, scores, labels, epsilon=found, direction=direction)[1].any()
+
+
+def test_suggested_epsilon_of_several_axes():
+    scores, target = torch.randn(2, 3, 4, 4), torch.rand(2, 3, 4, 4) < 0.3
+    found = eg.suggest_epsilon(scores, target, metric="jaccard", dim=(0, 2, 3))
+    rows = (x.movedim(1, 0).flatten(1) for x in (scores, target))
+    assert found == eg.suggest_epsilon(*rows, metric="jaccard")
+
+
+# ---- no gradient, and what helps -----------------------------------------------------------------
+
+AT_K = (eg.direct_ndcg_loss, eg.direct_graded_ndcg_loss)
+
+
+@pytest.mark.parametrize("loss", AT_K, ids=lambda f: f.__name__)
+@pytest.mark.parametrize("epsilon", [0.01, 1.0, 1000.0])
+def test_no_positive_in_the_first_k_places_is_no_gradient(engine, loss, epsilon):
+    """Delta is 1, which no ranking exceeds: y_w maximises F + eps Delta too. One place more ends
+    it, if epsilon reaches, and so does the other direction.
+    """
+    scores, target = -torch.arange(30.0), (torch.arange(30) % 7 == 5).long()  # from rank 6 on
+    for k in (1, 5):
+        value, gradient = value_and_gradient(loss, scores, target, k=k, epsilon=epsilon)
+        assert value == 1
+        assert not gradient.any()
+    far = {"k": 5, "direction": "negative", "epsilon": 1000.0}
+    assert value_and_gradient(loss, scores, target, **far)[1].any()
+    if epsilon == 1000.0:
+        assert value_and_gradient(loss, scores, target, k=6, epsilon=epsilon)[1].any()
+
+
+@pytest.mark.parametrize(
+    "loss", [*AT_K, eg.direct_average_precision_loss], ids=lambda f: f.__name__
+)
+def test_the_worst_ranking_is_no_gradient_in_the_positive_direction(engine, loss):
+    """A network that gives all items one score has it, as ties count against the model."""
+    target = torch.tensor([1, 0, 0, 1, 0])
+    for scores in (torch.zeros(5), -1.0 * target):
+        assert not value_and_gradient(loss, scores, target, epsilon=10.0)[1].any()
+        away = value_and_gradient(loss, scores, target, epsilon=10.0, direction="negative")[1]
+        assert torch.equal(away < 0, target == 1)
+
+
+def stuck_and(repair):
+    """NDCG@5 after a training that starts with the positives at the end of every list."""
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(30, 50, 4, generator=generator)
+    target = x[..., 0] > 1.5
+    weight = torch.tensor([-1.0, 0.1, 0.1, 0.1], requires_grad=True)
+    optimizer = torch.optim.Adam([weight], lr=0.05)
+    for step in range(150):
+        optimizer.zero_grad()
+        repair(x @ weight, target, step).backward()
+        optimizer.step()
+    return metrics.ndcg(x @ weight.detach(), target, k=5).item()
+
+
+def test_what_helps_where_there_is_no_gradient():
+    """The repairs that docs/direct_loss.md names."""
+
+    def at_5(scores, target, step):
+        return eg.direct_ndcg_loss(scores, target, k=5, epsilon=0.1)
+
+    def warm_start(scores, target, step):
+        if step < 60:
+            return torch.nn.functional.binary_cross_entropy_with_logits(scores, target.float())
+        return at_5(scores, target, step)
+
+    def growing_cutoff(scores, target, step):
+        k = 50 if step < 60 else 5
+        return eg.direct_ndcg_loss(scores, target, k=k, epsilon=0.1)
+
+    epsilon = []
+
+    def other_direction(scores, target, step):
+        options = {"k": 5, "direction": "negative"}
+        if not epsilon:
+            found = eg.suggest_epsilon(scores.detach(), target, metric="ndcg", **options)
+            epsilon.append(found)
+        return eg.direct_ndcg_loss(scores, target, epsilon=epsilon[0], **options)
+
+    assert stuck_and(at_5) < 0.01
+    for repair in (warm_start, growing_cutoff, other_direction):
+        assert stuck_and(repair) > 0.7, repair.__name__

@@ -26,6 +26,7 @@ BASELINES = (
 MODULES = (
     eg.DirectAveragePrecisionLoss,
     eg.DirectNDCGLoss,
+    eg.DirectGradedNDCGLoss,
     eg.DirectJaccardLoss,
     eg.DirectZeroOneLoss,
 )
@@ -37,11 +38,13 @@ BASELINE_MODULES = (
 )
 
 BINARY = [*DIRECT, *BASELINES, metrics.average_precision, eg.suggest_epsilon]
-GRADED = [metrics.ndcg]
+GRADED = [metrics.ndcg, eg.direct_graded_ndcg_loss]
 of_binary_labels = pytest.mark.parametrize("function", BINARY, ids=lambda f: f.__name__)
 of_grades = pytest.mark.parametrize("function", GRADED, ids=lambda f: f.__name__)
 over_lists = pytest.mark.parametrize("function", [*BINARY, *GRADED], ids=lambda f: f.__name__)
-direct = pytest.mark.parametrize("function", DIRECT, ids=lambda f: f.__name__)
+direct = pytest.mark.parametrize(
+    "function", [*DIRECT, eg.direct_graded_ndcg_loss], ids=lambda f: f.__name__
+)
 
 
 @over_lists
@@ -206,6 +209,7 @@ def test_reduction_of_metrics(function):
 
 AT_K = [
     eg.direct_ndcg_loss,
+    eg.direct_graded_ndcg_loss,
     eg.suggest_epsilon,
     metrics.ndcg,
     metrics.average_precision,
@@ -292,8 +296,9 @@ def test_suggest_epsilon_wants_something_to_move():
         ),
     ):
         eg.suggest_epsilon(torch.zeros(2, 5), TARGET)
-    with pytest.raises(ValueError, match="a task loss that can change by 0"):
-        eg.suggest_epsilon(SCORES, torch.ones_like(TARGET))
+    with pytest.raises(ValueError, match=r"can change by 0\. .* in the other direction"):
+        eg.suggest_epsilon(-1.0 * TARGET, TARGET)
+    assert eg.suggest_epsilon(-1.0 * TARGET, TARGET, direction="negative") > 0
     with pytest.raises(ValueError, match="a task loss that can change by nan"):
         eg.suggest_epsilon(torch.where(TARGET == 1, torch.nan, SCORES), TARGET)
 
@@ -301,9 +306,13 @@ def test_suggest_epsilon_wants_something_to_move():
 def test_suggest_epsilon_checks_its_options():
     with pytest.raises(
         ValueError,
-        match="suggest_epsilon: `metric` must be one of 'average_precision', 'ndcg'; got 'auc'",
+        match=r"suggest_epsilon: `metric` must be one of 'average_precision', .*; got 'auc'",
     ):
         eg.suggest_epsilon(SCORES, TARGET, metric="auc")
+    with pytest.raises(
+        ValueError, match=r"suggest_epsilon: `k` must be None for 'jaccard'; got 3\. Leave it out"
+    ):
+        eg.suggest_epsilon(SCORES, TARGET, metric="jaccard", k=3)
     with pytest.raises(
         ValueError, match="suggest_epsilon: `share` must be finite and above 0 and below 1; got 1"
     ):

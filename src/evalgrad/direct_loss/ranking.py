@@ -34,6 +34,8 @@ def direct_average_precision_loss(
 ) -> Tensor:
     """1 - average precision of the scores as they are, with the direct loss gradient.
 
+    The trained scores rank; they have no zero: choose a threshold on validation data.
+
     Args:
         scores: ``(*, n)``, what ranks the n items of each list; the leading axes are queries or
             classes. ``(N, 1)``, N lists of one item, raises unless `dim` says so.
@@ -103,9 +105,10 @@ def direct_ndcg_loss(
 
     Args:
         scores: ``(*, n)``, as `direct_average_precision_loss`.
-        target: the same shape, 1 or True for relevant items. Graded relevance raises: no exact
-            inference is known for it.
-        k: count the first k places only (NDCG@k); None counts all.
+        target: the same shape, 1 or True for relevant items. Grades: `direct_graded_ndcg_loss`.
+        k: count the first k places only (NDCG@k); None counts all. In the positive direction a list
+            without a positive in the first k places has no gradient: start with a larger k, with
+            another loss, or take ``direction="negative"`` (docs/direct_loss.md).
         epsilon: as `direct_average_precision_loss`.
         direction: as `direct_average_precision_loss`.
         mask: as `direct_average_precision_loss`.

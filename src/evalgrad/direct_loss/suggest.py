@@ -1,56 +1,76 @@
-"""A first value for the epsilon of the direct ranking losses, from a batch."""
+"""A first value for the epsilon of the direct losses, from a batch."""
 
 import math
+from collections.abc import Callable
 from typing import Literal
 
 import torch
 from torch import Tensor
 
 from evalgrad._errors import fail
+from evalgrad._grades import GAIN, Gain, Graded, graded_lists
 from evalgrad._inputs import Binary, lists
-from evalgrad._options import Direction, checked, number, one_of
+from evalgrad._options import Axes, Direction, axes, checked, number, one_of
+from evalgrad._ranking import descending
 from evalgrad._rows import working
+from evalgrad.direct_loss.graded import direct_graded, live_graded
+from evalgrad.direct_loss.jaccard import direct_jaccard, jaccard_loss
 from evalgrad.direct_loss.operators import SIGNS, direct_ranking
 from evalgrad.direct_loss.ranking import CUTOFF, live_lists
+from evalgrad.direct_loss.zero_one import flipped, margins
 
 HALVINGS = 16  # of the bracket exp(+-25) around the spread of the scores: epsilon to 0.1 %
 
+Metric = Literal["average_precision", "ndcg", "graded_ndcg", "jaccard", "zero_one"]
+# Delta of y_w and of y_direct in every list, from the batch, epsilon and the sign of the direction
+Deltas = Callable[..., tuple[Tensor, Tensor]]
+
 
 @checked(
-    metric=one_of("average_precision", "ndcg"),
+    metric=one_of("average_precision", "ndcg", "graded_ndcg", "jaccard", "zero_one"),
     k=CUTOFF,
+    gain=GAIN,
+    dim=axes,
     share=number(above=0, below=1, repair="0.1 is a start; at 1 y_direct forgets the scores."),
 )
 def suggest_epsilon(
     scores: Tensor,
     target: Tensor,
     *,
-    metric: Literal["average_precision", "ndcg"] = "average_precision",
+    metric: Metric = "average_precision",
     k: int | None = None,
+    gain: Gain = "linear",
     direction: Direction = "positive",
     share: float = 0.1,
     mask: Tensor | None = None,
-    dim: int | None = None,
+    dim: Axes = None,
 ) -> float:
-    """An epsilon at which y_direct goes a given share of the way from the model's ranking to the
+    """An epsilon at which y_direct goes a given share of the way from the model's output to the
     extreme one.
 
     As epsilon -> 0 the direct gradient is unbiased, but y_direct = y_w in most lists and the others
     carry a factor 1/epsilon: no signal, or noise. As epsilon -> infinity y_direct forgets the
-    scores. In between, its task loss moves monotonically from that of the model's ranking to its
-    extreme (the worst ranking, or the perfect one in the negative direction), whatever the scale of
+    scores. In between, its task loss moves monotonically from that of the model's output to its
+    extreme (the worst output, or the perfect one in the negative direction), whatever the scale of
     the scores and the sizes of the classes; so the share of that way is a dial without a unit, and
     bisection finds its epsilon.
 
+    Call it once, on a large batch of the network as it starts, and keep the value: the gradient has
+    a factor 1/epsilon, so an epsilon of every batch makes steps of every size.
+
     Args:
         scores: ``(*, n)``, a batch of lists as the loss sees them.
-        target: the same shape, 1 or True for positives.
-        metric: ``"average_precision"`` or ``"ndcg"``.
-        k: cutoff of NDCG, None for none.
+        target: the same shape, 1 or True for positives; grades for "graded_ndcg". Where nothing can
+            be measured because the batch has no positives (or nothing else), the item at the rank
+            sqrt(n) of each list is taken for its only positive: a guess of the order of magnitude.
+        metric: the loss that it is for, ``"average_precision"``, ``"ndcg"``, ``"graded_ndcg"``,
+            ``"jaccard"`` or ``"zero_one"``.
+        k: cutoff of "ndcg" or "graded_ndcg", None for none.
+        gain: of "graded_ndcg".
         direction: of the loss, ``"positive"`` or ``"negative"``.
         share: of the way, above 0 and below 1.
         mask: bool, the same shape, True = counts.
-        dim: the axis of the items; None is the last one.
+        dim: the axis or axes of the items; None is the last one.
 
     Example:
         >>> scores = torch.linspace(0, 1, 100)
@@ -59,49 +79,108 @@ def suggest_epsilon(
         >>> round(wide / narrow, 1)
         10.0
     """
-    batch = lists("suggest_epsilon", scores, target, mask, dim=dim)
+    if k is not None and metric not in ("ndcg", "graded_ndcg"):
+        repair = 'Leave it out, or pass metric="ndcg".'
+        fail(ValueError, "suggest_epsilon", "k", f"None for {metric!r}", repr(k), repair)
+    batch: Binary | Graded
+    if metric == "graded_ndcg":
+        batch = graded_lists("suggest_epsilon", scores, target, mask, dim=dim, gain=gain)
+    else:
+        batch = lists("suggest_epsilon", scores, target, mask, dim=dim)
     batch = batch._replace(rows=working(batch.rows))
-    options = (SIGNS[direction], metric == "ndcg", 0 if k is None else k)
-    return _bisect(batch, options, share)
+    deltas, sign = _deltas(metric, k), SIGNS[direction]
+    live = live_graded(batch) if isinstance(batch, Graded) else live_lists(batch)
+    if not bool(live.any()) and _whole_way(batch, deltas, sign) == 0:
+        batch = _imagined(batch)
+    return _bisect(batch, deltas, metric, sign, share)
 
 
-def _bisect(batch: Binary, options: tuple[int, bool, int], share: float) -> float:
-    spread, whole_way = _spread(batch), _whole_way(batch, *options)
-    if not (spread > 0 and 0 < whole_way < math.inf):  # NaN fails this too
-        got = f"scores spread over {spread:g} and a task loss that can change by {whole_way:g}"
+def _bisect(
+    batch: Binary | Graded, deltas: Deltas, metric: Metric, sign: int, share: float
+) -> float:
+    scale, whole_way = _scale(batch, metric), _whole_way(batch, deltas, sign)
+    if not (scale > 0 and 0 < whole_way < math.inf):  # NaN fails this too
+        got = f"scores spread over {scale:g} and a task loss that can change by {whole_way:g}"
         must = "lists that leave something to move"
         repair = (
-            "Take a batch with positives and negatives, neither all tied nor in the extreme order"
-            " already."
+            "Take a batch that is neither all tied nor in the extreme order already; in the other"
+            " direction there is a way to go."
         )
         fail(ValueError, "suggest_epsilon", "scores", must, got, repair)
-    low, high = math.log(spread) - 25.0, math.log(spread) + 25.0
+    low, high = math.log(scale) - 25.0, math.log(scale) + 25.0
     for _ in range(HALVINGS):
         middle = (low + high) / 2
-        reached = _moved(batch, math.exp(middle), *options) >= share * whole_way
+        value, moved = deltas(batch, math.exp(middle), sign)
+        reached = float((moved - value).abs().sum()) >= share * whole_way
         low, high = (low, middle) if reached else (middle, high)
     return math.exp(high)
 
 
-def _moved(batch: Binary, epsilon: float, sign: int, ndcg: bool, k: int) -> float:
-    """Sum over the lists of |Delta(y_direct) - Delta(y_w)|."""
-    items = (batch.rows, batch.positive, batch.mask)
-    value, reached, _ = direct_ranking(*items, epsilon, sign, ndcg, k)
-    return float((reached - value).abs().sum())
-
-
-def _whole_way(batch: Binary, sign: int, ndcg: bool, k: int) -> float:
-    """Sum over the lists of |Delta(extreme ranking) - Delta(y_w)|; the extremes are those of scores
+def _whole_way(batch: Binary | Graded, deltas: Deltas, sign: int) -> float:
+    """Sum over the lists of |Delta(extreme output) - Delta(y_w)|; the extremes are those of scores
     that know the target.
     """
-    labels = (batch.positive, batch.mask)
-    value, *_ = direct_ranking(batch.rows, *labels, 1.0, sign, ndcg, k)
-    knowing = -sign * batch.positive.to(batch.rows.dtype)
-    extreme, *_ = direct_ranking(knowing, *labels, 1.0, -sign, ndcg, k)
-    return float(torch.where(live_lists(batch), extreme - value, 0.0).abs().sum())
+    value, _ = deltas(batch, 1.0, sign)
+    top = batch.gain.amax().clamp(min=1) if isinstance(batch, Graded) else 1.0
+    relevance = batch.gain / top if isinstance(batch, Graded) else 2.0 * batch.positive - 1
+    extreme, _ = deltas(batch._replace(rows=(-sign * relevance).to(batch.rows)), 1.0, sign)
+    return float((extreme - value).abs().sum())
 
 
-def _spread(batch: Binary) -> float:
+def _scale(batch: Binary | Graded, metric: Metric) -> float:
+    """How far scores lie apart; decisions compare them with 0."""
     counted = batch.rows.isfinite() if batch.mask is None else batch.mask & batch.rows.isfinite()
     scores = batch.rows[counted]
-    return float(scores.max() - scores.min()) if scores.numel() else 0.0
+    if not scores.numel():
+        return 0.0
+    if metric in ("jaccard", "zero_one"):
+        return float(scores.abs().max())
+    return float(scores.max() - scores.min())
+
+
+def _imagined(batch: Binary | Graded) -> Binary | Graded:
+    """The item at the rank sqrt(n) of each ranking is its only positive: halfway down, as 1/rank
+    and rankings of networks that start to learn go.
+    """
+    order, counts = descending(batch.rows, batch.mask), torch.ones_like(batch.rows)
+    number = (counts if batch.mask is None else batch.mask).sum(1, keepdim=True)
+    place = torch.arange(1, order.shape[1] + 1, device=order.device)
+    relevant = torch.zeros_like(order).scatter(1, order, (place == number.sqrt().round()).long())
+    if isinstance(batch, Graded):
+        return batch._replace(gain=relevant.to(batch.gain))
+    return batch._replace(positive=relevant > 0)
+
+
+# ---- Delta of y_w and of y_direct, of each loss --------------------------------------------------
+
+
+def _deltas(metric: Metric, k: int | None) -> Deltas:
+    if metric == "jaccard":
+        return _jaccard_deltas
+    if metric == "zero_one":
+        return _zero_one_deltas
+    if metric == "graded_ndcg":
+        return lambda batch, epsilon, sign: direct_graded(batch, epsilon, sign, k)[:2]
+    options = (metric == "ndcg", 0 if k is None else k)
+    return lambda batch, epsilon, sign: direct_ranking(
+        batch.rows, batch.positive, batch.mask, epsilon, sign, *options
+    )[:2]
+
+
+def _jaccard_deltas(batch: Binary, epsilon: float, sign: int) -> tuple[Tensor, Tensor]:
+    foreground, background = batch.counted()
+    counts = foreground | background
+    value, gradient = direct_jaccard(batch.rows, batch.positive, counts, epsilon, sign)
+    direct = (counts & (batch.rows > 0)) ^ (gradient != 0)
+    return value, jaccard_loss(direct, foreground).to(value.dtype)
+
+
+def _zero_one_deltas(batch: Binary, epsilon: float, sign: int) -> tuple[Tensor, Tensor]:
+    positive, negative = batch.counted()
+    margin, _ = margins(batch)
+    counts = (positive | negative).to(margin.dtype)
+    wrong = torch.where(margin.isnan(), margin, (margin <= 0).to(margin.dtype))
+    moved = torch.where(flipped(margin, epsilon, sign), 1 - wrong, wrong)
+    number = counts.sum(1).clamp(min=1)
+    value, reached = (torch.where(counts > 0, x, 0.0).sum(1) / number for x in (wrong, moved))
+    return value, reached

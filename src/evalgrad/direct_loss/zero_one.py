@@ -12,6 +12,7 @@ from torch import Tensor
 from evalgrad._inputs import Binary, lists
 from evalgrad._options import Direction, Reduction, checked
 from evalgrad._rows import attach, row_factor, working
+from evalgrad.direct_loss.operators import SIGNS
 from evalgrad.direct_loss.ranking import DirectLossModule
 
 
@@ -50,12 +51,7 @@ def direct_zero_one_loss(
     """
     batch = lists("direct_zero_one_loss", scores, target, mask, dim=dim)
     margin, sign = margins(batch)
-    near = (
-        (margin > 0) & (margin < epsilon / 2)
-        if direction == "positive"
-        else (margin <= 0) & (margin > -epsilon / 2)
-    )
-    slope = torch.where(near, -2 / epsilon * sign, 0.0)
+    slope = torch.where(flipped(margin, epsilon, SIGNS[direction]), -2 / epsilon * sign, 0.0)
     return mean_over_items(batch, (margin <= 0).to(margin.dtype), slope, margin, reduction)
 
 
@@ -70,6 +66,15 @@ def margins(batch: Binary) -> tuple[Tensor, Tensor]:
     x = working(batch.rows)
     sign = torch.where(batch.positive, 1.0, -1.0).to(x.dtype)
     return sign * x, sign
+
+
+def flipped(margin: Tensor, epsilon: float, sign: int) -> Tensor:
+    """Where y_direct decides otherwise than the model: near the threshold, on the right side of it
+    in the positive direction, on the wrong one in the negative.
+    """
+    if sign > 0:
+        return (margin > 0) & (margin < epsilon / 2)
+    return (margin <= 0) & (margin > -epsilon / 2)
 
 
 def mean_over_items(
