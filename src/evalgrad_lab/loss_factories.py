@@ -144,10 +144,14 @@ def make(name: str, options: dict[str, Any]) -> Loss:
     """The loss of the table called `name`, with the user's `options`; what does not fit is told in
     a sentence. A sum takes `share` and the options of each of its losses by its name.
     """
+    from evalgrad_lab.moving import MovingDirectLoss, is_moving  # which makes losses by this
+
     factory = find(name).factory
     try:
         if "+" in name:
             return WeightedSum(*name.split("+", 1), **options)
+        if is_moving(name, options):
+            return MovingDirectLoss(name, options, make)
         return (globals().get(factory) or getattr(eg, factory))(**options)
     except (TypeError, ValueError) as error:
         raise UserError(f"the loss {name} does not take the options {options}: {error}") from error

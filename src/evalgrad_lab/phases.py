@@ -17,6 +17,7 @@ from evalgrad_lab.data.dataset import Examples
 from evalgrad_lab.errors import UserError
 from evalgrad_lab.fit import Phase
 from evalgrad_lab.loss_factories import make
+from evalgrad_lab.moving import MovingDirectLoss
 
 # A mean over pixels or items: the mean over the ranks serves. Every other loss is computed on the
 # batches of all ranks.
@@ -220,4 +221,7 @@ def plan(
 
 def _phase(loss: str, options: dict[str, Any], kind: str, given: Given, steps: int) -> Phase:
     made = on_batches(loss, options, kind, given)
+    for part in made.modules():
+        if isinstance(part, MovingDirectLoss):
+            part.follow(made, steps)
     return Phase(made, steps, list(made.parameters()))
