@@ -6,11 +6,12 @@
 namespace evalgrad::s_measures {
 
 // scores and positive (rows, items), weight (rows, 2) -> value (rows,), gradient (rows, items),
-// totals (rows, 2, 3).
+// totals (rows, 2, 3). The running totals, if given, become momentum times themselves plus these,
+// unless these overflowed.
 template <class T>
 void weighted_errors(const T* scores, const uint8_t* positive, const T* weight, int64_t rows,
                      int64_t items, int64_t surrogate, T* value, T* gradient, T* totals,
-                     int64_t threads);
+                     Optional<T> running, double momentum, int64_t threads);
 
 // scores and positive (items,), scale and threshold (rows,) -> totals (rows, 2, 3).
 template <class T>

@@ -1,5 +1,7 @@
 // S-measures: surrogate errors by rows, with their gradient, and their totals. All state is
 // Python's.
+#include <algorithm>
+#include <cmath>
 #include <cstdint>
 
 #include "common/simd.h"
@@ -32,12 +34,22 @@ EVALGRAD_SIMD void totals_rows(const T* scores, const uint8_t* positive, const T
         });
 }
 
+// An overflowed batch stays out: a gradient scaler skips its step, and an infinite sum would never
+// recover.
+template <class T>
+void take_in(const T* totals, int64_t n, double momentum, T* running) {
+    if (!std::all_of(totals, totals + n, [](T x) { return std::isfinite(x); })) return;
+    for (int64_t i = 0; i < n; ++i) running[i] = static_cast<T>(momentum * running[i] + totals[i]);
+}
+
 }  // namespace
 
 template <class T>
 void weighted_errors(const T* scores, const uint8_t* positive, const T* weight, int64_t rows,
-                     int64_t items, int64_t surrogate, T* value, T* gradient, T* totals, int64_t) {
+                     int64_t items, int64_t surrogate, T* value, T* gradient, T* totals,
+                     Optional<T> running, double momentum, int64_t) {
     weighted_rows(scores, positive, weight, rows, items, surrogate, value, gradient, totals);
+    if (running) take_in(totals, 6 * rows, momentum, static_cast<T*>(running));
 }
 EVALGRAD_FLOAT_AND_DOUBLE(weighted_errors)
 

@@ -1,9 +1,10 @@
-"""Totals over the whole data, from what the minibatches showed: a score cache, or a moving average
-of batch totals.
+"""Totals over the whole data, from what the minibatches showed: a score cache, or a fading sum of
+batch totals.
 
 The measures are ratios of totals, so a batch alone is biased. With `index=` the last score of every
-item is kept and totals are exact up to staleness; without it the batch totals are averaged. Either
-way they end as the rates of `programs`.
+item is kept and totals are exact up to staleness; without it the totals of every batch are added to
+a sum of which each earlier batch keeps the share `momentum`. Either way they end as the rates of
+`programs`.
 """
 
 import hashlib
@@ -18,8 +19,9 @@ from evalgrad.s_measures.batch import Batch
 from evalgrad.s_measures.surrogate_errors import error_totals
 from evalgrad.s_measures.surrogates import Surrogate
 
-# batches of the moving average between new totals; with a cache it is one pass over the data
-EVERY = 32
+# The multipliers cost more than the loss of a small batch, so that they move every so many batches;
+# with a cache, whose totals cost a look at every item, not before a part of the data has passed.
+EVERY, PARTS = 16, 8
 
 
 def rates(totals: Tensor, prior: Tensor | float, *, hard: bool = False) -> Tensor:
@@ -53,7 +55,7 @@ class Counts(nn.Module):
         self.known_prior = None if positives is None else float((~labels).sum() / labels.sum())
         self.fingerprint = hashlib.blake2b(labels.numpy().tobytes(), digest_size=16).hexdigest()
         # Tensors, to move inside a graph; no buffers, to stay on the CPU, where a look at them
-        # waits for nothing. Batches or items since the last totals: due at the first batch.
+        # waits for nothing. Batches or items since the last move: due at the first batch.
         self.progress = torch.tensor(max(EVERY, len(labels)))
         self.indexed = torch.zeros((), dtype=torch.bool)  # whether the last batch had positions
         self.register_buffer("cache", torch.full(labels.shape, torch.nan))  # NaN: not seen yet
@@ -62,14 +64,13 @@ class Counts(nn.Module):
         self.register_buffer("positives", labels.nonzero().squeeze(1), persistent=False)
 
     def take(self, batch: Batch) -> Tensor | bool:
-        """Take a batch in; says whether new totals are due, not at every batch: the multipliers
-        cost more than the loss.
-        """
+        """Take a batch in; says whether the multipliers are due to move."""
         self.indexed.fill_(batch.position is not None)
         if batch.position is None:
             return self._tick(1, EVERY)
         self.store(batch.scores.detach(), batch.positive, batch.position)
-        return self._tick(batch.scores.shape[0], self.cache.shape[0])
+        size, items = batch.scores.shape[0], self.cache.shape[0]
+        return self._tick(size, min(items, max(EVERY * size, items // PARTS)))
 
     def _tick(self, step: int, cycle: int) -> Tensor | bool:
         """Move the clock; it starts anew when it reaches the cycle. Tensors in a graph, which has
@@ -96,15 +97,6 @@ class Counts(nn.Module):
         """Totals of the items seen so far, at the present thresholds; see `error_totals`."""
         return error_totals(
             self.cache, self.labels, threshold, self.surrogate, scale=scale, due=due
-        )
-
-    def averaged(self, batch_totals: Tensor, momentum: float) -> Tensor:
-        """The moving average with one batch more."""
-        new = batch_totals.to(self.totals)
-        # An overflowed batch stays out: a gradient scaler skips its step, and an infinite average
-        # would never recover.
-        return torch.where(
-            new.isfinite().all(), torch.lerp(new, self.totals, momentum), self.totals
         )
 
     def prior(self) -> Tensor | float:

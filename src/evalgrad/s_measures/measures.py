@@ -47,7 +47,8 @@ class FBeta(SMeasure):
         surrogate: "hinge", "square", "cross_entropy" or "margin", the bound on the 0-1 errors.
         dual_lr: step of the multipliers.
         max_multiplier: cap of the multipliers of inequality constraints.
-        momentum: of the moving average, when no `index` is given.
+        momentum: forgetting, when no `index` is given: the share of their weight that the totals of
+            earlier batches keep at each batch.
         project_every: lagrangian: `project_()` works at every such call.
         augment: lagrangian: penalty of the augmented Lagrangian, 0 for the paper's plain one.
 

@@ -1,7 +1,7 @@
 """The default solver: one scalar per constraint, O(1) state, any optimiser for the network.
 
-A batch pays a weighted surrogate loss: one weight for its positives, one for its negatives. From
-time to time the totals of `counts` give new `multipliers` and these new weights. Constants are left
+A batch pays a weighted surrogate loss: one weight for its positives, one for its negatives. Every
+few batches the totals of `counts` give new `multipliers` and these new weights. Constants are left
 out of the loss, so it is >= 0 and 0 once all items lie beyond the margin; for F-beta it is F + v (1
 - T), which tends to V - beta^2.
 """
@@ -48,19 +48,24 @@ class RatioSolver(Solver):
         offset = batch.scores
         if self.threshold is not None:
             offset = offset - self.threshold.unsqueeze(-1)
-        value, totals = weighted_errors(offset, batch.positive, self.weight, self.surrogate)
+        running = self.counts.totals if self.training and batch.position is None else None
+        value, _ = weighted_errors(
+            offset,
+            batch.positive,
+            self.weight,
+            self.surrogate,
+            running=running,
+            momentum=settings.momentum,
+        )
         if self.training:
             due = self.counts.take(batch)
             if due is not False:
-                self._learn(batch, totals, due, settings)
+                self._learn(batch, due, settings)
         return value
 
-    def _learn(self, batch: Batch, totals: Tensor, due: Tensor | bool, settings: Settings) -> None:
-        if batch.position is None:
-            new = self.counts.averaged(totals, settings.momentum)
-        else:
-            new = self.counts.cached(self.thresholds(), due=due)
-        keep(self.counts.totals, new, due)
+    def _learn(self, batch: Batch, due: Tensor | bool, settings: Settings) -> None:
+        if batch.position is not None:
+            keep(self.counts.totals, self.counts.cached(self.thresholds(), due=due), due)
         self._renew(settings.dual_lr, settings.max_multiplier, due)
 
     def dual_step(self, settings: Settings, lr: float | None = None) -> None:

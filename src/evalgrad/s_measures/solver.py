@@ -21,7 +21,7 @@ class Settings:
 
     dual_lr: float = 0.2  # step of the multipliers
     max_multiplier: float = 100.0  # cap of the multipliers of inequality constraints
-    momentum: float = 0.9  # of the moving average, when no `index` is given
+    momentum: float = 0.98  # share that a batch keeps in the totals at the next, without `index`
     project_every: int = 1  # lagrangian: `project_()` works at every such call
     augment: float = 5.0  # lagrangian: penalty of the augmented Lagrangian, 0 for the paper's
 

@@ -19,7 +19,13 @@ _BY_CODE = {surrogate.code: surrogate for surrogate in SURROGATES.values()}
 
 
 def weighted_errors(
-    offset: Tensor, positive: Tensor, weight: Tensor, surrogate: Surrogate
+    offset: Tensor,
+    positive: Tensor,
+    weight: Tensor,
+    surrogate: Surrogate,
+    *,
+    running: Tensor | None = None,
+    momentum: float = 0.0,
 ) -> tuple[Tensor, Tensor]:
     """The class means of the errors times `weight`, and the totals: a differentiable number, and
     (K, 2, 3).
@@ -30,16 +36,35 @@ def weighted_errors(
         weight: (K, 2), for the mean over positives | negatives; both are left out of a batch that
             lacks one of them.
         surrogate: the bound on the 0-1 error.
+        running: (K, 2, 3), totals that become `momentum` times themselves plus those of the batch.
+        momentum: what earlier batches keep of their weight.
     """
     x, weight = offset.detach(), weight.to(offset.dtype)
     if x.ndim == 1 and _native.library is not None and readable(x):
         # past torch's dispatcher, which a small batch would pay more for than for the kernel
-        value, gradient, totals = _one_row(x, positive, weight, surrogate.code)
+        within = running if running is not None and running.dtype == x.dtype else None
+        value, gradient, totals = _one_row(
+            x, positive, weight, surrogate.code, within, float(momentum)
+        )
         attach = _linear if surrogate.piecewise_linear else with_gradient
-        return attach(offset, value, gradient), totals
-    rows = x if x.ndim == 2 else x.unsqueeze(0)
-    value, gradient, totals = _operator(rows, positive.expand_as(rows), weight, surrogate.code)
-    return with_gradient(offset, value.sum(), gradient.view_as(offset)), totals
+        result = attach(offset, value, gradient)
+    else:
+        rows, within = x if x.ndim == 2 else x.unsqueeze(0), None
+        value, gradient, totals = _operator(rows, positive.expand_as(rows), weight, surrogate.code)
+        result = with_gradient(offset, value.sum(), gradient.view_as(offset))
+    if running is not None and within is None:
+        _take_in(running, totals, momentum)
+    return result, totals
+
+
+def _take_in(running: Tensor, totals: Tensor, momentum: float) -> None:
+    """What the kernel does with the running totals.
+
+    An overflowed batch stays out: a gradient scaler skips its step, and an infinite sum would never
+    recover.
+    """
+    new = torch.add(totals.to(running), running, alpha=momentum)
+    running.copy_(torch.where(totals.isfinite().all(), new, running))
 
 
 def _linear(offset: Tensor, value: Tensor, gradient: Tensor) -> Tensor:
@@ -77,17 +102,24 @@ def _native_rows(
     offset: Tensor, positive: Tensor, weight: Tensor, surrogate: int
 ) -> tuple[Tensor, Tensor, Tensor]:
     results = _fake(offset, positive, weight, surrogate)
-    _native.call("weighted_errors", offset, positive, weight, *offset.shape, surrogate, *results)
+    given = (offset, positive, weight, *offset.shape, surrogate)
+    _native.call("weighted_errors", *given, *results, None, 0.0)
     return results
 
 
 def _one_row(
-    x: Tensor, positive: Tensor, weight: Tensor, surrogate: int
+    x: Tensor,
+    positive: Tensor,
+    weight: Tensor,
+    surrogate: int,
+    running: Tensor | None,
+    momentum: float,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """The kernel for scores (B,): a number, a gradient (B,) and totals (1, 2, 3)."""
     x, positive = x.contiguous(), positive.contiguous()
     results = x.new_empty(()), torch.empty_like(x), x.new_empty(1, 2, 3)
-    _native.call("weighted_errors", x, positive, weight, 1, x.shape[0], surrogate, *results)
+    given = (x, positive, weight, 1, x.shape[0], surrogate)
+    _native.call("weighted_errors", *given, *results, running, momentum)
     return results
 
 
