@@ -78,7 +78,9 @@ FUNCTIONS = (
     _measure("FBeta(surrogate=square)", eg.FBeta(surrogate="square")),
     _measure("PrecisionAtRecall", eg.PrecisionAtRecall(0.8)),
     _measure("RecallAtPrecision", eg.RecallAtPrecision(0.8)),
+    _measure("SensitivityAtSpecificity", eg.SensitivityAtSpecificity(0.8)),
     _measure("ROCAUC", eg.ROCAUC(3)),
+    _measure("PartialROCAUC", eg.PartialROCAUC(0.5, anchors=3)),
     _measure("PRAUC", eg.PRAUC(3)),
     _smooth(
         "jaccard_lovasz_extension",
@@ -122,6 +124,14 @@ FUNCTIONS = (
     ),
     Function(
         "metrics.recall_at_precision", lambda x, y: metrics.recall_at_precision(x, y, precision=0.5)
+    ),
+    Function(
+        "metrics.sensitivity_at_specificity",
+        lambda x, y: metrics.sensitivity_at_specificity(x, y, specificity=0.5),
+    ),
+    Function(
+        "metrics.partial_roc_auc",
+        lambda x, y: metrics.partial_roc_auc(x.round(), y, max_fpr=0.5),
     ),
     Function("metrics.roc_auc", lambda x, y: metrics.roc_auc(x.round(), y)),
     Function("metrics.pr_auc", metrics.pr_auc),

@@ -107,6 +107,21 @@ def recall_at_precision(scores: np.ndarray, y: np.ndarray, precision: float) -> 
     )
 
 
+def sensitivity_at_specificity(scores: np.ndarray, y: np.ndarray, specificity: float) -> float:
+    most = (1 - specificity) * (~y).sum() + 1e-9
+    return max((tp / y.sum() for tp, fp in curve(scores, y) if fp <= most), default=0.0)
+
+
+def partial_roc_auc(scores: np.ndarray, y: np.ndarray, max_fpr: float) -> float:
+    """A step down from each positive that outranks a negative, ties against the model; McClish."""
+    n, area = (~y).sum(), 0.0
+    for place, b in enumerate(np.sort(scores[~y])[::-1]):  # [place / n, (place + 1) / n]
+        width = np.clip(max_fpr - place / n, 0, 1 / n)
+        area += width * np.mean(scores[y] > b)
+    least = max_fpr**2 / 2
+    return float(0.5 * (1 + (area - least) / (max_fpr - least)))
+
+
 def roc_auc(scores: np.ndarray, y: np.ndarray) -> float:
     return float(np.mean([a > b for a in scores[y] for b in scores[~y]]))
 

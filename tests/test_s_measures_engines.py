@@ -129,7 +129,10 @@ def multiplier_arguments(program, dtype=torch.float32):
     parts = [part.to(dtype) for part in (program.objective, program.constraints, program.share)]
     highest = float(program.objective[0, 3]) + 2 * 1.7 if program.fractional else None
     rule = {"prior": 1.7, "highest": highest, "step": 0.2, "ceiling": 100.0}
-    return (totals, mu, weight, *parts), rule | {"hard": program.required}
+    return (totals, mu, weight, *parts), rule | {
+        "hard": program.required,
+        "joint": program.at_least is not None,
+    }
 
 
 PROGRAMS = {
@@ -137,9 +140,19 @@ PROGRAMS = {
     "fbeta, required": programs.fbeta(1.0, 0.6),
     "p@r, required": programs.precision_at_recall(0.8, 0.7),
     "r@p": programs.recall_at_precision(0.9, None),
-    "roc": programs.roc_area([0.1, 0.4, 0.7]),
-    "pr": programs.pr_area([0.3, 0.6]),
+    "s@s": programs.sensitivity_at_specificity(0.9, None),
+    "roc": programs.roc_area([0.1, 0.4, 0.7], None),
+    "roc, required": programs.roc_area([0.1, 0.4, 0.7], 0.6),
+    "pr": programs.pr_area([0.3, 0.6], None),
 }
+
+
+def _residual(totals, constraint, prior, hard):
+    """Of one row, from its totals (2, 3)."""
+    (error, misses, hits), (alarms, wrong, others) = totals.tolist()
+    alarm = (wrong if hard else alarms) / others
+    rates = [1 - (misses if hard else error) / hits, prior * alarm, alarm, 1.0]
+    return sum(c * r for c, r in zip(constraint, rates, strict=True))
 
 
 @pytest.mark.skipif(_native.library is None, reason="built without kernels")
@@ -158,8 +171,13 @@ def test_operators_pass_opcheck():
 def test_multipliers_equal_the_definition(program, dtype):
     tensors, rule = multiplier_arguments(program, dtype)
     totals, mu, _, objective, constraints, share = tensors
-    prior, highest, step, ceiling, hard = rule.values()
-    new = renewed_multipliers(*tensors, **rule)
+    prior, highest, step, ceiling, hard, joint = rule.values()
+    *new, residuals = renewed_multipliers(*tensors, **rule)
+    if joint:  # one mean of all rows
+        each = [
+            _residual(totals[k], c[-1].tolist(), prior, hard) for k, c in enumerate(constraints)
+        ]
+        mean = sum(w * r for w, r in zip(share.tolist(), each, strict=True)) / float(share.sum())
     for k, (moved, weight) in enumerate(zip(*new, strict=True)):
         error, misses, hits = totals[k, 0].tolist()
         alarms, wrong, others = totals[k, 1].tolist()
@@ -169,6 +187,9 @@ def test_multipliers_equal_the_definition(program, dtype):
         for j, constraint in enumerate(constraints[k].tolist()):
             largest = sum(max(c, 0) * r for c, r in zip(constraint, [1, prior, 1, 1], strict=True))
             residual = sum(c * r for c, r in zip(constraint, rates, strict=True)) / max(largest, 1)
+            residual = mean if joint and j == constraints.shape[1] - 1 else residual
+            if highest is None:
+                assert float(residuals[k, j]) == pytest.approx(residual, abs=1e-5)
             new = min(max(float(mu[k, j]) + step * residual, 0), ceiling)
             pressed = min(max(new + 5 * step * residual, 0), ceiling)
             if highest is not None:
@@ -192,10 +213,9 @@ def test_multipliers_stay_without_totals(program, spoiled):
     """A class never seen, or an overflow: an infinite multiplier would never recover."""
     (totals, mu, weight, *rest), rule = multiplier_arguments(program)
     totals[:, 0] = spoiled
-    for new, old in zip(
-        renewed_multipliers(totals, mu, weight, *rest, **rule), (mu, weight), strict=True
-    ):
-        assert torch.equal(new, old)
+    *new, _ = renewed_multipliers(totals, mu, weight, *rest, **rule)
+    for after, before in zip(new, (mu, weight), strict=True):
+        assert torch.equal(after, before)
 
 
 @surrogates

@@ -8,6 +8,8 @@ import numpy as np
 import oracles_s_measures as oracles
 import pytest
 import torch
+from sklearn.metrics import roc_auc_score
+from torchmetrics.classification import BinarySensitivityAtSpecificity
 
 from evalgrad import metrics
 
@@ -18,6 +20,16 @@ CASES = [
     (metrics.precision_at_recall, oracles.precision_at_recall, {"recall": 1.0}),
     (metrics.recall_at_precision, oracles.recall_at_precision, {"precision": 0.5}),
     (metrics.recall_at_precision, oracles.recall_at_precision, {"precision": 0.9}),
+    (
+        metrics.sensitivity_at_specificity,
+        oracles.sensitivity_at_specificity,
+        {"specificity": 0.6},
+    ),
+    (
+        partial(metrics.partial_roc_auc, ties="worst"),
+        oracles.partial_roc_auc,
+        {"max_fpr": 0.35},
+    ),
     (partial(metrics.roc_auc, ties="worst"), oracles.roc_auc, {}),
     (metrics.pr_auc, oracles.pr_auc, {}),
 ]
@@ -61,3 +73,22 @@ def test_the_mean_leaves_void_lists_out(ours, oracle, options):
     scores[0, 0] = torch.nan
     assert ours(scores, target, reduction="none", **options)[0].isnan()
     assert ours(scores, target, **options).isnan()
+
+
+@pytest.mark.parametrize("digits", [0, 1, 5])  # many ties, few, none
+def test_equals_scikit_learn_and_torchmetrics(digits):
+    draw = np.random.default_rng(digits)
+    for _ in range(40):
+        n = int(draw.integers(4, 40))
+        y, scores = draw.random(n) < 0.4, np.round(draw.normal(size=n), digits)
+        y[0], y[1] = True, False
+        share, given = float(draw.uniform(0.05, 1)), (torch.tensor(scores), torch.tensor(y))
+        area = float(metrics.partial_roc_auc(*given, max_fpr=share))
+        assert area == pytest.approx(roc_auc_score(y, scores, max_fpr=share), abs=1e-9)
+        judge = BinarySensitivityAtSpecificity(min_specificity=share)
+        theirs, _ = judge(torch.tensor(scores).sigmoid(), torch.tensor(y).long())
+        ours = metrics.sensitivity_at_specificity(*given, specificity=share)
+        assert float(ours) == pytest.approx(float(theirs), abs=1e-6)
+    assert metrics.partial_roc_auc(*given, max_fpr=1.0) == pytest.approx(
+        float(metrics.roc_auc(*given))
+    )

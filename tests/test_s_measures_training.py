@@ -22,6 +22,7 @@ MEASURES = {
     "p@r, required": lambda: PrecisionAtRecall(0.98, labels=Y, at_least=0.98),
     "r@p": lambda: RecallAtPrecision(0.7, labels=Y),
     "roc": lambda: ROCAUC(3, labels=Y),
+    "roc, required": lambda: ROCAUC(3, labels=Y, at_least=0.8),
     "f-beta, lagrangian": lambda: FBeta(labels=Y, solver="lagrangian"),
 }
 every_measure = pytest.mark.parametrize("make", MEASURES.values(), ids=MEASURES)
@@ -41,7 +42,7 @@ def batches(measure, count, *, seed=0):
         drawn = torch.randint(ITEMS, (1 + step % 12,), generator=draw)
         member = torch.nn.functional.one_hot(LABELS[drawn], 3) if groups > 1 else Y[drawn]
         # better than a constant: F-beta's v moves
-        scores = 1.6 * member - 0.8 + torch.randn(member.shape, generator=draw) / 2
+        scores = 2.4 * member - 1.2 + torch.randn(member.shape, generator=draw) / 2
         positions = len(measure.groups[0].counts.labels) > 0 and (
             is_lagrangian(measure) or step < count // 2
         )

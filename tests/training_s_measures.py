@@ -69,7 +69,7 @@ def train(
 
 
 def projection_counts(
-    x: np.ndarray, y: np.ndarray, *, epochs: int, batches: int
+    x: np.ndarray, y: np.ndarray, *, epochs: int, batches: int, primal_lr: float = 0.1
 ) -> dict[str, dict[str, float]]:
     """The comparison of the paper's figure 3: projections spent and F1 certified, at every step and
     once per epoch.
@@ -77,7 +77,7 @@ def projection_counts(
     result = {}
     for name, every in (("every step", 1), ("once per epoch", batches)):
         reg = FBeta(labels=torch.tensor(y), solver="lagrangian", project_every=every)
-        train(reg, x, y, steps=epochs * batches, batches=batches)
+        train(reg, x, y, steps=epochs * batches, batches=batches, primal_lr=primal_lr)
         report = reg.diagnostics()
         result[name] = {key: report[key] for key in ("projections", "certificate", "metric")}
     return result

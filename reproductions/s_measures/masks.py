@@ -10,7 +10,8 @@ from evalgrad_lab.runs import Runs, Settings
 from evalgrad_lab.tune import Tuned, product
 from reproductions.drawing import draw_epochs
 from reproductions.experiment import Experiment, Outcome, Size, Table
-from reproductions.s_measures.regulariser import ALPHAS, PRIMAL_STEP
+from reproductions.s_measures.literal import PRIMAL_STEP
+from reproductions.s_measures.regulariser import ALPHAS
 from reproductions.s_measures.training import THRESHOLDS, train_masks
 from reproductions.training import repeated, tuned
 from reproductions.verdicts import Verdict, each, gap, in_words, judge, spread

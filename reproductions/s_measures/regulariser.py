@@ -2,43 +2,35 @@
 three ways to optimise it.
 """
 
-from typing import Any, cast
-
 import torch
 from torch import Tensor
 
 import evalgrad as eg
-from evalgrad.s_measures.lagrangian import LagrangianSolver
 from evalgrad_lab.fit import Hook, Training
+from reproductions.s_measures.literal import LAMBDA_STEP, MU_STEP, PRIMAL_STEP, LiteralF1, Steps
 
 ALPHAS = (1e-2, 1e-3, 1e-4)  # the paper's
-# Section 4 of the paper: Adam with this step for the network, tau and epsilon, and these two for
-# the multipliers.
-PRIMAL_STEP, LAMBDA_STEP, MU_STEP = 1e-2, 1e-3, 1e-5
 # of tau and epsilon with the corrected algorithm: plain SGD, as the projection needs
-OWN_STEP = 0.1
+OWN_STEP = 0.01
 
 
 class Regulariser(Hook):
     """The loss that is added, and the hook that steps and projects.
 
     `solver`: "ratio", the library's default; "lagrangian", the paper's algorithm corrected;
-    "paper", with its step sizes. `project` says when tau and epsilon return to their set: after
-    every "step", or once per "epoch" as the paper does.
+    "paper", its letter, with its variables and step sizes. `project` says when tau and epsilon
+    return to their set: after every "step", or once per "epoch" as the paper does.
     """
 
     def __init__(
         self, labels: Tensor, alpha: float, solver: str = "ratio", project: str = "epoch"
     ) -> None:
         self.alpha, self.solver, self.project, self.projections = alpha, solver, project, 0
-        options: dict[str, Any] = (
-            {"solver": "lagrangian", "augment": 0.0} if solver == "paper" else {"solver": solver}
-        )
-        self.measure = eg.FBeta(labels=labels, **options)
+        self.measure = LiteralF1(labels) if solver == "paper" else _measure(labels, solver)
         self.optimiser = self._optimiser() if alpha > 0 and solver != "ratio" else None
 
     def _optimiser(self) -> torch.optim.Optimizer:
-        if self.solver == "paper":
+        if isinstance(self.measure, LiteralF1):
             return torch.optim.Adam(self.measure.parameters(), lr=PRIMAL_STEP)
         # The loss is multiplied by alpha, the steps of tau and epsilon are not.
         return torch.optim.SGD(self.measure.primal_groups(OWN_STEP / self.alpha))
@@ -63,25 +55,21 @@ class Regulariser(Hook):
         if self.optimiser:
             if self.project == "epoch":
                 self._project()
-            self._ascend()
+            if isinstance(self.measure, LiteralF1):
+                self.measure.ascend(Steps(LAMBDA_STEP, MU_STEP))
+            else:
+                self.measure.dual_step()
 
     def _project(self) -> None:
         self.measure.project_()
         self.projections += 1
-
-    def _ascend(self) -> None:
-        if self.solver == "lagrangian":
-            self.measure.dual_step()
-            return
-        # two sizes: one group of positives
-        (group,) = (cast("LagrangianSolver", group) for group in self.measure.groups)
-        before = group.mu
-        self.measure.dual_step(LAMBDA_STEP)
-        # the paper moves mu a hundred times less
-        group.mu = before + MU_STEP / LAMBDA_STEP * (group.mu - before)
 
     def certificate(self, scores: Tensor, target: Tensor) -> float:
         """The guaranteed F1 in per cent of the training scores of the final network."""
         measure = eg.FBeta(labels=target)
         measure(scores, target, index=torch.arange(len(target)))
         return 100 * float(measure.diagnostics()["certificate"])
+
+
+def _measure(labels: Tensor, solver: str) -> eg.FBeta:
+    return eg.FBeta(labels=labels, solver="ratio" if solver == "ratio" else "lagrangian")

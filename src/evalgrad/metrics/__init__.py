@@ -7,7 +7,13 @@ from evalgrad.metrics.fbeta import fbeta_score
 from evalgrad.metrics.first_places import precision_at_k, recall_at_k, reciprocal_rank
 from evalgrad.metrics.gains import ndcg
 from evalgrad.metrics.jaccard import jaccard_counts, jaccard_from_counts, jaccard_index
-from evalgrad.metrics.operating_points import pr_auc, precision_at_recall, recall_at_precision
+from evalgrad.metrics.operating_points import (
+    partial_roc_auc,
+    pr_auc,
+    precision_at_recall,
+    recall_at_precision,
+    sensitivity_at_specificity,
+)
 from evalgrad.metrics.ranking import average_precision, roc_auc
 from evalgrad.metrics.topk import topk_error
 
@@ -18,6 +24,7 @@ __all__ = [
     "jaccard_from_counts",
     "jaccard_index",
     "ndcg",
+    "partial_roc_auc",
     "pr_auc",
     "precision_at_k",
     "precision_at_recall",
@@ -25,5 +32,6 @@ __all__ = [
     "recall_at_precision",
     "reciprocal_rank",
     "roc_auc",
+    "sensitivity_at_specificity",
     "topk_error",
 ]

@@ -1,4 +1,4 @@
-"""Precision and recall over all thresholds: the best of one given the other, and the area.
+"""Rates over all thresholds: the best of one given another, and areas.
 
 A threshold cuts behind a group of tied items, never inside, so that ties have one meaning here.
 """
@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from evalgrad._options import checked, number
-from evalgrad.metrics.curves import ListReduction, curve, list_reduction, over_lists
+from evalgrad.metrics.curves import Curve, ListReduction, Ties, curve, list_reduction, over_lists
 
 ROUNDING = 1e-9  # of `rate * count`, so that a rate reached exactly is reached
 rate = number(above=0, at_most=1, repair="Give it as a fraction, not in per cent.")
@@ -124,3 +124,106 @@ def pr_auc(
     best = precision.flip(-1).cummax(-1).values.flip(-1)  # at this recall or a higher one
     value = (best[:, 1:] * found.hits()).sum(-1) / found.positives()
     return over_lists(value, found, found.positives() == 0, zero_division, reduction)
+
+
+@checked(specificity=rate, reduction=list_reduction)
+def sensitivity_at_specificity(
+    scores: Tensor,
+    target: Tensor,
+    *,
+    specificity: float,
+    dim: int | None = None,
+    mask: Tensor | None = None,
+    zero_division: float = nan,
+    reduction: ListReduction = "mean",
+) -> Tensor:
+    """Highest sensitivity (recall) of any threshold whose specificity, the share of the negatives
+    that are told as such, is at least `specificity`.
+
+    Args:
+        scores: as `precision_at_recall`.
+        target: the same shape, 1 or True for positives.
+        specificity: to be reached, in (0, 1].
+        dim: as `precision_at_recall`.
+        mask: as `precision_at_recall`.
+        zero_division: value of 0/0, a list without positives or without negatives; NaN leaves it
+            out of the mean.
+        reduction: as `precision_at_recall`.
+
+    Returns:
+        As `average_precision`.
+
+    Example:
+        >>> scores, target = torch.tensor([0.9, 0.8, 0.7, 0.6]), torch.tensor([1, 0, 1, 0])
+        >>> sensitivity_at_specificity(scores, target, specificity=0.9)
+        tensor(0.5000, dtype=torch.float64)
+    """
+    found = curve("sensitivity_at_specificity", scores, target, mask, dim=dim)
+    most = (1 - specificity) * found.fp[:, -1:] + ROUNDING
+    reached = torch.where(found.cut & (found.fp <= most), found.tp, 0.0).amax(-1)
+    undefined = found.positives() * found.fp[:, -1] == 0
+    return over_lists(reached / found.positives(), found, undefined, zero_division, reduction)
+
+
+@checked(max_fpr=rate, reduction=list_reduction)
+def partial_roc_auc(
+    scores: Tensor,
+    target: Tensor,
+    *,
+    max_fpr: float,
+    dim: int | None = None,
+    mask: Tensor | None = None,
+    ties: Ties = "standard",
+    zero_division: float = nan,
+    reduction: ListReduction = "mean",
+) -> Tensor:
+    """Area under the ROC curve up to the false-positive rate `max_fpr`, standardised by McClish as
+    in scikit-learn and torchmetrics: 0.5 for the diagonal, 1 for a perfect ranking.
+
+    Args:
+        scores: as `average_precision`.
+        target: the same shape, 1 or True for positives.
+        max_fpr: where the area ends, in (0, 1]; 1 gives `roc_auc`.
+        dim: as `average_precision`.
+        mask: as `average_precision`.
+        ties: as `roc_auc`.
+        zero_division: as `roc_auc`.
+        reduction: as `average_precision`.
+
+    Returns:
+        As `average_precision`.
+
+    Example:
+        >>> scores, target = torch.tensor([0.9, 0.8, 0.7, 0.6]), torch.tensor([1, 0, 1, 0])
+        >>> partial_roc_auc(scores, target, max_fpr=0.5)
+        tensor(0.6667, dtype=torch.float64)
+    """
+    found = curve("partial_roc_auc", scores, target, mask, dim=dim)
+    negatives = found.fp[:, -1:]
+    left, right = (x.minimum(max_fpr * negatives) for x in (found.fp[:, :-1], found.fp[:, 1:]))
+    height = _height(found, (left + right) / 2, ties)
+    pairs = found.positives() * negatives[:, 0]
+    area = ((right - left) * height).sum(-1) / pairs
+    return over_lists(standardised(area, max_fpr), found, pairs == 0, zero_division, reduction)
+
+
+def standardised(area: Tensor, max_fpr: float) -> Tensor:
+    """McClish: what a partial area has of the way from the diagonal's to the largest, from 0.5 to
+    1.
+    """
+    least = max_fpr**2 / 2
+    return (1 + (area - least) / (max_fpr - least)) / 2
+
+
+def _height(found: Curve, place: Tensor, ties: Ties) -> Tensor:
+    """(R, n): the true positives at a number `place` of false ones within the step of each item.
+
+    Across a tied group the curve is a straight line by default, and at its worst a step.
+    """
+    start, end = found.start(), found.end()
+    before = found.tp.gather(-1, start)
+    if ties == "worst":
+        return before
+    first, last = found.fp.gather(-1, start), found.fp.gather(-1, end)
+    rise = found.tp.gather(-1, end) - before
+    return before + rise * (place - first) / (last - first).clamp(min=1)

@@ -1,6 +1,14 @@
 """S-measures: nondecomposable measures as regularisers and constraints of any network."""
 
-from evalgrad.s_measures.measures import PRAUC, ROCAUC, FBeta, PrecisionAtRecall, RecallAtPrecision
+from evalgrad.s_measures.measures import (
+    PRAUC,
+    ROCAUC,
+    FBeta,
+    PartialROCAUC,
+    PrecisionAtRecall,
+    RecallAtPrecision,
+    SensitivityAtSpecificity,
+)
 from evalgrad.s_measures.projection import project_onto_ceiling
 from evalgrad.s_measures.size_head import SizeHead, SizeLabels, majority_size_labels
 
@@ -8,8 +16,10 @@ __all__ = [
     "PRAUC",
     "ROCAUC",
     "FBeta",
+    "PartialROCAUC",
     "PrecisionAtRecall",
     "RecallAtPrecision",
+    "SensitivityAtSpecificity",
     "SizeHead",
     "SizeLabels",
     "majority_size_labels",

@@ -106,6 +106,10 @@ class Counts(nn.Module):
         positives, negatives = self.totals[0, :, 2].unbind()
         return torch.where(positives.minimum(negatives) > 0, negatives / positives, 1)
 
+    def complete(self) -> bool:
+        """Whether every item has been scored."""
+        return not bool(self.cache.isnan().any())
+
     def get_extra_state(self) -> dict[str, Any]:
         return {
             "positives": self.fingerprint,

@@ -10,6 +10,8 @@ from torch import Tensor
 from evalgrad.s_measures.counts import rates
 from evalgrad.s_measures.solver import Settings, Solver
 
+NOTHING = "Nothing seen yet: call the measure in training mode, on positives and negatives."
+TOLERANCE = 1e-3  # of a residual
 FINE = torch.linspace(-1, 1, 33).tolist()  # relative offsets tried around a scale or threshold
 
 
@@ -18,26 +20,56 @@ def diagnose(solver: Solver, settings: Settings) -> dict[str, Any]:
     """State of one group as plain numbers; see `SMeasure.diagnostics`."""
     counts, program = solver.counts, solver.program
     totals = counts.cached(solver.thresholds()) if counts.indexed else counts.totals
-    soft, hard = rates(totals, counts.prior()), rates(totals, counts.prior(), hard=True)
-    residual = (solver.constraints * (hard if program.required else soft).unsqueeze(1)).sum(-1)
+    nothing = not bool((totals[..., 2] > 0).all())  # of one of the classes, at least
+    unknown = torch.nan if nothing else 0.0
+    soft = rates(totals, counts.prior()) + unknown
+    hard = rates(totals, counts.prior(), hard=True) + unknown
     report = {
         "source": _source(solver),
-        "certificate": float(_certificate(solver, soft).sum()),
-        "metric": _metric(solver, hard),
-        "at_threshold": float(program.certificate(hard).sum()),
+        "certificate": float(_certificate(solver, soft).sum()) + unknown,
+        "metric": torch.nan if nothing else _metric(solver, hard),
+        "at_threshold": float(program.certificate(hard).sum()) + unknown,
         "recall": hard[:, 0].tolist(),
         "precision": (hard[:, 0] / (hard[:, 0] + hard[:, 1]).clamp_min(1e-12)).tolist(),
         "mu": solver.mu.tolist(),
-        **_duality(solver, soft, residual),
+        **_duality(solver, soft, solver.residual(hard if program.required else soft)),
         **solver.report(),
     }
-    if not program.fractional:
-        report |= {
-            "residuals": residual.tolist(),
-            "met": bool((residual <= 1e-3).all()),
-            "why": _why(solver, residual, hard, settings.max_multiplier),
-        }
-    return report
+    return report | _constraints(solver, soft, hard, settings)
+
+
+def _constraints(solver: Solver, soft: Tensor, hard: Tensor, settings: Settings) -> dict[str, Any]:
+    """`met` is by hard counts; None where nothing was seen, and for F-beta, which has none."""
+    if solver.program.fractional:
+        return {"met": None, "why": "There is no constraint: F-beta is the objective."}
+    residual, surrogate = solver.residual(hard), solver.residual(soft)
+    if solver.program.at_least is not None:  # an area is judged by itself, not by its anchors
+        wanted, found = solver.program.at_least, solver.program.certificate(soft).sum()
+        residual = torch.full_like(residual, wanted - _metric(solver, hard)) + 0 * residual
+        surrogate = torch.full_like(surrogate, wanted - float(found))
+    unseen = bool(residual.isnan().any())
+    return {
+        "residuals": residual.tolist(),
+        "surrogate_residuals": surrogate.tolist(),
+        "met": None if unseen else bool((residual <= TOLERANCE).all()),
+        "why": NOTHING if unseen else _why(solver, residual, surrogate, hard, settings),
+    }
+
+
+def together(reports: list[dict[str, Any]]) -> dict[str, Any]:
+    """Macro averages of several groups; met where all are, and why the furthest is not."""
+    average = {
+        key: sum(report[key] for report in reports) / len(reports)
+        for key in ("certificate", "metric", "at_threshold")
+    }
+    verdicts = [report["met"] for report in reports]
+    first = next((c for c, met in enumerate(verdicts) if met is None), None)
+    if first is None:
+        worst = [max(map(max, report["residuals"])) for report in reports]
+        first = worst.index(max(worst))
+    met = None if None in verdicts else all(verdicts)
+    why = reports[first]["why"] if met else f"Group {first}: {reports[first]['why']}"
+    return {**average, "met": met, "why": why, "groups": reports}
 
 
 def _source(solver: Solver) -> str:
@@ -58,11 +90,8 @@ def _certificate(solver: Solver, soft: Tensor) -> Tensor:
     """
     program, counts = solver.program, solver.counts
     best = program.certificate(soft)
-    if not counts.indexed:
+    if not counts.indexed or bool(soft.isnan().any()):
         return best
-    # nothing scored yet, or scores that are NaN: nothing is certified
-    if bool(counts.cache.isnan().all()):
-        return torch.full_like(best, torch.nan)
     shift = solver.thresholds()
     scale = torch.ones_like(shift)
     for width in (0.5, 0.03):
@@ -99,28 +128,34 @@ def _duality(solver: Solver, soft: Tensor, residual: Tensor) -> dict[str, Any]:
     return {"V": float(ratio), "dual_identity": float(solver.mu + ratio)}
 
 
-def _why(solver: Solver, residual: Tensor, hard: Tensor, ceiling: float) -> str:
+def _why(
+    solver: Solver, residual: Tensor, surrogate: Tensor, hard: Tensor, settings: Settings
+) -> str:
     """One sentence on the constraint that is furthest from being met."""
-    worst = float(residual.amax())
-    if solver.counts.indexed and bool(solver.counts.cache.isnan().any()):
+    if solver.counts.indexed and not solver.counts.complete():
         return (
             f"Not every item has been scored yet ({_source(solver)}): finish a pass over the data"
             " in training mode."
         )
-    if not bool(solver.counts.totals.any()) and not solver.counts.indexed:
-        return "Nothing seen yet: call the measure in training mode."
-    if worst <= 1e-3:
+    worst, bound = float(residual.amax()), float(surrogate.amax())
+    if worst <= TOLERANCE and bound <= TOLERANCE:
         return "All constraints are met."
+    if worst <= TOLERANCE:
+        return (
+            "All constraints are met by hard counts. By the surrogates, whose bound is what"
+            f" certifies, one is still unmet by {bound:.3g}."
+        )
     row = int(residual.amax(-1).argmax())
-    unmet = f"A constraint is unmet by {worst:.3g}"
+    unmet = f"A constraint is unmet by {worst:.3g} (hard counts)"
     if float(hard[row, 0]) == 0:
         return (
             f"{unmet}: no positive scores above the threshold. Give the scorer a bias term or train"
             " it on cross-entropy first."
         )
-    if float(solver.mu[row].amax()) >= ceiling:
+    price = float(solver.mu[row].amax())
+    if price >= settings.max_multiplier or solver.stalled(row):
         return (
-            f"{unmet} with its multiplier at `max_multiplier`: the scorer seems unable to meet it;"
-            " ask for less."
+            f"{unmet} and no longer falls though its multiplier is at {price:.3g}: the scorer seems"
+            " unable to meet it. Ask for less, or give the scorer more capacity."
         )
-    return f"{unmet} and its multiplier is still rising: train longer or raise `dual_lr`."
+    return f"{unmet} and still moving: train longer or raise `dual_lr`."

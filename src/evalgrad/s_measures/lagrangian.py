@@ -4,11 +4,13 @@
     L = objective . (mean tau, eps F, eps R, eps) + mu . constraints . (mean tau, eps F, eps R, 1) +
     mean lambda_i (tau_i - s_i)
 
-with s_i = eps f_i, minimised over the network, tau and eps on {tau_i <= eps, eps >= 0} and
-maximised over lambda >= 0 and mu (eps = 1 but for F-beta). At the optimum of F-beta mu = -V and 0
-<= lambda_i <= -mu. The penalty `augment` turns lambda (tau - s) into the augmented Lagrangian's
-term: same saddle points, no cycling around them, and lambda can be held within its bounds all the
-way; 0 is the paper's.
+with s_i = eps f_i, minimised over the network, tau and eps on {tau_i <= eps, eps >= 1} and
+maximised over lambda >= 0 and mu (eps = 1 but for F-beta, where mean tau = 1 bounds it from below).
+Between projections the loss itself holds to that set: a tau above eps counts as eps, and pulls at
+eps, not at itself. At the optimum of F-beta mu = -V and 0 <= lambda_i <= -mu. The penalty `augment`
+turns lambda (tau - s) into the augmented Lagrangian's term: same saddle points, no cycling around
+them, and lambda can be held within its bounds all the way; 0 is the paper's. The multipliers of
+`at_least` follow the hard counts of the last dual step.
 """
 
 from typing import Any
@@ -16,12 +18,24 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from evalgrad._errors import fail
 from evalgrad.s_measures.batch import Batch
 from evalgrad.s_measures.counts import rates
 from evalgrad.s_measures.programs import Program
 from evalgrad.s_measures.projection import project_onto_ceiling
 from evalgrad.s_measures.solver import Settings, Solver
+from evalgrad.s_measures.surrogate_errors import error_totals
 from evalgrad.s_measures.surrogates import SURROGATES, Surrogate
+
+PLAIN = {"momentum": 0.0, "weight_decay": 0.0}
+SIGNS = {
+    "betas",
+    "alpha",
+    "lr_decay",
+    "rho",
+    "etas",
+    "momentum_decay",
+}  # of torch's other optimisers
 
 
 class LagrangianSolver(Solver):
@@ -30,6 +44,7 @@ class LagrangianSolver(Solver):
     slot: Tensor
     lam: Tensor
     alarm: Tensor
+    hard: Tensor
 
     def __init__(self, program: Program, positives: Tensor, surrogate: Surrogate) -> None:
         super().__init__(program, positives, surrogate)
@@ -40,12 +55,15 @@ class LagrangianSolver(Solver):
         self.register_buffer("slot", positives.cumsum(0).sub(1).clamp_min(0), persistent=False)
         # beta^2 <= V: a start below the optimum
         price = float(program.objective[0, 3]) if program.fractional else 1.0
-        start = -price if program.fractional else price
+        start = -price if program.fractional else 0.0 if program.required else price
         self.register_buffer("mu", torch.full((rows, constraints), start))
         self.register_buffer("lam", torch.full(self.tau.shape, price))
-        # false positives per negative at the last dual step
+        # false positives per negative at the last dual step; and all rates by hard counts, which
+        # ask for nothing before the first
         self.register_buffer("alarm", torch.zeros(rows))
+        self.register_buffer("hard", torch.zeros(rows, 4))
         self.calls = self.projections = 0
+        self.given: list[dict[str, Any]] = []  # by `primal_groups`; an optimiser fills them in
 
     def forward(self, batch: Batch, settings: Settings) -> Tensor:
         """The Lagrangian, its means taken over the batch; 0 where the batch lacks a class."""
@@ -56,21 +74,36 @@ class LagrangianSolver(Solver):
             self.counts.take(batch)
         epsilon, offset = self._epsilon(), scores - self._threshold().unsqueeze(-1)
         slot = self.slot[position]
-        tau, lam = self.tau[:, slot], self.lam[:, slot]
-        alarm = epsilon * _mean(self.surrogate(1 + offset), ~positive, others)
+        tau, lam = _under(self.tau[:, slot], epsilon), self.lam[:, slot]
+        alarms = _mean(self.surrogate(1 + offset), ~positive, others)
         gap = tau - epsilon * self._gain(offset)
+        pressed = self._pressed(settings)
         coupling = _mean(_coupling(lam, gap, settings.augment), positive, hits)
-        row = self._row(_mean(tau, positive, hits), alarm)
+        if self.program.required:  # nothing asks for true positives while all constraints are met
+            coupling = torch.where((pressed > 0).any(-1), coupling, 0)
+        row = self._row(_mean(tau, positive, hits), epsilon * alarms)
         cost = (self.objective[:, :3] * row[:, :3]).sum(-1) + self.objective[:, 3] * epsilon
-        pressed = (self._pressed(settings) * (self.constraints * row.unsqueeze(1)).sum(-1)).sum(-1)
-        value = (self.share * (cost + pressed + coupling)).sum()
+        price = (pressed * (self.constraints * row.unsqueeze(1)).sum(-1)).sum(-1)
+        value = (self.share * (cost + price + coupling)).sum()
+        shown = self._shown(value.detach(), batch)
+        value = value + (shown - value.detach())
         return torch.where((hits.minimum(others) > 0) | value.isnan(), value, 0)
+
+    def _shown(self, value: Tensor, batch: Batch) -> Tensor:
+        """The value of the loss: for F-beta V of the scores, as of the ratio solver."""
+        ratio = self.ratio()
+        if ratio is None:
+            return value
+        zero = torch.zeros_like(self.share)
+        totals = error_totals(batch.scores.detach(), batch.positive, zero, self.surrogate)
+        return ratio.of_tensors(totals[0])
 
     @torch.no_grad()
     def project_(self, settings: Settings) -> None:
-        """Return tau and epsilon to their set, at every `project_every`-th call. Call it after each
-        optimiser step.
+        """Return tau and epsilon to their set, at every `project_every`-th call. Call it after
+        optimiser steps, all or some.
         """
+        check_optimiser(self.given)
         self.calls += 1
         if self.calls % settings.project_every:
             return
@@ -79,10 +112,10 @@ class LagrangianSolver(Solver):
             self.tau.clamp_(max=1)
         else:  # rho = (step of epsilon) / (step of tau) of `primal_groups`
             tau, epsilon = project_onto_ceiling(
-                self.tau[0], self.epsilon, rho=1 / self.tau.shape[1]
+                self.tau[0] - 1, self.epsilon - 1, rho=1 / self.tau.shape[1]
             )
-            self.tau.copy_(tau)
-            self.epsilon.copy_(epsilon)
+            self.tau.copy_(tau + 1)
+            self.epsilon.copy_(epsilon + 1)
 
     @torch.no_grad()
     def dual_step(self, settings: Settings, lr: float | None = None) -> None:
@@ -91,9 +124,13 @@ class LagrangianSolver(Solver):
         """
         step = settings.dual_lr if lr is None else lr
         scores = self.counts.cache[self.counts.positives] - self.thresholds().unsqueeze(-1)
-        gap = self.tau - self._epsilon() * self._gain(scores)
+        epsilon = self._epsilon()
+        gap = _under(self.tau, epsilon) - epsilon * self._gain(scores)
         totals = self.counts.cached(self.thresholds())
         self.alarm = rates(totals, self.counts.prior())[:, 2]
+        self.hard = rates(totals, self.counts.prior(), hard=True)
+        if not self.program.fractional:
+            self.remember(self.residual(self._whole()))
         self.mu = self._moved(step, settings.max_multiplier)
         lam = self.lam + step * gap.nan_to_num(0)
         # without its square only a lambda above the price would pull tau down again
@@ -113,19 +150,20 @@ class LagrangianSolver(Solver):
         The loss averages over the n positives, so a step of tau is n times smaller than one of
         epsilon unless its rate is n times larger.
         """
-        plain = {"momentum": 0.0, "weight_decay": 0.0}
         scale = self.tau.shape[1] / float(self.share.mean())
         shared = [p for p in (self.epsilon, self.threshold) if p is not None]
-        groups = [{"params": [self.tau], "lr": lr * scale, **plain}]
-        return groups + ([{"params": shared, "lr": lr, **plain}] if shared else [])
+        groups = [{"params": [self.tau], "lr": lr * scale, **PLAIN}]
+        groups += [{"params": shared, "lr": lr, **PLAIN}] if shared else []
+        self.given += groups
+        return groups
 
     def report(self) -> dict[str, Any]:
         """The variables of the items and how often they were projected."""
         return {
             "lambda_range": [float(self.lam.min()), float(self.lam.max())],
             "lambda_ceiling": self.price().tolist(),
-            "tau_mean": self.tau.mean(1).tolist(),
-            "epsilon": None if self.epsilon is None else float(self.epsilon),
+            "tau_mean": _under(self.tau, self._epsilon()).mean(1).tolist(),
+            "epsilon": None if self.epsilon is None else float(self._epsilon()),
             "projections": self.projections,
         }
 
@@ -133,15 +171,27 @@ class LagrangianSolver(Solver):
         return torch.zeros_like(self.share) if self.threshold is None else self.threshold
 
     def _epsilon(self) -> Tensor:
-        return torch.ones_like(self.share[0]) if self.epsilon is None else self.epsilon
+        """Never below 1, wherever a step has taken it; the gradient arrives as if it were free, so
+        that it can come back.
+        """
+        if self.epsilon is None:
+            return torch.ones_like(self.share[0])
+        held = self.epsilon - self.epsilon.detach() + 1
+        return torch.where(self.epsilon < 1, held, self.epsilon)
 
     def _moved(self, step: float, ceiling: float) -> Tensor:
-        """mu + step * residual of the whole data, with every tau as it is and the alarms of the
-        last dual step.
-        """
-        row = self._row(self.tau.mean(1), self._epsilon() * self.alarm)
-        mu = self.mu + step * (self.constraints * row.unsqueeze(1)).sum(-1)
+        """mu + step * residual of the whole data."""
+        mu = self.mu + step * self.residual(self._whole())
         return mu if self.program.fractional else mu.clamp(0, ceiling)
+
+    def _whole(self) -> Tensor:
+        """(K, 4) the rates of the whole data, with every tau as it is and the alarms of the last
+        dual step; of `at_least` the hard counts of that step.
+        """
+        if self.program.required:
+            return self.hard
+        epsilon = self._epsilon()
+        return self._row(_under(self.tau, epsilon).mean(1), epsilon * self.alarm)
 
     @torch.no_grad()
     def _pressed(self, settings: Settings) -> Tensor:
@@ -162,11 +212,40 @@ class LagrangianSolver(Solver):
         """
         return offset if self.surrogate == SURROGATES["hinge"] else 1 - self.surrogate(1 - offset)
 
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "given": []}  # a copy is in no optimiser
+
     def get_extra_state(self) -> dict[str, int]:
         return {"calls": self.calls, "projections": self.projections}
 
     def set_extra_state(self, state: dict[str, int]) -> None:
         self.calls, self.projections = state["calls"], state["projections"]
+
+
+def check_optimiser(groups: list[dict[str, Any]]) -> None:
+    """Raise unless a plain `torch.optim.SGD` holds the groups that `primal_groups` gave.
+
+    An optimiser keeps the dicts that it is given and adds its own options to them.
+    """
+    repair = (
+        "Give `primal_groups(lr)` itself to torch.optim.SGD, without momentum or weight decay: the"
+        " projection is exact for its steps alone."
+    )
+    taken = [group for group in groups if group.keys() - {"params", "lr", *PLAIN}]
+    found = "an optimiser that holds none of them" if not taken else None
+    for group in taken:
+        if not {"dampening", "nesterov"} <= group.keys():
+            found = f"one with {', '.join(sorted(group.keys() & SIGNS)) or 'other options'}"
+        elif group["momentum"] or group["weight_decay"] or group["maximize"]:
+            found = "SGD with momentum, weight decay or maximize"
+    if found:
+        must = "variables of a plain torch.optim.SGD"
+        fail(ValueError, "project_", "primal_groups", must, found, repair)
+
+
+def _under(tau: Tensor, epsilon: Tensor) -> Tensor:
+    """min(tau, epsilon), at a tie tau itself: projected at every step, only tau has a gradient."""
+    return torch.where(tau > epsilon, epsilon, tau)
 
 
 def _mean(values: Tensor, member: Tensor, size: Tensor) -> Tensor:

@@ -1,10 +1,10 @@
-"""S-measures as modules: F-beta, precision at recall, recall at precision, areas under the ROC and
-the PR curve.
+"""S-measures as modules: F-beta, precision at recall, recall at precision, sensitivity at
+specificity, areas under the ROC curve, a part of it, and the PR curve.
 
 Each is used as a regulariser, `loss = ce + alpha * reg(scores, target, index=index)`, or, with
 `at_least=`, as a constraint whose multipliers are handled inside. With the corrections of
 docs/s_measures.md: `programs` holds the measures, `ratio` (default) and `lagrangian` the two ways
-to optimise them, `module` what all five classes share.
+to optimise them, `module` what all classes share.
 
     reg = FBeta(labels=train_labels, solver="lagrangian")
     primal = torch.optim.SGD(reg.primal_groups(lr=0.1))
@@ -31,10 +31,11 @@ if TYPE_CHECKING:  # known to every type checker; `typing` has it from Python 3.
 class FBeta(SMeasure):
     """F-beta at threshold 0; lower is better.
 
-    With T the true and F the false positives per positive by the surrogate, and V = (beta^2 + F) /
-    T, F_beta >= (1 + beta^2) / (1 + V). The value for solver="ratio" is F + v (1 - T) with v the
-    last known V: 0 once all items lie beyond the margin, V - beta^2 where v has settled; for
-    "lagrangian" it is the Lagrangian, V at its saddle point.
+    The value, with either solver, is V = (beta^2 + F) / T, where T are the true and F the false
+    positives per positive by the surrogate: on the whole data F_beta >= (1 + beta^2) / (1 + V)
+    wherever T > 0, and V = beta^2 once all items lie beyond the margin. On a batch V is an
+    estimate. The gradient is that of the solver: for "ratio" of F - v T, v the V of the whole data,
+    which is T times that of V; for "lagrangian" of the Lagrangian.
 
     Args:
         beta: > 0, weight of recall against precision.
@@ -57,7 +58,7 @@ class FBeta(SMeasure):
         >>> reg = FBeta(labels=[1, 0, 0, 1])
         >>> scores = torch.tensor([2.0, -2.0, -1.0, 1.0])  # all beyond the margin
         >>> float(reg(scores, torch.tensor([1, 0, 0, 1])))
-        0.0
+        1.0
     """
 
     program = staticmethod(programs.fbeta)
@@ -100,19 +101,74 @@ class RecallAtPrecision(SMeasure):
         super().__init__({"precision": precision, "at_least": at_least}, options)
 
 
+class SensitivityAtSpecificity(SMeasure):
+    """Sensitivity (recall) among scorers that tell the share `specificity` of the negatives. The
+    value is 1 - sensitivity where that is met.
+
+    `at_least=r` makes it the constraint sensitivity >= r and specificity >= `specificity`. Other
+    arguments as in `FBeta`.
+
+    Example:
+        >>> import torch
+        >>> reg = SensitivityAtSpecificity(0.95, labels=[1, 0, 0, 1])
+        >>> float(reg(torch.tensor([2.0, -2.0, -1.0, 1.0]), torch.tensor([1, 0, 0, 1])))
+        0.0
+    """
+
+    program = staticmethod(programs.sensitivity_at_specificity)
+
+    def __init__(
+        self, specificity: float, *, at_least: float | None = None, **options: "Unpack[Options]"
+    ) -> None:
+        super().__init__({"specificity": specificity, "at_least": at_least}, options)
+
+
 class ROCAUC(SMeasure):
     """Area under the ROC curve, from below: true-positive rates at the false-positive rates
     `anchors`.
 
     Every anchor learns its own threshold: give `primal_groups(lr)` to the optimiser. `anchors` is
-    their number (evenly spread) or the rates themselves, ascending in (0, 1). Other arguments as in
-    `FBeta`, but for `at_least`.
+    their number (evenly spread) or the rates themselves, ascending in (0, 1). `at_least=a` makes it
+    the constraint area >= a, by trapezoids between the anchors. Other arguments as in `FBeta`.
     """
 
     program = staticmethod(programs.roc_area)
 
-    def __init__(self, anchors: int | Sequence[float] = 10, **options: "Unpack[Options]") -> None:
-        super().__init__({"anchors": anchors}, options)
+    def __init__(
+        self,
+        anchors: int | Sequence[float] = 10,
+        *,
+        at_least: float | None = None,
+        **options: "Unpack[Options]",
+    ) -> None:
+        super().__init__({"anchors": anchors, "at_least": at_least}, options)
+
+
+class PartialROCAUC(SMeasure):
+    """Area under the ROC curve up to the false-positive rate `max_fpr`, standardised by McClish, as
+    `metrics.partial_roc_auc`.
+
+    `anchors` as in `ROCAUC`, ascending in (0, `max_fpr`); so are the learned thresholds and the
+    other arguments.
+
+    Example:
+        >>> import torch
+        >>> reg = PartialROCAUC(0.1, anchors=4, labels=[1, 0, 0, 1])
+        >>> float(reg(torch.tensor([2.0, -2.0, -1.0, 1.0]), torch.tensor([1, 0, 0, 1])))
+        0.0
+    """
+
+    program = staticmethod(programs.partial_roc_area)
+
+    def __init__(
+        self,
+        max_fpr: float,
+        *,
+        anchors: int | Sequence[float] = 5,
+        at_least: float | None = None,
+        **options: "Unpack[Options]",
+    ) -> None:
+        super().__init__({"max_fpr": max_fpr, "anchors": anchors, "at_least": at_least}, options)
 
 
 class PRAUC(SMeasure):
@@ -126,5 +182,11 @@ class PRAUC(SMeasure):
 
     program = staticmethod(programs.pr_area)
 
-    def __init__(self, anchors: int | Sequence[float] = 10, **options: "Unpack[Options]") -> None:
-        super().__init__({"anchors": anchors}, options)
+    def __init__(
+        self,
+        anchors: int | Sequence[float] = 10,
+        *,
+        at_least: float | None = None,
+        **options: "Unpack[Options]",
+    ) -> None:
+        super().__init__({"anchors": anchors, "at_least": at_least}, options)

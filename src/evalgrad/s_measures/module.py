@@ -11,7 +11,7 @@ from evalgrad._labels import transformed
 from evalgrad._module import OptionsModule
 from evalgrad._options import CHECKS, integer, number, one_of
 from evalgrad.s_measures.batch import Batch, Labels, batches, members
-from evalgrad.s_measures.diagnostics import diagnose
+from evalgrad.s_measures.diagnostics import diagnose, together
 from evalgrad.s_measures.lagrangian import LagrangianSolver
 from evalgrad.s_measures.programs import Program
 from evalgrad.s_measures.ratio import RatioSolver
@@ -39,9 +39,12 @@ DEFAULTS = {"solver": "ratio", "surrogate": "hinge"} | {
 }
 _above_zero = number(above=0, repair="Leave it out for the default.")
 _rate = number(above=0, below=1, none=True, repair="Give it as a fraction, not in per cent.")
+_share = number(above=0, at_most=1, repair="Give it as a fraction, not in per cent.")
 MEASURE_CHECKS = CHECKS | {
-    "recall": _rate,
+    "recall": _share,
     "precision": _rate,
+    "specificity": _rate,
+    "max_fpr": _rate,
     "at_least": _rate,
     "solver": one_of("ratio", "lagrangian"),
     "surrogate": one_of(*SURROGATES),
@@ -54,7 +57,7 @@ MEASURE_CHECKS = CHECKS | {
 
 
 class SMeasure(OptionsModule, Settings):
-    """The base of the five measures. A subclass names its `program` and the arguments of it."""
+    """The base of the measures. A subclass names its `program` and the arguments of it."""
 
     program: ClassVar[Callable[..., Program]]
     solver: SolverName
@@ -71,7 +74,7 @@ class SMeasure(OptionsModule, Settings):
         super().__init__(name, MEASURE_CHECKS, given)
         program = type(self).program(**own)
         if self.solver == "lagrangian":
-            _check_lagrangian(name, program, labels)
+            _check_lagrangian(name, labels)
         kind: Any = {"ratio": RatioSolver, "lagrangian": LagrangianSolver}[self.solver]
         loss, groups = SURROGATES[self.surrogate], members(name, labels)
         self.groups = nn.ModuleList(kind(program, positives, loss) for positives in groups)
@@ -121,19 +124,14 @@ class SMeasure(OptionsModule, Settings):
         """What the measure knows about the data seen so far, as plain numbers.
 
         `certificate` is a guaranteed lower bound of the measure on the cached scores and `metric`
-        its exact value; `source` says whether totals come from the cache or a moving average;
-        `residuals` (<= 0 is met), `met` and `why` describe the constraints; `mu` and
-        `dual_identity` (0 at an optimum) the multipliers. More than two groups: the macro averages,
-        and each group's own report under `groups`.
+        its exact value; `source` says whether totals come from the cache or a moving average.
+        `residuals` (<= 0 is met) by hard counts, `surrogate_residuals`, `met` and `why` describe
+        the constraints; `mu` and `dual_identity` (0 at an optimum) the multipliers. Before both
+        classes have been seen the numbers are NaN and `met` is None. More than two groups: the
+        macro averages, whether all are met and why not, and each group's report under `groups`.
         """
         reports = [diagnose(solver, self) for solver in self._solvers()]
-        if len(reports) == 1:
-            return reports[0]
-        average = {
-            key: sum(r[key] for r in reports) / len(reports)
-            for key in ("certificate", "metric", "at_threshold")
-        }
-        return {**average, "groups": reports}
+        return reports[0] if len(reports) == 1 else together(reports)
 
     def _solvers(self) -> list[Solver]:
         """The solvers, in single precision at least: `half()` on a model reaches them too."""
@@ -159,10 +157,7 @@ class SMeasure(OptionsModule, Settings):
             fail(RuntimeError, name, "scores", must, got, repair)
 
 
-def _check_lagrangian(name: str, program: Program, labels: Labels) -> None:
+def _check_lagrangian(name: str, labels: Labels) -> None:
     if labels is None:
         repair = "Pass the labels of the training set."
         fail(ValueError, name, "labels", "given with solver='lagrangian'", "None", repair)
-    if program.required:
-        repair = "Leave `solver` out."
-        fail(ValueError, name, "at_least", "used with solver='ratio'", "'lagrangian'", repair)

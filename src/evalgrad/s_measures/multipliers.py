@@ -27,9 +27,10 @@ def renewed_multipliers(
     step: float,
     ceiling: float,
     hard: bool,
-) -> tuple[Tensor, Tensor]:
-    """New multipliers (K, J) and weights (K, 2); the old ones while a class was never seen, and
-    after an overflow, from which they would never recover.
+    joint: bool,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """New multipliers (K, J) and weights (K, 2), the old ones while a class was never seen, and
+    after an overflow, from which they would never recover; and the residuals (K, J).
 
     Args:
         totals: (K, 2, 3), of the data; see `surrogate_errors`.
@@ -40,18 +41,31 @@ def renewed_multipliers(
         highest: for F-beta the largest ratio that makes sense, else None.
         step: of the multipliers, which stay within [0, `ceiling`].
         hard: whether the hard counts move them, not the surrogates.
+        joint: whether the last constraint of the rows is one of all; see `residuals`.
     """
     found = rates(totals, prior, hard=hard)
+    residual = mu
     if highest is not None:
         moved = pressed = -_ratio(found, objective, highest)
     else:
-        residual = (constraints * found.unsqueeze(1)).sum(-1)
+        residual = residuals(found, constraints, share, joint)
         residual = residual / _largest_residual(constraints, prior)
         moved = (mu + step * residual).clamp(0, ceiling)
         pressed = (moved + DAMPING * step * residual).clamp(0, ceiling)
     weights = class_weights(pressed, prior, objective, constraints, share)
     known = ((totals[..., 2] > 0).all(-1) & found.isfinite().all(-1)).unsqueeze(-1)
-    return torch.where(known, moved, mu), torch.where(known, weights, weight)
+    return torch.where(known, moved, mu), torch.where(known, weights, weight), residual
+
+
+def residuals(found: Tensor, constraints: Tensor, share: Tensor, joint: bool) -> Tensor:
+    """(K, J): how far the rates are from the constraints, <= 0 is met. The last one of a `joint`
+    program is the mean over the rows: all rows then have one multiplier for it.
+    """
+    each = (constraints * found.unsqueeze(1)).sum(-1)
+    if not joint:
+        return each
+    mean = (share * each[:, -1]).sum() / share.sum()
+    return torch.cat([each[:, :-1], mean.expand(len(each), 1)], dim=1)
 
 
 def _ratio(found: Tensor, objective: Tensor, highest: Tensor | float) -> Tensor:

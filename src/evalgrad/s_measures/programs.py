@@ -1,4 +1,4 @@
-"""The five S-measures written as one kind of problem: linear in the rates, one row per anchor.
+"""The S-measures written as one kind of problem: linear in the rates, one row per anchor.
 
 The rates of a scorer at a threshold are (T, F, R, 1): true positives per positive, false positives
 per positive, false positives per negative. Every measure is then
@@ -20,6 +20,8 @@ from torch import Tensor
 from evalgrad import metrics
 from evalgrad._errors import describe, fail
 
+Valuation = Callable[[Tensor], Tensor]
+Metric = Callable[[Tensor, Tensor], Tensor]
 SLACK = 1e-6  # a rate this close to its bound has reached it: float32 totals
 
 
@@ -35,11 +37,13 @@ class Program:
     objective: Tensor  # (K, 4)
     constraints: Tensor  # (K, J, 4)
     share: Tensor  # (K,) weight of each row in the loss
-    certificate: Callable[[Tensor], Tensor]
-    metric: Callable[[Tensor, Tensor], Tensor]
+    certificate: Valuation
+    metric: Metric
     fractional: bool = False  # F-beta: divide by T instead of constraining it
+    square: float = 0.0  # its beta^2
     required: bool = False  # `at_least`: no objective, multipliers follow the hard counts
     anchored: bool = False  # an integral measure: every row learns its own threshold
+    at_least: float | None = None  # of an area: the last constraint of the rows is one, their mean
 
 
 def fbeta(beta: float, at_least: float | None) -> Program:
@@ -51,7 +55,8 @@ def fbeta(beta: float, at_least: float | None) -> Program:
         "metric": partial(metrics.fbeta_score, beta=beta, ties="worst"),
     }
     if at_least is None:
-        return _single([0, 1, 0, beta**2], [[1, 0, 0, -1]], fractional=True, **value)
+        rows: Any = ([0, 1, 0, beta**2], [[1, 0, 0, -1]])
+        return _single(*rows, fractional=True, square=beta**2, **value)
     # F_beta >= c multiplied out: c (beta^2 + F) - (1 + beta^2 - c) T <= 0
     row = [at_least - 1 - beta**2, at_least, 0, at_least * beta**2]
     return _single([0, 0, 0, 0], [row], required=True, **value)
@@ -87,34 +92,77 @@ def recall_at_precision(precision: float, at_least: float | None) -> Program:
     )
 
 
-def roc_area(anchors: int | Sequence[float]) -> Program:
+def sensitivity_at_specificity(specificity: float, at_least: float | None) -> Program:
+    """Most true positives among the scorers with R <= 1 - specificity; the objective reads as 1 -
+    sensitivity.
+    """
+    value: dict[str, Any] = {
+        "certificate": partial(_sensitivity_value, most=1 - specificity),
+        "metric": partial(metrics.sensitivity_at_specificity, specificity=specificity),
+    }
+    if at_least is None:
+        return _single([-1, 0, 0, 1], [_alarm_row(1 - specificity)], **value)
+    rows = [_recall_row(at_least), _alarm_row(1 - specificity)]
+    return _single([0, 0, 0, 0], rows, required=True, **value)
+
+
+def roc_area(anchors: int | Sequence[float], at_least: float | None) -> Program:
     """sum of (a_{k+1} - a_k) * (TPR at FPR <= a_k), a_{K+1} = 1: the staircase of the anchors below
-    the ROC curve.
+    the ROC curve. Required: the trapezoids between (0, 0), the anchors and (1, 1).
     """
     points = anchor_rates("ROCAUC", "anchors", anchors)
-    rows = torch.tensor([[0, 0, 1, -a] for a in points])
+    rows = [_alarm_row(a) for a in points]
+    staircase = torch.tensor([*points, 1.0]).diff()
     metric = partial(metrics.roc_auc, ties="worst")
-    return _anchored(rows, torch.tensor([*points, 1.0]).diff(), metric)
+    certificate = partial(_area_value, rows=torch.tensor(rows), share=staircase)
+    if at_least is None:
+        return _anchored(rows, staircase, certificate, metric)
+    wanted = at_least - (1 - points[-1]) / 2
+    share = _trapezoids([0.0, *points, 1.0])
+    return _required_area("ROCAUC", rows, share, wanted, certificate, metric, at_least)
 
 
-def pr_area(anchors: int | Sequence[float]) -> Program:
+def partial_roc_area(
+    max_fpr: float, anchors: int | Sequence[float], at_least: float | None
+) -> Program:
+    """`roc_area` up to `max_fpr`, standardised by McClish; the last trapezoid is level."""
+    points = anchor_rates("PartialROCAUC", "anchors", anchors, end=max_fpr)
+    rows = [_alarm_row(a) for a in points]
+    staircase = torch.tensor([*points, max_fpr]).diff()
+    metric = partial(metrics.partial_roc_auc, max_fpr=max_fpr, ties="worst")
+    certificate = partial(_partial_value, rows=torch.tensor(rows), share=staircase, max_fpr=max_fpr)
+    if at_least is None:
+        return _anchored(rows, staircase, certificate, metric)
+    share = _trapezoids([0.0, *points, max_fpr])
+    share[-1] += (max_fpr - points[-1]) / 2
+    least = max_fpr**2 / 2
+    wanted = least + (2 * at_least - 1) * (max_fpr - least)
+    return _required_area("PartialROCAUC", rows, share, wanted, certificate, metric, at_least)
+
+
+def pr_area(anchors: int | Sequence[float], at_least: float | None) -> Program:
     """sum of (p_k - p_{k-1}) * (recall at precision >= p_k), p_0 = 0: the staircase below the PR
-    curve.
+    curve. Required: the trapezoids between recall 1 at precision 0, the anchors and recall 0 at 1.
     """
     points = anchor_rates("PRAUC", "anchors", anchors)
-    rows = torch.tensor([_precision_row(p) for p in points])
-    return _anchored(rows, torch.tensor([0.0, *points]).diff(), metrics.pr_auc)
+    rows = [_precision_row(p) for p in points]
+    staircase = torch.tensor([0.0, *points]).diff()
+    certificate = partial(_area_value, rows=torch.tensor(rows), share=staircase)
+    if at_least is None:
+        return _anchored(rows, staircase, certificate, metrics.pr_auc)
+    share, wanted = _trapezoids([0.0, *points, 1.0]), at_least - points[0] / 2
+    return _required_area("PRAUC", rows, share, wanted, certificate, metrics.pr_auc, at_least)
 
 
-def anchor_rates(function: str, argument: str, anchors: object) -> list[float]:
-    """The rates of a number of anchors, evenly spread, or those given, ascending in (0, 1)."""
+def anchor_rates(function: str, argument: str, anchors: object, *, end: float = 1.0) -> list[float]:
+    """The rates of a number of anchors, evenly spread, or those given, ascending in (0, `end`)."""
     points: list[float] = []
     if isinstance(anchors, int) and not isinstance(anchors, bool):
-        points = [k / (anchors + 1) for k in range(1, anchors + 1)]
+        points = [end * k / (anchors + 1) for k in range(1, anchors + 1)]
     elif isinstance(anchors, Iterable) and not isinstance(anchors, str):
         points = [float(a) for a in anchors]
-    if not points or points != sorted(set(points)) or not (points[0] > 0 and points[-1] < 1):
-        must = "a number >= 1 or rates ascending within (0, 1)"
+    if not points or points != sorted(set(points)) or not (points[0] > 0 and points[-1] < end):
+        must = f"a number >= 1 or rates ascending within (0, {end:g})"
         fail(ValueError, function, argument, must, describe(anchors), "Try 10.")
     return points
 
@@ -127,15 +175,59 @@ def _precision_row(precision: float) -> list[float]:
     return [precision - 1, precision, 0, 0]  # precision F - (1 - precision) T <= 0
 
 
+def _alarm_row(rate: float) -> list[float]:
+    return [0, 0, 1, -rate]  # R - rate <= 0
+
+
 def _single(objective: list[float], constraints: list[list[float]], **rest: Any) -> Program:
     rows = torch.tensor([constraints], dtype=torch.float32)
     return Program(torch.tensor([objective], dtype=torch.float32), rows, torch.ones(1), **rest)
 
 
-def _anchored(rows: Tensor, share: Tensor, metric: Callable[[Tensor, Tensor], Tensor]) -> Program:
+def _anchored(
+    rows: list[list[float]], share: Tensor, certificate: Valuation, metric: Metric
+) -> Program:
     objective = torch.tensor([[-1.0, 0.0, 0.0, 1.0]]).repeat(len(rows), 1)
-    certificate = partial(_area_value, rows=rows, share=share)
-    return Program(objective, rows.unsqueeze(1), share, certificate, metric, anchored=True)
+    constraints = torch.tensor(rows).unsqueeze(1)
+    return Program(objective, constraints, share, certificate, metric, anchored=True)
+
+
+def _required_area(
+    name: str,
+    rows: list[list[float]],
+    share: Tensor,
+    wanted: float,
+    certificate: Valuation,
+    metric: Metric,
+    at_least: float,
+) -> Program:
+    """Each anchor holds its rate, and the mean of the rows `mean - T_k <= 0`, weighted by `share`,
+    is one constraint of all: sum share_k T_k >= wanted.
+    """
+    mean = wanted / float(share.sum())
+    if mean >= 1:
+        must = (
+            f"below {at_least - wanted + float(share.sum()):.4g}, the most these anchors can show"
+        )
+        repair = "Give more `anchors`, or some closer to the ends."
+        fail(ValueError, name, "at_least", must, repr(at_least), repair)
+    both = torch.tensor([[row, _recall_row(mean)] for row in rows])
+    return Program(
+        torch.zeros(len(rows), 4),
+        both,
+        share,
+        certificate,
+        metric,
+        required=True,
+        anchored=True,
+        at_least=at_least,
+    )
+
+
+def _trapezoids(points: list[float]) -> Tensor:
+    """The weights of the inner points in the area between the outer ones."""
+    ends = torch.tensor(points)
+    return (ends[2:] - ends[:-2]) / 2
 
 
 def _fbeta_value(rates: Tensor, beta: float) -> Tensor:
@@ -151,6 +243,16 @@ def _precision_value(rates: Tensor, recall: float) -> Tensor:
 def _recall_value(rates: Tensor, precision: float) -> Tensor:
     hit, alarms = rates[:, 0], rates[:, 1]
     return torch.where(precision * alarms <= (1 - precision) * hit + SLACK, hit.clamp_min(0), 0)
+
+
+def _sensitivity_value(rates: Tensor, most: float) -> Tensor:
+    return torch.where(rates[:, 2] <= most + SLACK, rates[:, 0].clamp_min(0), 0)
+
+
+def _partial_value(rates: Tensor, rows: Tensor, share: Tensor, max_fpr: float) -> Tensor:
+    """Standardised, its constant spread over the rows."""
+    area, least = _area_value(rates, rows, share), max_fpr**2 / 2
+    return (1 / len(rows) + (area - least / len(rows)) / (max_fpr - least)) / 2
 
 
 def _area_value(rates: Tensor, rows: Tensor, share: Tensor) -> Tensor:

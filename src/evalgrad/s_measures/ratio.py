@@ -2,8 +2,8 @@
 
 A batch pays a weighted surrogate loss: one weight for its positives, one for its negatives. Every
 few batches the totals of `counts` give new `multipliers` and these new weights. Constants are left
-out of the loss, so it is >= 0 and 0 once all items lie beyond the margin; for F-beta it is F + v (1
-- T), which tends to V - beta^2.
+out of the loss, so it is >= 0 and 0 once all items lie beyond the margin; for F-beta the gradient
+is that of F - v T and the value V = (beta^2 + F) / T.
 """
 
 import torch
@@ -56,6 +56,7 @@ class RatioSolver(Solver):
             self.surrogate,
             running=running,
             momentum=settings.momentum,
+            ratio=self.ratio(),
         )
         if self.training:
             due = self.counts.take(batch)
@@ -79,7 +80,7 @@ class RatioSolver(Solver):
         weights.
         """
         prior = self.counts.prior()
-        mu, weight = renewed_multipliers(
+        mu, weight, residual = renewed_multipliers(
             self.counts.totals,
             self.mu,
             self.weight,
@@ -91,9 +92,12 @@ class RatioSolver(Solver):
             step=step,
             ceiling=ceiling,
             hard=self.program.required,
+            joint=self.program.at_least is not None,
         )
         keep(self.mu, mu, due)
         keep(self.weight, weight, due)
+        if not self.program.fractional:
+            self.remember(residual, due)
 
     def _highest(self, prior: Tensor | float) -> Tensor | float | None:
         """The largest V of use; None but for F-beta."""

@@ -11,8 +11,10 @@ from torch import Tensor, nn
 
 from evalgrad._errors import fail
 from evalgrad.s_measures.batch import Batch
-from evalgrad.s_measures.counts import Counts
+from evalgrad.s_measures.counts import Counts, keep
+from evalgrad.s_measures.multipliers import residuals
 from evalgrad.s_measures.programs import Program
+from evalgrad.s_measures.surrogate_errors import Ratio
 from evalgrad.s_measures.surrogates import Surrogate
 
 
@@ -33,6 +35,9 @@ class Solver(nn.Module):
     constraints: Tensor
     share: Tensor
     mu: Tensor  # (K, J), set by the subclass
+    trend: Tensor  # (K, J) residuals that moved the multipliers, averaged over the last moves
+    latest: Tensor  # (K, J) the last of them
+    moves: Tensor  # how many there were
 
     def __init__(self, program: Program, positives: Tensor | None, surrogate: Surrogate) -> None:
         super().__init__()
@@ -42,6 +47,9 @@ class Solver(nn.Module):
         self.threshold = nn.Parameter(torch.zeros(rows)) if program.anchored else None
         for name in ("objective", "constraints", "share"):
             self.register_buffer(name, getattr(program, name).clone(), persistent=False)
+        for name in ("trend", "latest"):
+            self.register_buffer(name, torch.zeros(program.constraints.shape[:2]))
+        self.register_buffer("moves", torch.zeros(()))
         self.register_load_state_dict_pre_hook(_same_positives)  # type: ignore[no-untyped-call]
 
     def forward(self, batch: Batch, settings: Settings) -> Tensor:
@@ -62,6 +70,32 @@ class Solver(nn.Module):
     def report(self) -> dict[str, Any]:
         """What `diagnostics()` adds for this solver alone."""
         return {}
+
+    def residual(self, found: Tensor) -> Tensor:
+        """(K, J): how far rates (K, 4) are from the constraints; <= 0 is met."""
+        joint = self.program.at_least is not None
+        return residuals(found, self.constraints, self.share, joint)
+
+    def remember(self, residual: Tensor, due: Tensor | bool = True) -> None:
+        """Keep what moved the multipliers, to tell what still falls from what has stalled."""
+        fresh = (self.moves == 0) | ~self.trend.isfinite()
+        keep(self.trend, torch.where(fresh, residual, torch.lerp(self.trend, residual, 0.1)), due)
+        keep(self.latest, residual, due)
+        keep(self.moves, self.moves + 1, due)
+
+    def stalled(self, row: int) -> bool:
+        """Whether the largest residual of a row stays where it was, far from 0, over the last
+        moves: what falls has a larger average, what hovers around 0 a smaller one.
+        """
+        worst = int(self.latest[row].argmax())
+        latest, average = float(self.latest[row, worst]), float(self.trend[row, worst])
+        return float(self.moves) >= 20 and latest > 0.02 and 0.9 < average / latest < 1.1
+
+    def ratio(self) -> Ratio | None:
+        """What the value of F-beta is made of; None for the others."""
+        if not self.program.fractional:
+            return None
+        return Ratio(self.program.square, self.counts.known_prior)
 
     def thresholds(self) -> Tensor:
         """(K,) the decision threshold of every row, 0 unless it is learned."""

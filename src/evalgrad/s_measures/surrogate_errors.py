@@ -7,6 +7,8 @@ for positives | negatives the surrogate sum, the hard errors and the number of i
 zero is a hard error: ties count against the model.
 """
 
+from typing import NamedTuple
+
 import torch
 from torch import Tensor
 
@@ -18,6 +20,31 @@ from evalgrad.s_measures.surrogates import SURROGATES, Surrogate
 _BY_CODE = {surrogate.code: surrogate for surrogate in SURROGATES.values()}
 
 
+class Ratio(NamedTuple):
+    """V = (beta^2 + F) / T of totals (2, 3), 0 where a class is missing.
+
+    Hard counts find one positive at least where T > 0: a T below one of n positives stands for one
+    of n, and V stays finite.
+    """
+
+    square: float  # beta^2
+    prior: float | None  # negatives per positive; None: those of the totals themselves
+
+    def of_numbers(self, totals: list[list[float]]) -> float:
+        (missed, _, n), (alarms, _, m) = totals
+        if not (n and m):
+            return 0.0 * missed * alarms  # NaN shows
+        alarm = alarms / n if self.prior is None else self.prior * alarms / m
+        return (self.square + alarm) / max(1 - missed / n, 1 / n)
+
+    def of_tensors(self, totals: Tensor) -> Tensor:
+        (missed, _, n), (alarms, _, m) = (side.unbind() for side in totals.unbind())
+        both, hits, others = n.minimum(m) > 0, n.clamp_min(1), m.clamp_min(1)
+        alarm = alarms / hits if self.prior is None else self.prior * alarms / others
+        value = (self.square + alarm) / torch.maximum(1 - missed / hits, 1 / hits)
+        return torch.where(both, value, 0 * missed * alarms)
+
+
 def weighted_errors(
     offset: Tensor,
     positive: Tensor,
@@ -26,6 +53,7 @@ def weighted_errors(
     *,
     running: Tensor | None = None,
     momentum: float = 0.0,
+    ratio: Ratio | None = None,
 ) -> tuple[Tensor, Tensor]:
     """The class means of the errors times `weight`, and the totals: a differentiable number, and
     (K, 2, 3).
@@ -38,6 +66,7 @@ def weighted_errors(
         surrogate: the bound on the 0-1 error.
         running: (K, 2, 3), totals that become `momentum` times themselves plus those of the batch.
         momentum: what earlier batches keep of their weight.
+        ratio: for F-beta; the value is then V, the gradient that of the weighted means.
     """
     x, weight = offset.detach(), weight.to(offset.dtype)
     if x.ndim == 1 and _native.library is not None and readable(x):
@@ -46,12 +75,15 @@ def weighted_errors(
         value, gradient, totals = _one_row(
             x, positive, weight, surrogate.code, within, float(momentum)
         )
+        if ratio is not None:
+            value.fill_(ratio.of_numbers(totals[0].tolist()))
         attach = _linear if surrogate.piecewise_linear else with_gradient
         result = attach(offset, value, gradient)
     else:
         rows, within = x if x.ndim == 2 else x.unsqueeze(0), None
         value, gradient, totals = _operator(rows, positive.expand_as(rows), weight, surrogate.code)
-        result = with_gradient(offset, value.sum(), gradient.view_as(offset))
+        shown = value.sum() if ratio is None else ratio.of_tensors(totals[0])
+        result = with_gradient(offset, shown, gradient.view_as(offset))
     if running is not None and within is None:
         _take_in(running, totals, momentum)
     return result, totals

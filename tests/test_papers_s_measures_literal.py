@@ -1,0 +1,102 @@
+"""What the paper prints of its algorithm, shown for what it is: the library's corrections against
+the letter.
+"""
+
+import numpy as np
+import pytest
+import torch
+from test_s_measures_projection import random_points
+from training_s_measures import linear_problem, train
+
+import evalgrad as eg
+from reproductions.s_measures.literal import (
+    LAMBDA_STEP,
+    MU_STEP,
+    PRIMAL_STEP,
+    LiteralF1,
+    Steps,
+    rule_for_two,
+    sinkhorn_sort,
+    soft_projection,
+)
+
+
+def test_the_loss_is_equation_4():
+    labels, index = torch.tensor([1, 0, 1, 0, 0]), torch.arange(5)
+    measure, f = LiteralF1(labels), torch.tensor([0.3, -0.2, 2.0, 0.4, -3.0])
+    measure.lam += torch.tensor([0.5, 0.25])
+    measure.mu += 0.7
+    hit = f[labels == 1]
+    expected = (
+        2 * 0.5
+        + sum(max(0.0, 0.5 + x) for x in (-0.2, 0.4, -3.0))
+        + 0.7 * (0.5 + 0.5 - 1)
+        + 0.5 * (0.5 - hit[0])
+        + 0.25 * (0.5 - hit[1])
+    )
+    torch.testing.assert_close(measure(f, labels, index=index), torch.as_tensor(expected))
+    measure.project_()
+    measure.ascend(Steps.falling(0.5, 2))
+    torch.testing.assert_close(
+        measure.lam, torch.tensor([0.5, 0.25]) + 0.25 * (torch.tensor([0.5, 0.5]) - hit)
+    )
+    assert measure.mu == pytest.approx(0.7)
+
+
+def test_the_letter_certifies_less_than_the_correction():
+    """Section 4's step sizes with Adam on a linear problem, against `FBeta`."""
+    x, y = linear_problem(1)
+    features, target = torch.tensor(x, dtype=torch.float32), torch.tensor(y)
+    weight, measure = torch.zeros(features.shape[1], requires_grad=True), LiteralF1(target)
+    optimiser = torch.optim.Adam([weight, *measure.parameters()], lr=PRIMAL_STEP)
+    for _ in range(40):
+        for index in torch.randperm(len(x)).split(30):
+            optimiser.zero_grad()
+            measure(features[index] @ weight, target[index], index=index).backward()
+            optimiser.step()
+        measure.project_()
+        measure.ascend(Steps(LAMBDA_STEP, MU_STEP))
+    judge, corrected = eg.FBeta(labels=target), eg.FBeta(labels=target)
+    train(corrected, x, y, steps=320, batches=8)
+    judge(features @ weight.detach(), target, index=torch.arange(len(x)))
+    assert judge.diagnostics()["certificate"] < 0.9 * corrected.diagnostics()["certificate"]
+
+
+def test_the_rule_for_two_is_the_projection_only_where_epsilon_is_positive():
+    draw = np.random.default_rng(0)
+    points = torch.tensor(draw.normal(size=(400, 2)))
+    right = [
+        torch.allclose(torch.stack(rule_for_two(tau, epsilon)), torch.stack(exact))
+        for tau, epsilon in points
+        for exact in [[x.squeeze() for x in eg.project_onto_ceiling(tau[None], epsilon)]]
+    ]
+    positive = points[:, 1] >= 0
+    assert torch.tensor(right)[positive].all()
+    assert 0.15 < 1 - np.mean(right) < 0.35
+
+
+def test_the_soft_projection_tends_to_the_exact_one():
+    gaps = {temperature: [] for temperature in (3.0, 1.0, 0.3)}
+    for tau, epsilon, _ in random_points(30):
+        if not 2 <= len(tau) <= 12:
+            continue
+        point = torch.tensor(tau), torch.tensor(epsilon, dtype=torch.float64)
+        exact = torch.cat([x.reshape(-1) for x in eg.project_onto_ceiling(*point)])
+        for temperature, found in gaps.items():
+            soft = torch.cat(
+                [x.reshape(-1) for x in soft_projection(*point, temperature=temperature)]
+            )
+            found.append((soft - exact).abs().max().item())
+    means = [np.mean(found) for found in gaps.values()]
+    assert means[0] > means[1] > means[2]
+    assert means[2] < 0.02
+
+
+def test_the_soft_projection_is_differentiable():
+    tau = torch.tensor([1.3, -0.4, 0.9, 0.2], dtype=torch.float64, requires_grad=True)
+    epsilon = torch.tensor(0.5, dtype=torch.float64, requires_grad=True)
+    assert torch.autograd.gradcheck(
+        lambda t, e: soft_projection(t, e, temperature=0.3, rounds=20), (tau, epsilon)
+    )
+    order = sinkhorn_sort(tau, temperature=0.003, rounds=400)
+    torch.testing.assert_close(order, tau.sort(descending=True).values, atol=0.02, rtol=0)

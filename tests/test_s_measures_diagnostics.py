@@ -1,0 +1,155 @@
+"""The value of F-beta as a law, and what `diagnostics()` says: nothing before data, hard counts and
+surrogates apart, what cannot be met apart from what still moves.
+"""
+
+import math
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from evalgrad import (
+    PRAUC,
+    ROCAUC,
+    FBeta,
+    PartialROCAUC,
+    PrecisionAtRecall,
+    RecallAtPrecision,
+    SensitivityAtSpecificity,
+    metrics,
+)
+
+solvers = pytest.mark.parametrize("solver", ["ratio", "lagrangian"])
+surrogates = pytest.mark.parametrize("surrogate", ["hinge", "square", "cross_entropy", "margin"])
+ITEMS = 24
+Y, INDEX = torch.arange(ITEMS) % 4 == 0, torch.arange(ITEMS)
+
+
+@solvers
+@surrogates
+@settings(max_examples=25, deadline=None)
+@given(
+    beta=st.sampled_from([0.5, 1.0, 2.0]),
+    scale=st.sampled_from([0.3, 1.0, 4.0]),
+    shift=st.floats(-1, 1),
+    seed=st.integers(0, 10**6),
+)
+def test_the_value_bounds_f_beta(solver, surrogate, beta, scale, shift, seed):
+    """On the whole data, wherever the surrogate finds a true positive at all."""
+    draw = torch.Generator().manual_seed(seed)
+    scores = scale * (torch.randn(ITEMS, generator=draw) + Y + shift)
+    reg = FBeta(beta, labels=Y, solver=solver, surrogate=surrogate)
+    value = reg(scores, Y, index=INDEX)
+    loss = reg.groups[0].surrogate
+    hit, alarm = 1 - loss(1 - scores[Y]).mean(), 3 * loss(1 + scores[~Y]).mean()
+    expected = (beta**2 + alarm) / hit.clamp_min(1 / 6)
+    torch.testing.assert_close(value, expected, rtol=1e-4, atol=1e-5)
+    if hit > 0:
+        bound = (1 + beta**2) / (1 + value.item())
+        assert metrics.fbeta_score(scores, Y, beta=beta, ties="worst") >= bound - 1e-5
+
+
+@solvers
+@pytest.mark.parametrize("beta", [0.5, 1.0, 2.0])
+def test_the_value_at_perfect_scores(solver, beta):
+    reg = FBeta(beta, labels=Y, solver=solver)
+    assert reg(torch.where(Y, 2.0, -2.0), Y, index=INDEX).item() == pytest.approx(beta**2)
+
+
+@pytest.mark.filterwarnings("ignore")  # the compiler's own
+def test_the_value_is_the_same_on_every_engine(pure):
+    scores = torch.randn(ITEMS)
+    kernel = FBeta(labels=Y)(scores, Y)
+    torch._dynamo.reset()
+    compiled = torch.compile(FBeta(labels=Y), backend="aot_eager", fullgraph=True, dynamic=True)
+    torch.testing.assert_close(compiled(scores, Y), kernel)
+    balanced = torch.cat([INDEX[Y], INDEX[~Y][:6]])  # the labels know how rare positives are
+    value = FBeta(labels=Y)(scores[balanced], Y[balanced])
+    hit = scores[Y].clamp(max=1).mean().clamp_min(1 / 6)
+    alarm = 3 * (1 + scores[~Y][:6]).relu().mean()
+    torch.testing.assert_close(value, (1 + alarm) / hit)
+
+
+MEASURES = [
+    lambda **o: FBeta(**o),
+    lambda **o: FBeta(at_least=0.5, **o),
+    lambda **o: PrecisionAtRecall(0.8, **o),
+    lambda **o: RecallAtPrecision(0.8, at_least=0.5, **o),
+    lambda **o: SensitivityAtSpecificity(0.8, **o),
+    lambda **o: ROCAUC(3, **o),
+    lambda **o: PartialROCAUC(0.3, at_least=0.6, **o),
+    lambda **o: PRAUC(3, at_least=0.6, **o),
+]
+
+
+@pytest.mark.parametrize("make", MEASURES)
+@solvers
+def test_nothing_is_certified_before_data(make, solver):
+    reg = make(labels=Y, solver=solver)
+    for seen in ("nothing", "positives alone"):
+        report = reg.diagnostics()
+        assert all(math.isnan(report[key]) for key in ("certificate", "metric", "at_threshold"))
+        assert all(math.isnan(x) for x in report["recall"] + report["precision"])
+        assert report["met"] is None, seen
+        reg(torch.ones(6), Y[Y], index=INDEX[Y])
+    reg(torch.randn(ITEMS), Y, index=INDEX)
+    assert 0 <= reg.diagnostics()["metric"] <= 1
+
+
+def test_nothing_is_certified_before_data_without_labels():
+    report = RecallAtPrecision(0.8).diagnostics()
+    assert math.isnan(report["certificate"])
+    assert report["met"] is None
+    assert "Nothing seen yet" in report["why"]
+
+
+def test_hard_counts_are_told_from_surrogate_ones():
+    """Precision 1 for 0.7 asked, and all negatives within the margin."""
+    reg = RecallAtPrecision(0.7, labels=Y)
+    reg(torch.where(Y, 0.1, -0.1), Y, index=INDEX)
+    report = reg.diagnostics()
+    assert report["met"]
+    assert report["precision"] == [1.0]
+    assert report["residuals"][0][0] <= 0 < report["surrogate_residuals"][0][0]
+    assert "met by hard counts. By the surrogates" in report["why"]
+    reg(torch.where(Y, 9.0, -9.0), Y, index=INDEX)
+    assert reg.diagnostics()["why"] == "All constraints are met."
+
+
+def test_an_infeasible_request_is_told_from_one_that_moves():
+    scores = torch.where(INDEX % 3 == 0, 1.0, -1.0)  # as many alarms among positives as elsewhere
+    stuck = RecallAtPrecision(0.9, labels=Y, at_least=0.9)
+    moving = RecallAtPrecision(0.9, labels=Y, at_least=0.9)
+    for step in range(30):
+        stuck(scores, Y, index=INDEX)
+        better = torch.where(Y & (step / 2 > INDEX), 1.0, -1.0)  # positive after positive is found
+        moving(better, Y, index=INDEX)
+    assert "seems unable to meet it" in stuck.diagnostics()["why"]
+    assert "still moving" in moving.diagnostics()["why"]
+
+
+def test_hovering_around_a_constraint_is_not_infeasible():
+    reg = RecallAtPrecision(0.5, labels=Y, at_least=0.5)
+    good, bad = torch.where(Y, 1.0, -1.0), torch.where(Y & (INDEX > 12), 1.0, -1.0)
+    for step in range(41):
+        reg(good if step % 2 else bad, Y, index=INDEX)
+    report = reg.diagnostics()
+    assert not report["met"]
+    assert "still moving" in report["why"]
+
+
+def test_several_groups_say_whether_and_why():
+    labels = torch.arange(30) % 3
+    reg = RecallAtPrecision(0.7, labels=labels, at_least=0.5)
+    assert reg.diagnostics()["met"] is None
+    scores = torch.nn.functional.one_hot(labels, 3) * 4.0 - 2
+    reg(scores, labels, index=torch.arange(30))
+    report = reg.diagnostics()
+    assert report["met"]
+    assert report["why"] == "All constraints are met."
+    scores[:, 1] = -2.0
+    reg(scores, labels, index=torch.arange(30))
+    report = reg.diagnostics()
+    assert not report["met"]
+    assert report["why"].startswith("Group 1: A constraint is unmet by 0.5 (hard counts)")

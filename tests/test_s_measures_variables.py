@@ -1,0 +1,109 @@
+"""The Lagrangian's own variables between projections: epsilon stays above 0, and only the optimiser
+that the projection is exact for may move them.
+"""
+
+import copy
+import pickle
+
+import pytest
+import torch
+from training_s_measures import linear_problem, projection_counts
+
+from evalgrad import ROCAUC, FBeta
+
+Y, INDEX = torch.arange(60) % 4 == 0, torch.arange(60)
+
+
+@pytest.mark.parametrize("step", [0.1, 1.0, 50.0])
+def test_epsilon_stays_above_zero_whatever_the_step(step):
+    """With a negative one s = epsilon f flips its sign, and the inverse is trained."""
+    reg, scores = FBeta(labels=Y, solver="lagrangian"), torch.where(Y, 0.5, -0.5).requires_grad_()
+    optimiser = torch.optim.SGD(reg.primal_groups(step))
+    for _ in range(20):
+        optimiser.zero_grad()
+        scores.grad = None
+        reg(scores, Y, index=INDEX).backward()
+        optimiser.step()
+        assert reg.diagnostics()["epsilon"] >= 1  # = 1 / (true positives per positive)
+        assert (scores.grad[Y] <= 0).all()
+        assert (scores.grad[~Y] >= 0).all()
+    reg.project_()
+    (group,) = reg.groups
+    assert group.epsilon >= 1
+    assert (group.tau <= group.epsilon).all()
+
+
+def test_a_tau_above_epsilon_counts_as_epsilon_and_pulls_at_it():
+    reg = FBeta(labels=Y, solver="lagrangian")
+    (group,) = reg.groups
+    with torch.no_grad():
+        group.tau[0, :5] = 3.0
+    raised = reg(torch.zeros(60), Y, index=INDEX)
+    raised.backward()
+    assert group.tau.grad[0, :5].eq(0).all()
+    assert group.tau.grad[0, 5:].ne(0).all()
+    within = FBeta(labels=Y, solver="lagrangian")
+    value = within(torch.zeros(60), Y, index=INDEX)
+    value.backward()
+    assert torch.equal(raised, value)
+    moved = group.tau.grad.sum() + group.epsilon.grad
+    torch.testing.assert_close(
+        moved, within.groups[0].tau.grad.sum() + within.groups[0].epsilon.grad
+    )
+
+
+@pytest.mark.parametrize("step", [1e-3, 3e-3, 1e-2])
+def test_one_projection_per_epoch_certifies_what_one_per_step_does(step):
+    gaps = []
+    for seed in range(5):
+        counts = projection_counts(*linear_problem(seed), epochs=20, batches=8, primal_lr=step)
+        gaps.append(counts["once per epoch"]["certificate"] - counts["every step"]["certificate"])
+    assert abs(sum(gaps) / 5) < 0.005
+
+
+def adam(reg):
+    return torch.optim.Adam(reg.primal_groups(0.1))
+
+
+@pytest.mark.parametrize(
+    ("make", "found"),
+    [
+        (adam, "one with betas"),
+        (lambda reg: torch.optim.RMSprop(reg.primal_groups(0.1)), "one with alpha"),
+        (lambda reg: torch.optim.Adam(reg.parameters()), "an optimiser that holds none of them"),
+        (
+            lambda reg: torch.optim.SGD([{**g, "momentum": 0.9} for g in reg.primal_groups(0.1)]),
+            "an optimiser that holds none of them",
+        ),
+    ],
+)
+@pytest.mark.parametrize("measure", [FBeta, lambda **options: ROCAUC(3, **options)])
+def test_another_optimiser_is_refused(make, found, measure):
+    reg = measure(labels=Y, solver="lagrangian")
+    kept = make(reg)
+    with pytest.raises(
+        ValueError, match=f"project_: .* must be .* plain torch.optim.SGD; got {found}"
+    ):
+        reg.project_()
+    assert kept.param_groups
+
+
+def test_momentum_set_later_is_seen_and_plain_sgd_passes():
+    reg = FBeta(labels=Y, solver="lagrangian")
+    optimiser = torch.optim.SGD(reg.primal_groups(0.1))
+    reg.project_()
+    optimiser.param_groups[0]["momentum"] = 0.9
+    with pytest.raises(ValueError, match="SGD with momentum"):
+        reg.project_()
+    FBeta(labels=Y).project_()  # the ratio solver has no variables
+
+
+def test_copies_are_in_no_optimiser():
+    reg = FBeta(labels=Y, solver="lagrangian")
+    torch.optim.SGD(reg.primal_groups(0.1))
+    for other in (copy.deepcopy(reg), pickle.loads(pickle.dumps(reg))):
+        with pytest.raises(ValueError, match="holds none of them"):
+            other.project_()
+        kept = torch.optim.SGD(other.primal_groups(0.1))
+        other.project_()
+        assert kept.param_groups
