@@ -76,14 +76,15 @@ def rule_for_two(tau: Tensor, epsilon: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def soft_projection(
-    tau: Tensor, epsilon: Tensor, *, temperature: float, rounds: int = 200
+    tau: Tensor, epsilon: Tensor, *, temperature: float, transport: float = 0.3, rounds: int = 200
 ) -> tuple[Tensor, Tensor]:
     """Section 7.6 with equation (18) corrected: tau sorted by Sinkhorn, then smoothed comparisons.
 
     a_k = [u_k > c_{k-1}], c_k = (epsilon + u_1 + ... + u_k) / (k + 1), and the ceiling is (epsilon
-    + sum a_k u_k) / (1 + sum a_k). A lower temperature is closer but needs more rounds.
+    + sum a_k u_k) / (1 + sum a_k). `temperature` smooths the comparisons, `transport` the sort; a
+    lower one there is closer but needs more rounds.
     """
-    u = sinkhorn_sort(tau, temperature=temperature, rounds=rounds)
+    u = sinkhorn_sort(tau, temperature=transport, rounds=rounds)
     sums = torch.cat([epsilon.unsqueeze(0), u]).cumsum(0)
     means = sums / torch.arange(1, len(sums) + 1, dtype=u.dtype)
     a = ((u - means[:-1]) / temperature).sigmoid()
