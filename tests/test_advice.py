@@ -267,6 +267,21 @@ def test_labels_that_may_mean_to_leave_out(values, message):
         metrics.average_precision(scores, target)
 
 
+def test_shares_that_are_labels():
+    loss = partial(eg.soft_dice_loss, SCORES, mode="binary")
+    shares = torch.rand(SCORES.shape)
+    for bad, message in (
+        (BITS * 255, "If 255 marks the positives, pass `target > 0`; if it marks items to leave"),
+        (-100 * BITS, "If -100 marks items to leave out, pass ignore_index=-100"),
+        (torch.where(BITS > 0, shares, 255.0), "If 255 marks items to leave out, pass ignore_"),
+        (SCORES, "Make shares of scores by a softmax or a sigmoid"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            loss(bad)
+    assert loss(BITS * 255 > 0) == loss(BITS)
+    assert learns(eg.soft_dice_loss, SCORES, (-SCORES).sigmoid(), mode="binary")
+
+
 def test_labels_to_ignore():
     target = BITS.clone()
     target[:, 0] = 255

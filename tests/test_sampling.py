@@ -404,17 +404,17 @@ BAD = (
     (
         lambda: eg.PerformanceSampler(table(), blend=1.5),
         ValueError,
-        "`blend` must be at most 1; got 1.5. It is the share",
+        "`blend` must be finite and at least 0 and at most 1; got 1.5. It is the share",
     ),
     (
         lambda: eg.PerformanceSampler(table(), blend=-1),
         ValueError,
-        "`blend` must be finite and at least 0; got -1",
+        "`blend` must be finite and at least 0 and at most 1; got -1",
     ),
     (
         lambda: eg.PerformanceSampler(table(), momentum=1.0),
         ValueError,
-        "`momentum` must be below 1; got 1.0",
+        "`momentum` must be finite and at least 0 and below 1; got 1.0",
     ),
     (
         lambda: eg.PerformanceSampler(table()).update([0.5]),

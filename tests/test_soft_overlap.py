@@ -119,6 +119,12 @@ def test_wrong_shares_are_nan_where_they_cannot_be_read():
             loss(x, bad)
         traced = torch.vmap(loss)(x.unsqueeze(0), bad.unsqueeze(0))[0, :, 0]
         assert traced.isnan().tolist() == [False, True]
+    mask = torch.ones_like(x)
+    mask[1, 3] = 0.5
+    with pytest.raises(ValueError, match="`mask` must be 0 or 1, or bool"):
+        loss(x, y, mask)
+    traced = torch.vmap(loss)(x.unsqueeze(0), y.unsqueeze(0), mask.unsqueeze(0))[0, :, 0]
+    assert traced.isnan().tolist() == [False, True]
 
 
 @every_loss

@@ -9,8 +9,9 @@ from typing import Literal, NamedTuple
 import torch
 from torch import Tensor
 
+from evalgrad._binary_inputs import items_last, list_axes
 from evalgrad._errors import describe, fail
-from evalgrad._inputs import items_last, like, list_axes
+from evalgrad._inputs import like
 from evalgrad._labels import binary_labels, readable
 from evalgrad._options import Axes, one_of
 from evalgrad._rows import exact_dtype

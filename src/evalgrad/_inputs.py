@@ -1,13 +1,14 @@
 """The way in: from the tensors that users have to the canonical form that the operators take.
 
-This file alone knows about shapes, dtypes and labels. Inside, every tensor is a plain one (tensor
+Here are tensors of any kind, and those with one label among C classes; `_binary_inputs`,
+`_soft_targets` and `_grades` have the other targets. Inside, every tensor is a plain one (tensor
 subclasses are taken off here), labels are int64 or bool, and rows come first. A shape that can
 mean one thing only is accepted, e.g. a mask (N, 1, *) beside logits (N, C, *); one that would
-silently mean another is refused with its repair.
+silently mean another is refused with its repair (`_repairs`).
 
 Labels are read where that costs no sync: on a CPU, in eager mode. Elsewhere (compile, vmap,
 export, accelerators) a label that was not declared makes the loss of its group NaN: `invalid`
-names the groups, and the factor of the reduction (`_rows`) carries the NaN into the value.
+names the groups, and `_rows` makes them NaN.
 """
 
 from collections.abc import Sequence
@@ -20,14 +21,13 @@ from evalgrad._errors import describe, fail
 from evalgrad._labels import (
     IGNORED,
     UNDECLARED,
-    binary_labels,
     class_labels,
     fail_indices,
     readable,
     sample_labels,
 )
-from evalgrad._options import Axes, Classes
-from evalgrad._repairs import class_target_repair, shape_repair
+from evalgrad._options import Classes
+from evalgrad._repairs import class_target_repair, few_classes_repair, shape_repair
 
 Weight = Tensor | Sequence[float] | None
 
@@ -173,11 +173,7 @@ def class_maps(
     """Logits ``(N, C, *)``, C >= 2, and labels ``(N, *)`` or ``(N, 1, *)``, in groups."""
     logits = floating(function, "logits", logits, at_least=2)
     if logits.shape[1] < 2:
-        repair = (
-            "One channel: use lovasz_hinge_loss or another binary loss, which takes (N, *)."
-            if logits.shape[1]
-            else "Put the classes on axis 1."
-        )
+        repair = few_classes_repair("logits", logits.shape[1])
         fail(ValueError, function, "logits", "(N, C, *) with C >= 2", describe(logits), repair)
     target = _class_target(function, target, logits, "logits")
     n, c = logits.shape[:2]
@@ -219,7 +215,7 @@ def samples(
     scores = floating(function, "scores", scores)
     axis = 1 if scores.ndim > 1 else 0
     if scores.shape[axis] < 2:
-        repair = "Put the classes on axis 1; one class leaves nothing to rank."
+        repair = few_classes_repair("scores", scores.shape[axis])
         fail(ValueError, function, "scores", "(N, C, *) with C >= 2", describe(scores), repair)
     target = _class_target(function, target, scores, "scores")
     c, shape = scores.shape[axis], target.shape
@@ -250,123 +246,3 @@ def _class_target(function: str, target: object, scores: Tensor, beside: str) ->
     if target.device != scores.device:
         _fail_device(function, "target", target, scores)
     return target
-
-
-# ---- lists and binary maps: labels 0 and 1 -------------------------------------------------------
-
-
-class Binary(NamedTuple):
-    """Scores with labels 0 and 1: items of a list, or pixels of an image, along the last axis."""
-
-    rows: Tensor  # (R, n), the dtype as given
-    positive: Tensor  # (R, n) bool
-    mask: Tensor | None  # (R, n) bool, True = counts; None: everything does
-    invalid: Tensor | None  # (R,) bool: rows with an undeclared label; None: the labels were read
-    shape: torch.Size  # of the leading axes that the rows came from
-
-    def counted(self) -> tuple[Tensor, Tensor]:
-        """Which items are positives that count, and which are negatives that count."""
-        if self.mask is None:
-            return self.positive, ~self.positive
-        return self.positive & self.mask, ~self.positive & self.mask
-
-
-def binary_maps(
-    function: str,
-    logits: object,
-    target: object,
-    *,
-    per_image: bool | None,
-    per_class: bool,
-    ignore_index: int | None,
-) -> Binary:
-    """Logits and labels ``(N, *)``, or with `per_class` ``(N, C, *)``: a row per group (and class).
-
-    The shape is that of the groups: ``(N,)``, or ``(1,)`` for the batch, with `per_class` and C.
-    """
-    logits = floating(function, "logits", logits, at_least=2 if per_class else 1)
-    target = like(function, "target", target, logits, "logits")
-    lead = logits.shape[: 2 if per_class else 1]
-    pixels = logits.shape[len(lead) :].numel()
-    if per_image is None and pixels == 1 and lead[0] > 1:
-        repair = (
-            f"That is {lead[0]} images of one pixel. For one group of {lead[0]} items pass"
-            " per_image=False; for groups of one item pass per_image=True."
-        )
-        fail(ValueError, function, "logits", "maps of pixels", describe(logits), repair)
-    x, label = (t.reshape(*lead, pixels) for t in (logits, target))
-    if per_image is False:  # (N, C, *) -> (1, C, N *)
-        x, label = (t.movedim(0, -2).flatten(-2).unsqueeze(0) for t in (x, label))
-    return binary_rows(function, x, label, ignore_index=ignore_index, by_mask=False)
-
-
-def lists(
-    function: str, scores: object, target: object, mask: object = None, *, dim: Axes = None
-) -> Binary:
-    """Scores, labels 0 or 1 and perhaps a mask, all of one shape; the items along axis `dim`."""
-    scores, axes = list_axes(function, scores, dim)
-    target = like(function, "target", target, scores, "scores")
-    if mask is not None:
-        mask = items_last(like(function, "mask", mask, scores, "scores"), axes)
-    return binary_rows(function, items_last(scores, axes), items_last(target, axes), mask)
-
-
-def list_axes(function: str, scores: object, dim: Axes) -> tuple[Tensor, tuple[int, ...]]:
-    """Plain floating-point scores, and the axes of the items of their lists."""
-    scores = floating(function, "scores", scores)
-    if dim is None and scores.shape[-1] == 1 and scores.numel() > 1:
-        fail(ValueError, function, "scores", "lists of items", describe(scores), _axes(scores))
-    axes = (-1,) if dim is None else (dim,) if isinstance(dim, int) else tuple(dim)
-    inside = all(-scores.ndim <= axis < scores.ndim for axis in axes)
-    if not inside or len({axis % scores.ndim for axis in axes}) != max(len(axes), 1):
-        several = "" if dim is None or isinstance(dim, int) else "one or more different axes, each "
-        must = f"{several}an axis in [{-scores.ndim}, {scores.ndim - 1}]"
-        fail(ValueError, function, "dim", must, repr(dim), "It is the axis of the items.")
-    return scores, axes
-
-
-def _axes(scores: Tensor) -> str:
-    """The repair for scores ``(*, 1)``, with nothing said about their axes."""
-    n, items = scores.shape[:-1].numel(), scores.shape[-2]
-    repair = f"That is {n} lists of one item, for which pass dim=-1. To rank"
-    if scores.ndim == 2:
-        return f"{repair} the {n} items as one list pass dim=0."
-    return f"{repair} the {items} items on axis -2 pass dim=-2; all {n} as one list, flatten them."
-
-
-def items_last(x: Tensor, axes: tuple[int, ...]) -> Tensor:
-    """`x` with the items, which lie on these axes, along the last one."""
-    if len(axes) == 1:
-        return x.movedim(axes[0], -1)
-    return x.movedim(axes, tuple(range(-len(axes), 0))).flatten(-len(axes))
-
-
-def set_rows(function: str, errors: object, foreground: object, mask: object) -> Binary:
-    """Errors ``(*, n)``, which of the items belong to the true set, and perhaps a mask."""
-    errors = floating(function, "errors", errors)
-    front = like(function, "foreground", foreground, errors, "errors")
-    valid = None if mask is None else like(function, "mask", mask, errors, "errors")
-    return binary_rows(function, errors, front, valid, argument="foreground")
-
-
-def binary_rows(
-    function: str,
-    scores: Tensor,
-    target: Tensor,
-    mask: Tensor | None = None,
-    ignore_index: int | None = None,
-    argument: str = "target",
-    by_mask: bool = True,
-) -> Binary:
-    """Plain tensors of one shape as rows: the last axis holds the items."""
-    shape = scores.shape[:-1]
-    flat = (shape.numel(), scores.shape[-1])
-    x, label = scores.reshape(flat), target.reshape(flat)
-    counts = None if mask is None else binary_labels(function, mask.reshape(flat), "mask")
-    leave_out = "pass a `mask`" if by_mask else "pass ignore_index={value}"
-    valid = None if counts is None else counts.positive
-    labels = binary_labels(function, label, argument, valid, ignore_index, leave_out)
-    invalid = labels.invalid
-    if counts is not None and counts.invalid is not None:
-        invalid = counts.invalid if invalid is None else invalid | counts.invalid
-    return Binary(x, labels.positive, labels.mask, invalid, shape)

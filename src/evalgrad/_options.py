@@ -52,11 +52,14 @@ def checked(**own: Check) -> Callable[[Callable[P, R]], Callable[P, R]]:
                     checks[argument](function.__name__, argument, value)
             return function(*args, **options)
 
-        call.checks = checks  # type: ignore[attr-defined]
-        call.arguments = tuple(inspect.signature(function).parameters)  # type: ignore[attr-defined]
-        call.__script_unsupported = NO_SCRIPT.format(function.__name__)  # type: ignore[attr-defined]
         # A code of its own: the compiler keeps a limited number of versions of each.
-        call.__code__ = call.__code__.replace(co_name=function.__name__)  # type: ignore[attr-defined]
+        own_code = call.__code__.replace(co_name=function.__name__)  # type: ignore[attr-defined]
+        vars(call).update(
+            checks=checks,
+            arguments=tuple(inspect.signature(function).parameters),
+            __script_unsupported=NO_SCRIPT.format(function.__name__),
+        )
+        call.__code__ = own_code  # type: ignore[attr-defined]
         return call
 
     return decorate

@@ -109,6 +109,15 @@ def _without(shape: Shape, axis: int) -> Shape | None:
 # ---- class indices -------------------------------------------------------------------------------
 
 
+def few_classes_repair(name: str, classes: int) -> str:
+    """For scores of one class, or none."""
+    if not classes:
+        return "Put the classes on axis 1."
+    if name == "scores":
+        return "Put the classes on axis 1; one class leaves nothing to rank."
+    return "One channel: use lovasz_hinge_loss or another binary loss, which takes (N, *)."
+
+
 def class_target_repair(target: Tensor, beside: str, scores: Shape, read: bool) -> str:
     """For a target that should have the shape of the scores without their classes; `read`: its
     values may be looked at.

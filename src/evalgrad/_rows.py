@@ -266,4 +266,5 @@ class _Scale(torch.autograd.Function):
 
     @staticmethod
     def vmap(info: Any, in_dims: tuple[int | None, ...], *args: Tensor) -> tuple[Tensor, int]:
-        return _Scale.apply(*_move_to_front(info, in_dims, args)), 0  # type: ignore[no-untyped-call]
+        moved = _move_to_front(info, in_dims, args)
+        return _Scale.apply(*moved), 0  # type: ignore[no-untyped-call]

@@ -65,30 +65,37 @@ def soft_maps(
     channels = 1 if binary else logits.shape[1]
     check_classes(function, classes, channels)
     shape = (logits.shape[0], channels, logits.shape[1 if binary else 2 :].numel())
-    valid = None if mask is None else _mask(function, mask, logits, shape)
-    x, (y, valid, wrong) = (
-        logits.reshape(shape),
-        _shares(target.reshape(shape), valid, ignore_index),
-    )
-    invalid = None
+    valid, invalid = (None, None) if mask is None else _mask(function, mask, logits, shape)
+    y, valid, wrong = _shares(target.reshape(shape), valid, ignore_index)
     if not readable(y):
-        invalid = wrong.flatten(1).any(1) if per_image else wrong.any().unsqueeze(0)
+        images = wrong.flatten(1).any(1)
+        invalid = images if invalid is None else images | invalid
     elif bool(wrong.any()):
         _fail_share(function, y[wrong], y if valid is None else y[valid.expand(shape)])
+    if weight is not None:
+        weight = class_weight(function, weight, channels, logits)
+    return _grouped(logits.reshape(shape), y, valid, weight, invalid, per_image)
+
+
+def _grouped(
+    x: Tensor,
+    y: Tensor,
+    valid: Tensor | None,
+    weight: Tensor | None,
+    invalid: Tensor | None,
+    per_image: bool,
+) -> SoftMaps:
+    """Maps ``(N, C, S)`` of images in groups: each by itself, or all together."""
     dtype, group = WORKING[x.dtype], 1 if per_image else 0
     # +inf acts as its limit; what does not count may hold anything
     x, y = x.to(dtype).clamp(max=torch.finfo(dtype).max), y.to(dtype)
     if valid is not None:
         x, y = torch.where(valid, x, 0.0), torch.where(valid, y, 0.0)
-    y = y.unsqueeze(group)
-    return SoftMaps(
-        x.unsqueeze(group),
-        y,
-        y.sum((1, 3)),
-        None if valid is None else valid.unsqueeze(group),
-        None if weight is None else class_weight(function, weight, channels, logits),
-        invalid,
-    )
+        valid = valid.unsqueeze(group)
+    x, y = x.unsqueeze(group), y.unsqueeze(group)
+    if invalid is not None and not per_image:
+        invalid = invalid.any().unsqueeze(0)
+    return SoftMaps(x, y, y.sum((1, 3)), valid, weight, invalid)
 
 
 def _shares(
@@ -104,14 +111,20 @@ def _shares(
     return target, valid, wrong if valid is None else wrong & valid
 
 
-def _mask(function: str, mask: object, logits: Tensor, shape: tuple[int, int, int]) -> Tensor:
-    """A mask of the shape of the logits, or of pixels ``(N, *)``: ``(N, C or 1, S)``."""
+def _mask(
+    function: str, mask: object, logits: Tensor, shape: tuple[int, int, int]
+) -> tuple[Tensor, Tensor | None]:
+    """A mask of the shape of the logits, or of pixels ``(N, *)``: ``(N, C or 1, S)``; and which
+    images it is wrong in, where it is not read.
+    """
     mask = plain(function, "mask", mask)
     if mask.ndim == logits.ndim - 1 and mask.shape == (logits.shape[0], *logits.shape[2:]):
         shape = (shape[0], 1, shape[2])
     else:
         mask = like(function, "mask", mask, logits, "logits")
-    return binary_labels(function, mask.reshape(shape), "mask").positive
+    rows = mask.reshape(shape[0], shape[1] * shape[2])
+    positive, _, invalid = binary_labels(function, rows, "mask")
+    return positive.reshape(shape), invalid
 
 
 def _fail_share(function: str, wrong: Tensor, counted: Tensor) -> NoReturn:

@@ -3,12 +3,15 @@
 Lin, Goyal, Girshick, He, Dollár: Focal Loss for Dense Object Detection, ICCV 2017.
 """
 
+from typing import Any
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from evalgrad._binary_inputs import Binary, binary_maps
 from evalgrad._errors import describe, fail
-from evalgrad._inputs import WORKING, Binary, ClassMaps, Weight, binary_maps, class_maps
+from evalgrad._inputs import WORKING, ClassMaps, Weight, class_maps
 from evalgrad._module import LossModule
 from evalgrad._options import Reduction, checked, number
 from evalgrad._rows import reduce, row_factor
@@ -56,34 +59,16 @@ def focal_loss(
         tensor(0.1733)
     """
     _check_together(mode, alpha, weight)
+    given: dict[str, Any] = {"per_image": False, "ignore_index": ignore_index}
     if mode == "multiclass":
-        maps = class_maps(
-            "focal_loss",
-            logits,
-            target,
-            per_image=False,
-            ignore_index=ignore_index,
-            weight=weight,
-        )
-        label, shape = maps.label.flatten(), (logits.shape[0], *logits.shape[2:])
-        losses = _focused(pixel_losses(maps).flatten(), gamma)
-        factor = row_factor(losses, _weights(maps, label), reduction, maps.invalid)
+        maps = class_maps("focal_loss", logits, target, weight=weight, **given)
+        shape, losses = (logits.shape[0], *logits.shape[2:]), pixel_losses(maps).flatten()
+        factor = row_factor(losses, _weights(maps), reduction, maps.invalid)
     else:
-        items = binary_maps(
-            "focal_loss",
-            logits,
-            target,
-            per_image=False,
-            per_class=False,
-            ignore_index=ignore_index,
-        )
-        shape = tuple(logits.shape)
-        losses = _focused(_entry_losses(items), gamma)
-        counted = None if items.mask is None else items.mask[0]
-        factor = row_factor(losses, counted, reduction, items.invalid)
-        if alpha is not None:
-            factor = factor * torch.where(items.positive[0], alpha, 1 - alpha).to(factor.dtype)
-    loss = reduce(losses, factor, reduction)
+        items = binary_maps("focal_loss", logits, target, per_class=False, **given)
+        shape, losses = tuple(logits.shape), _entry_losses(items)
+        factor = _entry_factor(items, losses, alpha, reduction)
+    loss = reduce(_focused(losses, gamma), factor, reduction)
     return loss.reshape(shape) if reduction == "none" else loss
 
 
@@ -121,8 +106,9 @@ def _focused(losses: Tensor, gamma: float) -> Tensor:
     return losses * (-torch.expm1(-losses)).clamp(min=tiny) ** gamma
 
 
-def _weights(maps: ClassMaps, label: Tensor) -> Tensor | None:
+def _weights(maps: ClassMaps) -> Tensor | None:
     """How much each pixel counts; None: all alike."""
+    label = maps.label.flatten()
     if maps.weight is None:
         return None if maps.complete else label >= 0
     return torch.where(label >= 0, maps.weight[label.clamp(min=0)], 0.0)
@@ -133,3 +119,13 @@ def _entry_losses(items: Binary) -> Tensor:
     x = items.rows[0].to(WORKING[items.rows.dtype])
     x = x if items.mask is None else torch.where(items.mask[0], x, 0.0)
     return F.softplus(torch.where(items.positive[0], -x, x))
+
+
+def _entry_factor(
+    items: Binary, losses: Tensor, alpha: float | None, reduction: Reduction
+) -> Tensor:
+    counted = None if items.mask is None else items.mask[0]
+    factor = row_factor(losses, counted, reduction, items.invalid)
+    if alpha is None:
+        return factor
+    return factor * torch.where(items.positive[0], alpha, 1 - alpha).to(factor.dtype)

@@ -6,8 +6,8 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from evalgrad._binary_inputs import lists
 from evalgrad._errors import fail
-from evalgrad._inputs import lists
 from evalgrad._options import checked, number, one_of
 
 Metric = Literal[

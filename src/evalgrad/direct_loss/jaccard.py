@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from evalgrad import _native
-from evalgrad._inputs import lists
+from evalgrad._binary_inputs import lists
 from evalgrad._module import LossModule
 from evalgrad._options import Axes, Direction, Reduction, axes, checked, one_of
 from evalgrad._rows import any_item, attach, exact_dtype, row_factor, working

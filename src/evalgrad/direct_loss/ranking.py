@@ -12,7 +12,7 @@ minimization, ICML 2016.
 
 from torch import Tensor
 
-from evalgrad._inputs import Binary, lists
+from evalgrad._binary_inputs import Binary, lists
 from evalgrad._module import LossModule
 from evalgrad._options import Direction, Reduction, checked, integer
 from evalgrad._rows import any_item, attach, row_factor, working

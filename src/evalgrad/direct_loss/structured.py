@@ -10,7 +10,7 @@ are the nine algorithms of Song et al. (ICML 2016), section 4.1.
 import torch
 from torch import Tensor
 
-from evalgrad._inputs import lists
+from evalgrad._binary_inputs import lists
 from evalgrad._module import LossModule
 from evalgrad._options import Reduction, checked
 from evalgrad._rows import attach, row_factor, working

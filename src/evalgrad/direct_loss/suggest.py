@@ -7,9 +7,9 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from evalgrad._binary_inputs import Binary, lists
 from evalgrad._errors import fail
 from evalgrad._grades import GAIN, Gain, Graded, graded_lists
-from evalgrad._inputs import Binary, lists
 from evalgrad._options import Axes, Direction, axes, checked, number, one_of
 from evalgrad._ranking import descending
 from evalgrad._rows import working

@@ -9,7 +9,7 @@ minimization for structured prediction, NIPS 2010, and the 0-1 experiments of So
 import torch
 from torch import Tensor
 
-from evalgrad._inputs import Binary, lists
+from evalgrad._binary_inputs import Binary, lists
 from evalgrad._options import Direction, Reduction, checked
 from evalgrad._rows import attach, row_factor, working
 from evalgrad.direct_loss.operators import SIGNS

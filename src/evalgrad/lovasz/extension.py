@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from evalgrad import _native
-from evalgrad._inputs import set_rows
+from evalgrad._binary_inputs import set_rows
 from evalgrad._ranking import ahead, descending
 from evalgrad._rows import attach, row_factor, working
 

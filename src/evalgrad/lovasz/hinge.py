@@ -11,8 +11,8 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from evalgrad._binary_inputs import Binary, binary_maps
 from evalgrad._errors import fail
-from evalgrad._inputs import Binary, binary_maps
 from evalgrad._module import LossModule
 from evalgrad._options import Reduction, checked, flag, one_of
 from evalgrad._rows import any_item, attach, row_factor, working

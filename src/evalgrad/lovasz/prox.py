@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from evalgrad import _native
-from evalgrad._inputs import set_rows
+from evalgrad._binary_inputs import set_rows
 from evalgrad._options import checked, flag, number
 from evalgrad._rows import working
 

@@ -11,8 +11,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from evalgrad._binary_inputs import Binary, lists
 from evalgrad._grades import Graded
-from evalgrad._inputs import Binary, lists
 from evalgrad._options import one_of
 from evalgrad._ranking import against_the_model
 from evalgrad._rows import exact_dtype

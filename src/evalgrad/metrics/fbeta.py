@@ -7,8 +7,9 @@ from typing import Literal, NamedTuple
 import torch
 from torch import Tensor
 
+from evalgrad._binary_inputs import lists
 from evalgrad._errors import describe, fail
-from evalgrad._inputs import floating, lists, plain, samples
+from evalgrad._inputs import floating, plain, samples
 from evalgrad._labels import IGNORED, UNDECLARED
 from evalgrad._options import checked, number, one_of
 from evalgrad._rows import exact_dtype, working

@@ -15,6 +15,13 @@ from evalgrad._options import number
 from evalgrad.sampling.presence import members_of_classes
 from evalgrad.sampling.stream import Stream
 
+BLEND = number(
+    at_least=0,
+    at_most=1,
+    repair="It is the share of the draws by class; 0.5 is half and half.",
+)
+MOMENTUM = number(at_least=0, below=1, repair="It is how much of the IoU so far an update keeps.")
+
 
 class PerformanceSampler(Sampler[int]):
     """Blends uniform sampling with sampling from the classes that the network does badly on.
@@ -50,20 +57,8 @@ class PerformanceSampler(Sampler[int]):
         class_names: Sequence[str] | None = None,
     ) -> None:
         function = "PerformanceSampler"
-        _check_share(
-            function,
-            "blend",
-            blend,
-            "It is the share of the draws by class; 0.5 is half and half.",
-            closed=True,
-        )
-        _check_share(
-            function,
-            "momentum",
-            momentum,
-            "It is how much of the IoU so far an update keeps.",
-            closed=False,
-        )
+        BLEND(function, "blend", blend)
+        MOMENTUM(function, "momentum", momentum)
         self._size, self._members = members_of_classes(function, presence, classes, class_names)
         self._num_classes, self._labels = presence.shape[1], list(self._members)
         self._stream = Stream(function, num_samples, self._size, seed, rank, world_size)
@@ -126,17 +121,3 @@ class PerformanceSampler(Sampler[int]):
             return draw.randrange(self._size)
         (label,) = draw.choices(self._labels, cum_weights=self._cumulative)
         return draw.choice(self._members[label])
-
-
-def _check_share(function: str, argument: str, value: object, repair: str, *, closed: bool) -> None:
-    number(at_least=0, repair=repair)(function, argument, value)
-    assert isinstance(value, int | float)
-    if value > 1 or (value == 1 and not closed):
-        fail(
-            ValueError,
-            function,
-            argument,
-            "at most 1" if closed else "below 1",
-            repr(value),
-            repair,
-        )
