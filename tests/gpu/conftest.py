@@ -5,6 +5,7 @@ Without the variable they are not collected.
 
 import os
 
+import numpy as np
 import pytest
 import torch
 
@@ -20,3 +21,10 @@ def _uninitialised_memory_is_nan():
     torch.use_deterministic_algorithms(True)
     yield
     torch.use_deterministic_algorithms(False)
+
+
+@pytest.fixture(autouse=True)
+def _quiet_arithmetic():
+    """The interpreter computes with numpy, which warns of what a GPU just does: 0/0, overflow."""
+    with np.errstate(all="ignore"):
+        yield

@@ -29,12 +29,37 @@ def _bins(draw, x):
     return (draw(st.sampled_from([1, 2, 16, 100])),)
 
 
+def _factor(draw, rows):
+    return torch.rand(rows, generator=draw(_generators())) * draw(st.sampled_from([0.0, 1.0]))
+
+
+def _factor_and_bins(draw, x):
+    return _factor(draw, (x.shape[0], x.shape[2])), *_bins(draw, x)
+
+
 def _slopes(draw, x):
     shape = (x.shape[0], x.shape[2], 2, *_bins(draw, x))
     return (torch.randn(shape, generator=draw(_generators())),)
 
 
+@st.composite
+def rows(draw, extra=lambda draw, x: ()):
+    """x (R, n), foreground, a mask or none, and what `extra` draws."""
+    shape = draw(FEW), draw(PIXELS | st.just(1500))
+    generator = draw(_generators())
+    x = draw(st.sampled_from([0.3, 1.5])) * torch.randn(shape, generator=generator)
+    foreground = torch.rand(shape, generator=generator) < draw(st.sampled_from([0.0, 0.3, 1.0]))
+    mask = torch.rand(shape, generator=generator) < draw(st.sampled_from([0.0, 0.8]))
+    return x, foreground, draw(st.sampled_from([None, mask])), *extra(draw, x)
+
+
+def _row_factor_and_bins(draw, x):
+    return _factor(draw, x.shape[:1]), *_bins(draw, x)
+
+
 DRAWS = {
+    "lovasz_softmax_bins": class_maps(_factor_and_bins),
+    "lovasz_hinge_bins": rows(_row_factor_and_bins),
     "lovasz_bin_counts": class_maps(_bins),
     "lovasz_bin_gradient": class_maps(_slopes),
 }
@@ -49,7 +74,18 @@ def _maps_of_training(classes, *extra):
 
 SMALL_TYPICAL_LARGE = (2, 19, 150, 1000)  # classes
 
+
+def _rows_of_training(*extra):
+    x = torch.empty(8, 512 * 512, device="meta")
+    flags = torch.empty(8, 512 * 512, dtype=torch.bool, device="meta")
+    return [(x, flags, mask, torch.empty(8, device="meta"), *extra) for mask in (None, flags)]
+
+
 TRAINING = {
+    "lovasz_softmax_bins": [
+        _maps_of_training(c, torch.empty(1, c, device="meta"), 4096) for c in SMALL_TYPICAL_LARGE
+    ],
+    "lovasz_hinge_bins": _rows_of_training(4096),
     "lovasz_bin_counts": [_maps_of_training(c, 4096) for c in SMALL_TYPICAL_LARGE],
     "lovasz_bin_gradient": [
         _maps_of_training(c, torch.empty(1, c, 2, 4096, device="meta")) for c in SMALL_TYPICAL_LARGE

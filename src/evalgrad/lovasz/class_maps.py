@@ -48,6 +48,7 @@ binned = _native.operator(
     "lovasz_softmax_bins(Tensor x, Tensor label, Tensor factor, SymInt bins) -> (Tensor, Tensor)",
     pure=_binned_pure,
     native=_binned_native,
+    triton="lovasz",
 )
 
 

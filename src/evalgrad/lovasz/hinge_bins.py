@@ -47,4 +47,5 @@ hinge_in_bins = _native.operator(
     " (Tensor, Tensor)",
     pure=_pure,
     native=_native_rows,
+    triton="lovasz",
 )
