@@ -57,7 +57,23 @@ def _row_factor_and_bins(draw, x):
     return _factor(draw, x.shape[:1]), *_bins(draw, x)
 
 
+@st.composite
+def losses(draw):
+    """Losses (R, n), a mask or none, p and support."""
+    shape = draw(FEW), draw(PIXELS | st.just(5000))
+    generator = draw(_generators())
+    found = torch.randn(shape, generator=generator).mul(draw(st.sampled_from([0.1, 3.0]))).exp()
+    if draw(st.booleans()):
+        found = found.relu().sub(1).relu().mul(4).round()  # some equal, many 0
+    mask = torch.rand(shape, generator=generator) < draw(st.sampled_from([0.0, 0.8]))
+    p, support = draw(st.sampled_from([1.05, 1.3, 3.0])), draw(st.sampled_from([1e-3, 0.25, 1.0]))
+    return found, draw(st.sampled_from([None, mask])), p, support
+
+
 DRAWS = {
+    "loss_max_pooling": losses(),
+    "lovasz_softmax": class_maps(lambda draw, x: (_factor(draw, (x.shape[0], x.shape[2])),)),
+    "lovasz_rows": rows(lambda draw, x: (_factor(draw, x.shape[:1]), True)),
     "lovasz_softmax_bins": class_maps(_factor_and_bins),
     "lovasz_hinge_bins": rows(_row_factor_and_bins),
     "lovasz_bin_counts": class_maps(_bins),
@@ -82,6 +98,11 @@ def _rows_of_training(*extra):
 
 
 TRAINING = {
+    "loss_max_pooling": [(losses, mask, 1.3, 0.25) for losses, _, mask, *_ in _rows_of_training()],
+    "lovasz_softmax": [
+        _maps_of_training(c, torch.empty(1, c, device="meta")) for c in SMALL_TYPICAL_LARGE
+    ],
+    "lovasz_rows": _rows_of_training(True),
     "lovasz_softmax_bins": [
         _maps_of_training(c, torch.empty(1, c, device="meta"), 4096) for c in SMALL_TYPICAL_LARGE
     ],

@@ -154,21 +154,24 @@ class Trace:
         """Places that one program writes and another reads or writes in the same launch; atomics
         mixed with plain accesses.
         """
-        written, read = _by_program(self._writes), _by_program(self._reads)
-        if written:
-            _, times = np.unique(np.concatenate(list(written.values())), return_counts=True)
-            self.races += int((times > 1).sum())
-            for program, places in read.items():
-                others = [theirs for other, theirs in written.items() if other != program]
-                self.races += bool(others) and bool(np.isin(places, np.concatenate(others)).any())
-        if self._added:
-            added = np.unique(np.concatenate(self._added))
-            for _, places in [*self._reads, *self._writes]:
-                self.races += bool(np.isin(places, added).any())
+        written, writer = _joined(self._writes)
+        read, reader = _joined(self._reads)
+        order = np.lexsort((writer, written))
+        written, writer = written[order], writer[order]
+        self.races += int(((np.diff(written) == 0) & (np.diff(writer) != 0)).sum())
+        if written.size:
+            found = np.minimum(np.searchsorted(written, read), written.size - 1)
+            self.races += int(((written[found] == read) & (writer[found] != reader)).sum())
+        added = np.unique(np.concatenate(self._added)) if self._added else written[:0]
+        self.races += int(np.isin(added, read).sum() + np.isin(added, written).sum())
 
 
-def _by_program(accesses):
-    found = collections.defaultdict(list)
-    for program, places in accesses:
-        found[program].append(places)
-    return {program: np.unique(np.concatenate(parts)) for program, parts in found.items()}
+def _joined(accesses):
+    """Places, and the program of each."""
+    if not accesses:
+        return np.zeros(0, np.uint64), np.zeros(0, np.int64)
+    programs = {
+        program: number for number, program in enumerate(dict.fromkeys(p for p, _ in accesses))
+    }
+    numbers = [np.full(places.size, programs[program]) for program, places in accesses]
+    return np.concatenate([places for _, places in accesses]), np.concatenate(numbers)

@@ -14,15 +14,24 @@ from torch import Tensor
 
 from evalgrad._triton import ROUNDED
 
-_REGISTERS = 16  # of a thread, for one number per pixel and class of its tile
-MOST_CLASSES = 2048  # of more, a tile of the eight pixels that fill a transaction has no room
+_EACH = 16  # numbers of a tile in a thread
+_MOST_CLASSES = 2048  # of more, a tile would have fewer than two pixels
+
+
+def fits(x: Tensor) -> bool:
+    """Whether a tile holds all classes, and 32 bits count the places of an image and the pixels of
+    a group; not for nothing at all.
+    """
+    _, images, classes, pixels = x.shape
+    small = max(images, classes) * pixels < 2**31
+    return classes <= _MOST_CLASSES and small and x.numel() > 0
 
 
 def tiling(x: Tensor) -> tuple[int, dict[str, Any]]:
     """Number of tiles in an image, and the options of a launch."""
     classes = triton.next_power_of_2(x.shape[2])
-    warps = max(4, classes * 8 // (32 * _REGISTERS))
-    pixels = min(1024, warps * 32 * _REGISTERS // classes)
+    warps = 4 if classes <= 256 else 8  # with more, a thread has no 255 registers
+    pixels = min(1024, warps * 32 * _EACH // classes)
     return triton.cdiv(x.shape[3], pixels), {
         "CLASSES": classes,
         "PIXELS": pixels,
@@ -34,29 +43,30 @@ def tiling(x: Tensor) -> tuple[int, dict[str, Any]]:
 def class_maps_example(dtype: torch.dtype) -> tuple[Tensor, Tensor]:
     """Logits and labels, some of them ignored."""
     generator = torch.Generator().manual_seed(0)
-    x = 2 * torch.randn(2, 1, 5, 300, generator=generator, dtype=torch.float64)
-    return x.to(dtype), torch.randint(-1, 5, (2, 1, 300), generator=generator)
+    x = 2 * torch.randn(1, 2, 3, 99, generator=generator, dtype=torch.float64)
+    return x.to(dtype), torch.randint(-1, 3, (1, 2, 99), generator=generator)
 
 
 @triton.jit
 def read_tile(x, label, tile, tiles, C, S, CLASSES: tl.constexpr, PIXELS: tl.constexpr):
-    """Of tile number `tile` of all: its image, the places of its logits and which of them there
-    are, probabilities, foreground, and which pixels count.
+    """Of tile number `tile` of all: the place of its image among the logits and the places of its
+    own in the image, which of them there are, probabilities, foreground, and which pixels count.
     """
     image = (tile // tiles).to(tl.int64)
     c = tl.arange(0, CLASSES)[:, None]
     s = (tile % tiles) * PIXELS + tl.arange(0, PIXELS)[None, :]
-    y = tl.load(label + image * S + s, mask=s < S, other=-1)
-    place = image * C * S + c.to(tl.int64) * S + s
+    y = tl.load(label + image * S + s, mask=s < S, other=-1).to(tl.int32)
+    first = image * C * S
+    place = c * S + s
     inside = (c < C) & (s < S)
-    logits = tl.load(x + place, mask=inside & (y >= 0), other=0.0)
+    logits = tl.load(x + first + place, mask=inside & (y >= 0), other=0.0)
     # +inf acts as its limit; what is no class has no part
     logits = tl.where(logits == float("inf"), 3.4028234663852886e38, logits)
     logits = tl.where(c < C, logits, float("-inf"))
     peak = tl.max(logits, 0)[None, :]
     exponentials = tl.exp(logits - peak)
     p = exponentials / tl.sum(exponentials, 0)[None, :]
-    return image, place, inside, p, y == c, inside & (y >= 0)
+    return first, place, inside, p, y == c, inside & (y >= 0)
 
 
 @triton.jit

@@ -7,14 +7,24 @@ from evalgrad._triton import implements
 from evalgrad._triton.class_maps import class_maps_example
 from evalgrad._triton.lovasz_bins import count, in_bins, look_up
 from evalgrad._triton.lovasz_errors import class_maps, hinge_rows
+from evalgrad._triton.lovasz_slots import in_slots
 
 
 def _factor(*shape: int) -> Tensor:
     return torch.linspace(0.5, 1.5, torch.Size(shape).numel()).view(shape)
 
 
+@implements(lambda dtype: (*class_maps_example(dtype), _factor(1, 3).to(dtype)))
+def lovasz_softmax(
+    x: Tensor, label: Tensor, factor: Tensor, misses: float = 1.0, false_alarms: float = 1.0
+) -> tuple[Tensor, Tensor] | None:
+    """Value ``(G,)`` and gradient in x."""
+    maps = class_maps(x, label)
+    return None if maps is None else in_slots(maps, factor, misses, false_alarms)
+
+
 def _binned_example(dtype: torch.dtype) -> tuple[Tensor | int, ...]:
-    return *class_maps_example(dtype), _factor(2, 5).to(dtype), 16
+    return *class_maps_example(dtype), _factor(1, 3).to(dtype), 16
 
 
 @implements(_binned_example)
@@ -44,7 +54,7 @@ def lovasz_bin_counts(x: Tensor, label: Tensor, bins: int) -> Tensor | None:
 def _gradient_example(dtype: torch.dtype) -> tuple[Tensor, ...]:
     x, label = class_maps_example(dtype)
     generator = torch.Generator().manual_seed(1)
-    return x, label, torch.randn(2, 5, 2, 16, generator=generator).to(dtype)
+    return x, label, torch.randn(1, 3, 2, 16, generator=generator).to(dtype)
 
 
 @implements(_gradient_example)
@@ -56,9 +66,9 @@ def lovasz_bin_gradient(x: Tensor, label: Tensor, slopes: Tensor) -> tuple[Tenso
 
 def _hinge_example(dtype: torch.dtype) -> tuple[Tensor | None, ...]:
     generator = torch.Generator().manual_seed(0)
-    x = torch.randn(3, 700, generator=generator, dtype=torch.float64).to(dtype)
-    foreground = torch.rand(3, 700, generator=generator) < 0.3
-    return x, foreground, torch.rand(3, 700, generator=generator) < 0.8, _factor(3).to(dtype)
+    x = torch.randn(2, 99, generator=generator, dtype=torch.float64).to(dtype)
+    foreground = torch.rand(2, 99, generator=generator) < 0.3
+    return x, foreground, torch.rand(2, 99, generator=generator) < 0.8, _factor(2).to(dtype)
 
 
 @implements(lambda dtype: (*_hinge_example(dtype), 16))
@@ -74,3 +84,21 @@ def lovasz_hinge_bins(
     """Values ``(R,)`` and gradient in x."""
     maps = hinge_rows(x, foreground, mask)
     return None if maps is None else in_bins(maps, factor, bins, misses, false_alarms)
+
+
+@implements(lambda dtype: (*_hinge_example(dtype), True))
+def lovasz_rows(
+    x: Tensor,
+    foreground: Tensor,
+    mask: Tensor | None,
+    factor: Tensor | None,
+    hinge: bool,
+    misses: float = 1.0,
+    false_alarms: float = 1.0,
+) -> tuple[Tensor, Tensor] | None:
+    """Values ``(R,)`` and gradient in x; of a hinge only, whose errors are >= 0."""
+    maps = hinge_rows(x, foreground, mask) if hinge else None
+    if maps is None:
+        return None
+    factor = x.new_ones(x.shape[0]) if factor is None else factor
+    return in_slots(maps, factor, misses, false_alarms)

@@ -8,7 +8,7 @@ import triton.language as tl
 from torch import Tensor
 
 from evalgrad._triton import ROUNDED
-from evalgrad._triton.lovasz_errors import Maps, add_counts, read_errors, through
+from evalgrad._triton.lovasz_errors import Maps, add_counts, first_row, read_errors, through
 from evalgrad._triton.lovasz_weights import tied_weights
 
 BLOCK = 1024  # slots at a time
@@ -35,17 +35,18 @@ def _count(
     x, label, mask, highest, counts, without, images, tiles, C, S, bins,
     HINGE: tl.constexpr, CLASSES: tl.constexpr, PIXELS: tl.constexpr,
 ):  # fmt: skip
-    image, _, _, errors, front, valid, _ = read_errors(
-        x, label, mask, tl.program_id(0), tiles, C, S, HINGE, CLASSES, PIXELS
+    tile = tl.program_id(0)
+    _, _, _, errors, front, valid, _ = read_errors(
+        x, label, mask, tile, tiles, C, S, HINGE, CLASSES, PIXELS
     )
-    row = (image // images) * C + tl.arange(0, CLASSES)[:, None]
+    row = first_row(tile, tiles, images, C)
     top = 1.0
     counted = valid
     if HINGE:
-        top = tl.load(highest + image)
+        top = tl.load(highest + row)
         counted = valid & ((errors <= 0) == 0)  # this way round, NaN counts
         fronts = tl.sum((front & (counted == 0)).to(tl.int32))
-        tl.atomic_add(without + image, fronts, mask=fronts > 0, sem="relaxed")
+        tl.atomic_add(without + row, fronts, mask=fronts > 0, sem="relaxed")
     add_counts(counts, row, _bin_of(errors, top, bins), bins - 1, front, counted, bins)
 
 
@@ -81,21 +82,25 @@ def _look_up(
     HINGE: tl.constexpr, CLASSES: tl.constexpr, PIXELS: tl.constexpr,
 ):  # fmt: skip
     tile = tl.program_id(0)
-    image, place, inside, errors, front, valid, inner = read_errors(
+    first, place, inside, errors, front, valid, inner = read_errors(
         x, label, mask, tile, tiles, C, S, HINGE, CLASSES, PIXELS
     )
-    row = (image // images) * C + tl.arange(0, CLASSES)[:, None]
+    row = first_row(tile, tiles, images, C)
     top = 1.0
     counted = valid
     if HINGE:
-        top = tl.load(highest + image)
+        top = tl.load(highest + row)
         counted = valid & ((errors <= 0) == 0)
-    entry = (row * 2 + front.to(tl.int64)) * bins + _bin_of(errors, top, bins)
-    slope = tl.load(slopes + entry, mask=counted, other=0.0)
+    kind = tl.arange(0, CLASSES)[:, None] * 2 + front.to(tl.int32)
+    slope = tl.load(
+        slopes + row * 2 * bins + (kind * bins + _bin_of(errors, top, bins)),
+        mask=counted,
+        other=0.0,
+    )
     # a weight of 0 takes part with 0, even where a loss is infinite
     part = tl.where(counted & ((slope == 0) & HINGE == 0), errors * tl.abs(slope), 0.0)
     tl.store(value + tile, tl.sum(part))
-    tl.store(gradient + place, through(slope, inner, HINGE, CLASSES), mask=inside)
+    tl.store(gradient + first + place, through(slope, inner, HINGE, CLASSES), mask=inside)
 
 
 def highest_losses(maps: Maps) -> Tensor:

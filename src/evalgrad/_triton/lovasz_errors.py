@@ -13,7 +13,7 @@ import triton.language as tl
 from torch import Tensor
 
 from evalgrad._triton import ROUNDED
-from evalgrad._triton.class_maps import MOST_CLASSES, read_tile, through_softmax, tiling
+from evalgrad._triton.class_maps import fits, read_tile, through_softmax, tiling
 
 
 class Maps(NamedTuple):
@@ -54,8 +54,8 @@ class Maps(NamedTuple):
 
 
 def class_maps(x: Tensor, label: Tensor) -> Maps | None:
-    """Of a softmax; None where 32 bits or a tile are too small, or there is nothing."""
-    if x.shape[2] > MOST_CLASSES or x[:1, :, 0].numel() >= 2**31 or not x.numel():
+    """Of a softmax; None where they do not fit."""
+    if not fits(x):
         return None
     tiles, options = tiling(x)
     groups, images, classes, pixels = x.shape
@@ -85,27 +85,33 @@ def read_errors(
     CLASSES: tl.constexpr,
     PIXELS: tl.constexpr,
 ):
-    """Of a tile: its image; the places of its numbers and which of them there are; the errors, the
-    foreground, what counts; and the probabilities, or the slopes of a hinge's losses.
+    """Of a tile: the place of its image, the places of its numbers in that, and which of them there
+    are; the errors, the foreground, what counts; and the probabilities, or the slopes of a hinge's
+    losses.
     """
     if HINGE:
-        image = (tile // tiles).to(tl.int64)
+        first = (tile // tiles).to(tl.int64) * S
         s = (tile % tiles) * PIXELS + tl.arange(0, PIXELS)[None, :]
-        place = image * S + s
         inside = s < S
-        front = tl.load(label + place, mask=inside, other=0) != 0
+        front = tl.load(label + first + s, mask=inside, other=0) != 0
         valid = inside
         if mask is not None:
-            valid = tl.load(mask + place, mask=inside, other=0) != 0
+            valid = tl.load(mask + first + s, mask=inside, other=0) != 0
         sign = tl.where(front, -1.0, 1.0)
-        margin = 1 + sign * tl.load(x + place, mask=valid, other=0.0)
+        margin = 1 + sign * tl.load(x + first + s, mask=valid, other=0.0)
         slope = tl.where(margin > 0, sign, 0.0)
-        return image, place, inside, tl.where(margin < 0, 0.0, margin), front & valid, valid, slope
+        return first, s, inside, tl.where(margin < 0, 0.0, margin), front & valid, valid, slope
     else:
-        image, place, inside, p, front, valid = read_tile(
+        first, place, inside, p, front, valid = read_tile(
             x, label, tile, tiles, C, S, CLASSES, PIXELS
         )
-        return image, place, inside, tl.where(front, 1 - p, p), front, valid, p
+        return first, place, inside, tl.where(front, 1 - p, p), front, valid, p
+
+
+@triton.jit
+def first_row(tile, tiles, images, C):
+    """Of the classes of a tile, among the rows of all groups."""
+    return (tile // tiles // images).to(tl.int64) * C
 
 
 @triton.jit
@@ -118,17 +124,21 @@ def through(slope, inner, HINGE: tl.constexpr, CLASSES: tl.constexpr):
 
 
 @triton.jit
-def add_counts(counts, row, slot, last, front, counted, SIZE):
-    """Count items in their slots, ``(rows, 2, SIZE)``, background and foreground.
+def add_counts(counts, row, slot, last, front, counted, size):
+    """Count items in their slots, ``(rows, 2, size)``, background and foreground; `row` is that of
+    the first class.
 
     The last slot, that of the smallest errors, has heaps of items: they are added up in the tile
     first, so that not all of them wait for one place in memory.
     """
-    place = counts + row * 2 * SIZE
+    counts += row * 2 * size
+    place = tl.arange(0, slot.shape[0])[:, None] * 2 * size
     by_item = counted & (slot != last)
-    tl.atomic_add(place + front.to(tl.int64) * SIZE + slot, 1, mask=by_item, sem="relaxed")
+    tl.atomic_add(
+        counts + (place + front.to(tl.int32) * size + slot), 1, mask=by_item, sem="relaxed"
+    )
     in_last = counted & (slot == last)
     backs = tl.sum((in_last & (front == 0)).to(tl.int32), 1)[:, None]
     fronts = tl.sum((in_last & front).to(tl.int32), 1)[:, None]
-    tl.atomic_add(place + last, backs, mask=backs > 0, sem="relaxed")
-    tl.atomic_add(place + SIZE + last, fronts, mask=fronts > 0, sem="relaxed")
+    tl.atomic_add(counts + place + last, backs, mask=backs > 0, sem="relaxed")
+    tl.atomic_add(counts + place + size + last, fronts, mask=fronts > 0, sem="relaxed")

@@ -93,4 +93,5 @@ pool_rows = _native.operator(
     "loss_max_pooling(Tensor losses, Tensor? mask, float p, float support) -> (Tensor, Tensor)",
     pure=_pure,
     native=_native_rows,
+    triton="loss_max_pooling",
 )

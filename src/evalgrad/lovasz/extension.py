@@ -104,4 +104,5 @@ extend_rows = _native.operator(
     " Tensor)",
     pure=_pure,
     native=_native_rows,
+    triton="lovasz",
 )

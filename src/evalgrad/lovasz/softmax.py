@@ -139,4 +139,5 @@ _exact = _native.operator(
     "lovasz_softmax(Tensor x, Tensor label, Tensor factor) -> (Tensor, Tensor)",
     pure=_pure,
     native=_kernel,
+    triton="lovasz",
 )
