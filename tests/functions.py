@@ -74,14 +74,14 @@ def _measure(name: str, measure: torch.nn.Module) -> Function:
 
 
 FUNCTIONS = (
-    _measure("FBeta", eg.FBeta()),
-    _measure("FBeta(surrogate=square)", eg.FBeta(surrogate="square")),
-    _measure("PrecisionAtRecall", eg.PrecisionAtRecall(0.8)),
-    _measure("RecallAtPrecision", eg.RecallAtPrecision(0.8)),
-    _measure("SensitivityAtSpecificity", eg.SensitivityAtSpecificity(0.8)),
-    _measure("ROCAUC", eg.ROCAUC(3)),
-    _measure("PartialROCAUC", eg.PartialROCAUC(0.5, anchors=3)),
-    _measure("PRAUC", eg.PRAUC(3)),
+    _measure("FBeta", eg.FBeta(average="micro")),
+    _measure("FBeta(surrogate=square)", eg.FBeta(surrogate="square", average="micro")),
+    _measure("PrecisionAtRecall", eg.PrecisionAtRecall(0.8, average="micro")),
+    _measure("RecallAtPrecision", eg.RecallAtPrecision(0.8, average="micro")),
+    _measure("SensitivityAtSpecificity", eg.SensitivityAtSpecificity(0.8, average="micro")),
+    _measure("ROCAUC", eg.ROCAUC(3, average="micro")),
+    _measure("PartialROCAUC", eg.PartialROCAUC(0.5, anchors=3, average="micro")),
+    _measure("PRAUC", eg.PRAUC(3, average="micro")),
     _smooth(
         "jaccard_lovasz_extension",
         lambda x, y: eg.jaccard_lovasz_extension(x, y > 0),

@@ -79,8 +79,8 @@ def test_messages_of_metrics(call, kind, match):
             "without positives or negatives",
         ),
         (lambda: FBeta(labels=[-1, 1, 1]), ValueError, "labels are -1 and 1: pass `labels > 0`"),
-        (lambda: FBeta(labels=[0, 255]), ValueError, "labels are 0 and 255: pass `labels > 0`"),
-        (lambda: FBeta(labels=[0.2, 1.0]), ValueError, "Soft labels"),
+        (lambda: FBeta(labels=[0, 255]), ValueError, "255 marks the positives, pass `labels > 0`"),
+        (lambda: FBeta(labels=[0.2, 1.0]), ValueError, "soft labels"),
         (
             lambda: FBeta(labels=[0, 1, 7]),
             ValueError,
@@ -114,7 +114,7 @@ def test_messages_of_metrics(call, kind, match):
         (lambda: FBeta(labels=Y)(GOOD[0], Y.numpy()), TypeError, r"`torch.as_tensor\(target\)`"),
         (lambda: FBeta(labels=Y)(GOOD[0], Y[1:]), ValueError, "`target` must be of shape"),
         (lambda: FBeta(labels=Y)(GOOD[0], Y.long() + 1), ValueError, "`target` must be 0 or 1"),
-        (lambda: FBeta(labels=Y)(GOOD[0], Y + 0.5), ValueError, "Soft labels"),
+        (lambda: FBeta(labels=Y)(GOOD[0], Y + 0.5), ValueError, "soft labels"),
         (lambda: FBeta(labels=Y)(torch.zeros(N, 3), Y), ValueError, "`labels=` that hold them all"),
         (lambda: FBeta()(*GOOD, index=INDEX), ValueError, "`index` must be left out without `lab"),
         (lambda: FBeta(labels=Y)(*GOOD, index=Y), TypeError, "`index` must be an integer tensor"),
@@ -154,7 +154,7 @@ def test_script_gets_a_sentence():
         (
             torch.zeros(N),
             torch.where(INDEX < 9, -100, Y.long()),
-            r"`scores\[target != -100\]`",
+            "pass ignore_index=-100 to the constructor",
             lambda x, y: (x[y != -100], y[y != -100]),
         ),
         (

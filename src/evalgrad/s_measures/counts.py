@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from evalgrad._errors import fail
 from evalgrad._labels import readable
-from evalgrad.s_measures.batch import Batch
+from evalgrad.s_measures.batch import Batch, Members
 from evalgrad.s_measures.surrogate_errors import error_totals
 from evalgrad.s_measures.surrogates import Surrogate
 
@@ -48,11 +48,13 @@ class Counts(nn.Module):
     labels: Tensor
     positives: Tensor
 
-    def __init__(self, positives: Tensor | None, rows: int, surrogate: Surrogate) -> None:
+    def __init__(self, known: Members | None, rows: int, surrogate: Surrogate) -> None:
         super().__init__()
-        labels = torch.zeros(0, dtype=torch.bool) if positives is None else positives.clone()
-        self.surrogate = surrogate
-        self.known_prior = None if positives is None else float((~labels).sum() / labels.sum())
+        nothing = torch.zeros(0, dtype=torch.bool)
+        labels, counted = (nothing, nothing) if known is None else (x.clone() for x in known)
+        self.surrogate, self.counting = surrogate, int(counted.sum())
+        negatives = (counted & ~labels).sum()
+        self.known_prior = None if known is None else float(negatives / labels.sum())
         self.fingerprint = hashlib.blake2b(labels.numpy().tobytes(), digest_size=16).hexdigest()
         # Tensors, to move inside a graph; no buffers, to stay on the CPU, where a look at them
         # waits for nothing. Batches or items since the last move: due at the first batch.
@@ -68,8 +70,8 @@ class Counts(nn.Module):
         self.indexed.fill_(batch.position is not None)
         if batch.position is None:
             return self._tick(1, EVERY)
-        self.store(batch.scores.detach(), batch.positive, batch.position)
-        size, items = batch.scores.shape[0], self.cache.shape[0]
+        self.store(batch.scores.detach(), batch.positive, batch.position, batch.mask)
+        size, items = batch.scores.shape[0], self.counting
         return self._tick(size, min(items, max(EVERY * size, items // PARTS)))
 
     def _tick(self, step: int, cycle: int) -> Tensor | bool:
@@ -84,12 +86,17 @@ class Counts(nn.Module):
         self.progress.fill_(0 if progress >= cycle else progress)
         return progress >= cycle
 
-    def store(self, scores: Tensor, positive: Tensor, index: Tensor) -> None:
+    def store(
+        self, scores: Tensor, positive: Tensor, index: Tensor, mask: Tensor | None = None
+    ) -> None:
         """Remember the scores of a batch; an item drawn twice counts once."""
         if readable(index):
             check_index(index, positive, self.labels)
         cache = self.cache
-        cache.scatter_(0, index, scores.to(cache.dtype))
+        new = scores.to(cache.dtype)
+        if mask is not None:
+            new = torch.where(mask, new, cache[index])
+        cache.scatter_(0, index, new)
 
     def cached(
         self, threshold: Tensor, *, scale: Tensor | None = None, due: Tensor | bool = True
@@ -107,8 +114,12 @@ class Counts(nn.Module):
         return torch.where(positives.minimum(negatives) > 0, negatives / positives, 1)
 
     def complete(self) -> bool:
-        """Whether every item has been scored."""
-        return not bool(self.cache.isnan().any())
+        """Whether every item that counts has been scored."""
+        return self.seen() >= self.counting
+
+    def seen(self) -> int:
+        """How many items have been scored."""
+        return int((~self.cache.isnan()).sum())
 
     def get_extra_state(self) -> dict[str, Any]:
         return {

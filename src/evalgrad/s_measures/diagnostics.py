@@ -76,8 +76,8 @@ def _source(solver: Solver) -> str:
     counts = solver.counts
     if counts.indexed:
         return (
-            f"cache of the last scores, {100 * float((~counts.cache.isnan()).float().mean()):.0f} %"
-            " of the items seen"
+            f"cache of the last scores, {100 * counts.seen() / counts.counting:.0f} % of the items"
+            " seen"
         )
     return "moving average over batches" if bool(counts.totals.any()) else "nothing seen yet"
 

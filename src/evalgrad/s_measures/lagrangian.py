@@ -13,13 +13,14 @@ them, and lambda can be held within its bounds all the way; 0 is the paper's. Th
 `at_least` follow the hard counts of the last dual step.
 """
 
+from collections.abc import Mapping
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from evalgrad._errors import fail
-from evalgrad.s_measures.batch import Batch
+from evalgrad.s_measures.batch import Batch, Members
 from evalgrad.s_measures.counts import rates
 from evalgrad.s_measures.programs import Program
 from evalgrad.s_measures.projection import project_onto_ceiling
@@ -46,13 +47,13 @@ class LagrangianSolver(Solver):
     alarm: Tensor
     hard: Tensor
 
-    def __init__(self, program: Program, positives: Tensor, surrogate: Surrogate) -> None:
-        super().__init__(program, positives, surrogate)
+    def __init__(self, program: Program, known: Members, surrogate: Surrogate) -> None:
+        super().__init__(program, known, surrogate)
         rows, constraints, _ = program.constraints.shape
         self.tau = nn.Parameter(torch.ones(rows, len(self.counts.positives)))
         self.epsilon = nn.Parameter(torch.ones(())) if program.fractional else None
         # item -> column of tau
-        self.register_buffer("slot", positives.cumsum(0).sub(1).clamp_min(0), persistent=False)
+        self.register_buffer("slot", known.positive.cumsum(0).sub(1).clamp_min(0), persistent=False)
         # beta^2 <= V: a start below the optimum
         price = float(program.objective[0, 3]) if program.fractional else 1.0
         start = -price if program.fractional else 0.0 if program.required else price
@@ -67,15 +68,17 @@ class LagrangianSolver(Solver):
 
     def forward(self, batch: Batch, settings: Settings) -> Tensor:
         """The Lagrangian, its means taken over the batch; 0 where the batch lacks a class."""
-        scores, positive, position = batch
-        found = positive.sum()
-        hits, others = found, len(scores) - found
+        scores, positive, position, mask = batch
+        negative = ~positive
+        if mask is not None:
+            positive, negative = positive & mask, negative & mask
+        hits, others = positive.sum(), negative.sum()
         if self.training:
             self.counts.take(batch)
         epsilon, offset = self._epsilon(), scores - self._threshold().unsqueeze(-1)
         slot = self.slot[position]
         tau, lam = _under(self.tau[:, slot], epsilon), self.lam[:, slot]
-        alarms = _mean(self.surrogate(1 + offset), ~positive, others)
+        alarms = _mean(self.surrogate(1 + offset), negative, others)
         gap = tau - epsilon * self._gain(offset)
         pressed = self._pressed(settings)
         coupling = _mean(_coupling(lam, gap, settings.augment), positive, hits)
@@ -95,7 +98,10 @@ class LagrangianSolver(Solver):
         if ratio is None:
             return value
         zero = torch.zeros_like(self.share)
-        totals = error_totals(batch.scores.detach(), batch.positive, zero, self.surrogate)
+        scores = batch.scores.detach()
+        if batch.mask is not None:
+            scores = scores.masked_fill(~batch.mask, torch.nan)  # as if not seen
+        totals = error_totals(scores, batch.positive, zero, self.surrogate)
         return ratio.of_tensors(totals[0])
 
     @torch.no_grad()
@@ -116,6 +122,12 @@ class LagrangianSolver(Solver):
             )
             self.tau.copy_(tau + 1)
             self.epsilon.copy_(epsilon + 1)
+
+    @torch.no_grad()
+    def load_multipliers(self, state: Mapping[str, Any]) -> None:
+        """With every lambda at the mean of the old ones."""
+        super().load_multipliers(state)
+        self.lam.copy_(state["lam"].mean(-1, keepdim=True).expand_as(self.lam))
 
     @torch.no_grad()
     def dual_step(self, settings: Settings, lr: float | None = None) -> None:

@@ -52,6 +52,9 @@ class FBeta(SMeasure):
             earlier batches keep at each batch.
         project_every: lagrangian: `project_()` works at every such call.
         augment: lagrangian: penalty of the augmented Lagrangian, 0 for the paper's plain one.
+        average: "macro" or "micro" of labels (N, C), which are C tasks; of more than two groups
+            also "pairwise". None: macro for groups.
+        ignore_index: label of items that do not count, in `labels` and `target`.
 
     Example:
         >>> import torch

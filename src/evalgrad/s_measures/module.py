@@ -1,6 +1,6 @@
 """What all S-measures share: their options, one solver per group (one-vs-rest), their methods."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Literal, TypedDict, cast
 
 import torch
@@ -10,7 +10,7 @@ from evalgrad._errors import fail
 from evalgrad._labels import transformed
 from evalgrad._module import OptionsModule
 from evalgrad._options import CHECKS, integer, number, one_of
-from evalgrad.s_measures.batch import Batch, Labels, batches, members
+from evalgrad.s_measures.batch import Average, Batch, Labels, batches, members
 from evalgrad.s_measures.diagnostics import diagnose, together
 from evalgrad.s_measures.lagrangian import LagrangianSolver
 from evalgrad.s_measures.programs import Program
@@ -32,14 +32,23 @@ class Options(TypedDict, total=False):
     momentum: float
     project_every: int
     augment: float
+    average: Average | None
+    ignore_index: int | None
 
 
-DEFAULTS = {"solver": "ratio", "surrogate": "hinge"} | {
+DEFAULTS = {"solver": "ratio", "surrogate": "hinge", "average": None, "ignore_index": None} | {
     name: value for name, value in vars(Settings).items() if not name.startswith("_")
 }
 _above_zero = number(above=0, repair="Leave it out for the default.")
 _rate = number(above=0, below=1, none=True, repair="Give it as a fraction, not in per cent.")
 _share = number(above=0, at_most=1, repair="Give it as a fraction, not in per cent.")
+
+
+def _average(function: str, argument: str, value: object) -> None:
+    if value is not None:
+        one_of("macro", "micro", "pairwise")(function, argument, value)
+
+
 MEASURE_CHECKS = CHECKS | {
     "recall": _share,
     "precision": _rate,
@@ -48,6 +57,7 @@ MEASURE_CHECKS = CHECKS | {
     "at_least": _rate,
     "solver": one_of("ratio", "lagrangian"),
     "surrogate": one_of(*SURROGATES),
+    "average": _average,
     "dual_lr": _above_zero,
     "max_multiplier": _above_zero,
     "momentum": number(at_least=0, below=1, repair="Use 0 to trust each batch alone."),
@@ -76,26 +86,33 @@ class SMeasure(OptionsModule, Settings):
         if self.solver == "lagrangian":
             _check_lagrangian(name, labels)
         kind: Any = {"ratio": RatioSolver, "lagrangian": LagrangianSolver}[self.solver]
-        loss, groups = SURROGATES[self.surrogate], members(name, labels)
-        self.groups = nn.ModuleList(kind(program, positives, loss) for positives in groups)
+        self._layout, groups = members(name, labels, self.average, self.ignore_index)
+        loss = SURROGATES[self.surrogate]
+        self.groups = nn.ModuleList(kind(program, known, loss) for known in groups)
 
-    def forward(self, scores: Tensor, target: Tensor, *, index: Tensor | None = None) -> Tensor:
+    def forward(
+        self,
+        scores: Tensor,
+        target: Tensor,
+        *,
+        index: Tensor | None = None,
+        mask: Tensor | None = None,
+    ) -> Tensor:
         """The loss of one batch, a scalar; in training mode its scores also enter the totals of the
         data.
 
         Args:
             scores: logits of the shape of `target`, positive above 0; with p > 2 groups (*, p), one
                 column per group. float16 and bfloat16 are computed and returned in float32.
-            target: group of every item: bool, integer, or floating-point 0 and 1; a batch that
-                lacks positives or negatives adds a zero-gradient 0.
+            target: group of every item: bool, integer, or floating-point 0 and 1; (*, C) of C
+                tasks. A batch that lacks positives or negatives adds a zero-gradient 0.
             index: position of every item in `labels`. Makes totals exact; needed by
                 solver="lagrangian".
+            mask: True where an item counts, the shape of `target`, or that of the items; what
+                does not count is as if absent.
         """
         solvers = self._solvers()
-        items = solvers[0].counts.labels.shape[0]
-        found = batches(
-            type(self).__name__, scores, target, index, groups=len(solvers), items=items
-        )
+        found = batches(type(self).__name__, scores, target, index, mask, self._layout)
         self._check_batch(found[0])
         values = [solver(batch, self) for solver, batch in zip(solvers, found, strict=True)]
         return values[0] if len(values) == 1 else torch.stack(values).mean()  # macro average
@@ -119,6 +136,22 @@ class SMeasure(OptionsModule, Settings):
         where there are none.
         """
         return [entry for solver in self._solvers() for entry in solver.primal_groups(lr)]
+
+    def load_multipliers(self, state_dict: Mapping[str, Any]) -> None:
+        """Take over what was learned on other data, from the `state_dict()` of a measure with the
+        same options: multipliers, thresholds and totals, but no scores of items.
+
+        For data that grew or were replaced: build a measure with the new labels, and a new
+        optimiser for its `primal_groups`, where it has any.
+        """
+        for place, solver in enumerate(self._solvers()):
+            prefix = f"groups.{place}."
+            given = {
+                key.removeprefix(prefix): value
+                for key, value in state_dict.items()
+                if key.startswith(prefix)
+            }
+            solver.load_multipliers(given)
 
     def diagnostics(self) -> dict[str, Any]:
         """What the measure knows about the data seen so far, as plain numbers.

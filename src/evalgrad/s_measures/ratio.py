@@ -6,10 +6,13 @@ out of the loss, so it is >= 0 and 0 once all items lie beyond the margin; for F
 is that of F - v T and the value V = (beta^2 + F) / T.
 """
 
+from collections.abc import Mapping
+from typing import Any
+
 import torch
 from torch import Tensor
 
-from evalgrad.s_measures.batch import Batch
+from evalgrad.s_measures.batch import Batch, Members
 from evalgrad.s_measures.counts import keep
 from evalgrad.s_measures.multipliers import class_weights, renewed_multipliers
 from evalgrad.s_measures.programs import Program
@@ -23,8 +26,8 @@ class RatioSolver(Solver):
 
     weight: Tensor
 
-    def __init__(self, program: Program, positives: Tensor | None, surrogate: Surrogate) -> None:
-        super().__init__(program, positives, surrogate)
+    def __init__(self, program: Program, known: Members | None, surrogate: Surrogate) -> None:
+        super().__init__(program, known, surrogate)
         # errors of a positive | negative at score 1
         hit, alarm = surrogate(torch.tensor([0.0, 2.0])).tolist()
         # V of the constant scorer f = 1, which every scorer with a bias term can reach: a constant
@@ -54,6 +57,7 @@ class RatioSolver(Solver):
             batch.positive,
             self.weight,
             self.surrogate,
+            mask=batch.mask,
             running=running,
             momentum=settings.momentum,
             ratio=self.ratio(),
@@ -68,6 +72,15 @@ class RatioSolver(Solver):
         if batch.position is not None:
             keep(self.counts.totals, self.counts.cached(self.thresholds(), due=due), due)
         self._renew(settings.dual_lr, settings.max_multiplier, due)
+
+    def load_multipliers(self, state: Mapping[str, Any]) -> None:
+        """With weights of the classes for the new frequencies."""
+        super().load_multipliers(state)
+        self.weight.copy_(
+            class_weights(
+                self.mu, self.counts.prior(), self.objective, self.constraints, self.share
+            )
+        )
 
     def dual_step(self, settings: Settings, lr: float | None = None) -> None:
         """Move v or the multipliers by the latest totals. Training forwards do this by

@@ -41,16 +41,37 @@ class SizeLabels(nn.Module):
     """Size labels of masks: 1 where the foreground is larger than the mean foreground of the
     training masks.
 
-    `fit` takes the mean over training masks (n, *), bool or any dtype with foreground != 0; calling
-    gives (n,) int64 labels.
+    `fit` takes the mean over training masks (n, *), bool or any dtype with foreground != 0, and
+    forgets what it had; `partial_fit` takes in one batch more, for masks that come as a stream.
+    Calling gives (n,) int64 labels.
+
+    Example:
+        >>> rule = SizeLabels()
+        >>> for masks in (torch.ones(2, 4), torch.zeros(1, 4)):
+        ...     rule = rule.partial_fit(masks)
+        >>> rule(torch.tensor([[1, 1, 1, 0], [1, 1, 0, 0]]))
+        tensor([1, 0])
     """
+
+    threshold: Tensor
+    masks: Tensor
 
     def __init__(self) -> None:
         super().__init__()
         self.register_buffer("threshold", torch.tensor(torch.nan, dtype=torch.float64))
+        self.register_buffer("masks", torch.tensor(0))  # how many the threshold is the mean of
 
     def fit(self, masks: Tensor) -> "SizeLabels":
-        self.threshold = _area(masks).mean()
+        self.masks.zero_()
+        return self.partial_fit(masks)
+
+    def partial_fit(self, masks: Tensor) -> "SizeLabels":
+        area = _area(masks)
+        before = int(self.masks)
+        total = area.sum() + (float(self.threshold) * before if before else 0.0)
+        if before + len(area):
+            self.threshold.copy_(total / (before + len(area)))
+        self.masks += len(area)
         return self
 
     def forward(self, masks: Tensor) -> Tensor:

@@ -4,18 +4,21 @@ A solver is one group of one measure. It holds state alone: the numbers that a u
 attributes of the measure (`Settings`), and each call brings them along.
 """
 
+from collections.abc import Mapping
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from evalgrad._errors import fail
-from evalgrad.s_measures.batch import Batch
+from evalgrad.s_measures.batch import Batch, Members
 from evalgrad.s_measures.counts import Counts, keep
 from evalgrad.s_measures.multipliers import residuals
 from evalgrad.s_measures.programs import Program
 from evalgrad.s_measures.surrogate_errors import Ratio
 from evalgrad.s_measures.surrogates import Surrogate
+
+PER_ITEM = {"counts.cache", "tau", "lam"}  # of the state
 
 
 class Settings:
@@ -39,11 +42,11 @@ class Solver(nn.Module):
     latest: Tensor  # (K, J) the last of them
     moves: Tensor  # how many there were
 
-    def __init__(self, program: Program, positives: Tensor | None, surrogate: Surrogate) -> None:
+    def __init__(self, program: Program, known: Members | None, surrogate: Surrogate) -> None:
         super().__init__()
         self.program, self.surrogate = program, surrogate
         rows = len(program.share)
-        self.counts = Counts(positives, rows, surrogate)
+        self.counts = Counts(known, rows, surrogate)
         self.threshold = nn.Parameter(torch.zeros(rows)) if program.anchored else None
         for name in ("objective", "constraints", "share"):
             self.register_buffer(name, getattr(program, name).clone(), persistent=False)
@@ -66,6 +69,18 @@ class Solver(nn.Module):
     def primal_groups(self, lr: float) -> list[dict[str, Any]]:
         """Parameter groups of the solver's own variables, for an optimiser."""
         return [{"params": [self.threshold], "lr": lr}] if self.threshold is not None else []
+
+    @torch.no_grad()
+    def load_multipliers(self, state: Mapping[str, Any]) -> None:
+        """What `state` holds besides the items; see `SMeasure.load_multipliers`."""
+        own = {key: x for key, x in self.state_dict().items() if isinstance(x, Tensor)}
+        shared = own.keys() - PER_ITEM
+        if any(key not in state or state[key].shape != own[key].shape for key in shared):
+            must, repair = "of a measure with the same options", "Build both with the same options."
+            got = "other multipliers"
+            fail(ValueError, "load_multipliers", "state_dict", must, got, repair)
+        for key in shared:
+            own[key].copy_(state[key])
 
     def report(self) -> dict[str, Any]:
         """What `diagnostics()` adds for this solver alone."""
@@ -119,7 +134,8 @@ def _same_positives(module: Any, state_dict: dict[str, Any], prefix: str, *_: An
     if state is not None and state["positives"] != module.counts.fingerprint:
         repair = (
             "Its per-item state would belong to other items: build the S-measure with the labels of"
-            " the same data in the same order, or start a fresh one."
+            " the same data in the same order. For other data keep the rest by"
+            " `load_multipliers(state_dict)`."
         )
         must, got = "those it was saved with", "others"
         fail(ValueError, "load_state_dict", "labels", must, got, repair)

@@ -51,6 +51,7 @@ def weighted_errors(
     weight: Tensor,
     surrogate: Surrogate,
     *,
+    mask: Tensor | None = None,
     running: Tensor | None = None,
     momentum: float = 0.0,
     ratio: Ratio | None = None,
@@ -64,12 +65,18 @@ def weighted_errors(
         weight: (K, 2), for the mean over positives | negatives; both are left out of a batch that
             lacks one of them.
         surrogate: the bound on the 0-1 error.
+        mask: (B,), True where an item counts; only where items cannot be left out beforehand.
         running: (K, 2, 3), totals that become `momentum` times themselves plus those of the batch.
         momentum: what earlier batches keep of their weight.
         ratio: for F-beta; the value is then V, the gradient that of the weighted means.
     """
     x, weight = offset.detach(), weight.to(offset.dtype)
-    if x.ndim == 1 and _native.library is not None and readable(x):
+    if mask is not None:
+        rows, within = (offset if x.ndim == 2 else offset.unsqueeze(0)), None
+        # a copy of the weights: they may move before the backward pass
+        value, totals = _masked(rows, positive, mask, weight.clone(), surrogate)
+        result = value if ratio is None else _shown(value, ratio.of_tensors(totals[0]))
+    elif x.ndim == 1 and _native.library is not None and readable(x):
         # past torch's dispatcher, which a small batch would pay more for than for the kernel
         within = running if running is not None and running.dtype == x.dtype else None
         value, gradient, totals = _one_row(
@@ -87,6 +94,29 @@ def weighted_errors(
     if running is not None and within is None:
         _take_in(running, totals, momentum)
     return result, totals
+
+
+def _masked(
+    offset: Tensor, positive: Tensor, mask: Tensor, weight: Tensor, surrogate: Surrogate
+) -> tuple[Tensor, Tensor]:
+    """By plain torch and its autograd, without a look at the mask."""
+    sides = torch.stack([positive & mask, ~positive & mask])
+    violation = torch.where(mask, torch.where(positive, -offset, offset), 0)
+    counted = torch.stack(
+        [surrogate(1 + violation), (violation >= 0).to(offset), torch.ones_like(offset)], -1
+    )
+    totals = torch.where(sides[:, None, :, None], counted, 0).sum(2).movedim(0, 1)
+    size = totals[..., 2]
+    both = size.amin(1, keepdim=True) > 0
+    means = torch.where(both, weight / size.clamp_min(1), 0)
+    nothing = (means == 0) & ~totals[..., 0].isnan()
+    value = torch.where(nothing, 0, means * totals[..., 0])
+    return value.sum(), totals.detach()
+
+
+def _shown(value: Tensor, number: Tensor) -> Tensor:
+    """Another value with the same gradient."""
+    return value + (number - value).detach()
 
 
 def _take_in(running: Tensor, totals: Tensor, momentum: float) -> None:
