@@ -53,6 +53,7 @@ def against_sort(rows: int, n: int) -> dict[str, object]:
     """Milliseconds of the sort, multiples of it for the losses."""
     scores, target = lists(rows, n)
     untrained, _ = lists(rows, n, shift=0.0)
+    graded, grades = eg.direct_graded_ndcg_loss, target * (1 + torch.arange(n) % 4)
     ap, ndcg, jaccard = (
         eg.direct_average_precision_loss,
         eg.direct_ndcg_loss,
@@ -66,6 +67,7 @@ def against_sort(rows: int, n: int) -> dict[str, object]:
         "AP hinge": step(lambda x: eg.average_precision_hinge_loss(x, target), scores),
         "NDCG+": step(lambda x: ndcg(x, target), scores),
         "NDCG@100-": step(lambda x: ndcg(x, target, k=100, direction="negative"), scores),
+        "graded NDCG+": step(lambda x: graded(x, grades), scores),
         "Jaccard+": step(lambda x: jaccard(x, target), scores),
     }
     times = interleaved(functions)

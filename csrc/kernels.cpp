@@ -32,6 +32,7 @@ EVALGRAD_API const evalgrad::Kernel* evalgrad_kernels() {
         EVALGRAD_BOTH("topk_hinge", topk::topk_hinge),
         EVALGRAD_BOTH("direct_ranking", ranking::direct_ranking),
         EVALGRAD_BOTH("direct_jaccard", ranking::direct_jaccard),
+        EVALGRAD_BOTH("direct_graded", ranking::direct_graded),
         EVALGRAD_BOTH("ap_structured", ranking::ap_structured),
         EVALGRAD_BOTH("weighted_errors", s_measures::weighted_errors),
         EVALGRAD_BOTH("error_totals", s_measures::error_totals),

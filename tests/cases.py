@@ -563,8 +563,6 @@ CASES = (
         axes_are_items=False,
         has_ignore_index=False,
         checks_labels=False,  # every label of at least 0 is a grade
-        crowd=10,
-        plain=True,
         **DIRECT,
     ),
     _list_case(

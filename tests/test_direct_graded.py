@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from test_broken import fails
 from test_direct_loss import (
     SIGNS,
+    assert_equals,
     directions,
     draw_row,
     every_direction,
@@ -22,7 +23,7 @@ from test_direct_loss import (
 )
 
 import evalgrad as eg
-from evalgrad import metrics
+from evalgrad import _native, metrics
 from evalgrad._rows import with_gradient
 
 cutoffs = st.sampled_from([None, 1, 2, 3, 9])
@@ -57,13 +58,13 @@ def assert_meets_every_order(loss, seed, direction, k=None, dtype=torch.float64,
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @given(seed=seeds, direction=directions, k=cutoffs, gain=st.sampled_from(["linear", "exponential"]))
-def test_meets_every_order(dtype, seed, direction, k, gain):
+def test_meets_every_order(engine, dtype, seed, direction, k, gain):
     loss = eg.direct_graded_ndcg_loss
     assert_meets_every_order(loss, seed, direction, k, dtype, gain=gain)
 
 
 @every_direction
-def test_of_equally_good_orders_the_one_that_gains_less_is_taken(direction):
+def test_of_equally_good_orders_the_one_that_gains_less_is_taken(engine, direction):
     """A gap of exactly epsilon: y_direct may exchange the two items or not."""
     target = torch.tensor([2, 0] if direction == "positive" else [0, 2])
     options = {"epsilon": 0.5, "direction": direction}
@@ -78,7 +79,7 @@ def test_of_equally_good_orders_the_one_that_gains_less_is_taken(direction):
 
 @every_direction
 @pytest.mark.parametrize("height", [0.0, 1e30, math.inf, -math.inf])
-def test_equal_scores_shift_by_their_gains_at_any_height(direction, height):
+def test_equal_scores_shift_by_their_gains_at_any_height(engine, direction, height):
     """The positive direction stays at the worst order, the negative goes to the best."""
     scores, target = torch.full((4,), height), torch.tensor([1, 3, 0, 2])
     options = {"epsilon": 0.1, "direction": direction}
@@ -125,6 +126,22 @@ def test_epsilon_is_on_the_scale_of_the_scores_whatever_the_list():
             assert torch.equal(gradient[1:] != 0, scores[1:] < 1.0)
 
 
+@every_direction
+@pytest.mark.parametrize("k", [None, 10])
+def test_kernel_equals_pure_torch_on_long_lists(monkeypatch, direction, k):
+    """With masks, and with ties of every kind."""
+    target, mask = torch.randint(5, (5, 700)), torch.rand(5, 700) < 0.9
+    for epsilon, step in ((0.01, 1e-9), (0.25, 0.125)):
+        scores = ((torch.randn(5, 700) + 0.3 * target) / step).round() * step
+        options = {"mask": mask, "epsilon": epsilon, "direction": direction, "k": k}
+        loss = eg.direct_graded_ndcg_loss
+        found = value_and_gradient(loss, scores, target, reduction="none", **options)
+        with monkeypatch.context() as context:
+            context.setattr(_native, "library", None)
+            pure = value_and_gradient(loss, scores, target, reduction="none", **options)
+        assert_equals(found, pure, 2e-6)
+
+
 def test_item_weights_are_factors_of_the_gains():
     scores, target = torch.randn(3, 8), torch.randint(4, (3, 8))
     weight = torch.rand(3, 8)
@@ -148,7 +165,7 @@ def test_item_weights_are_factors_of_the_gains():
     )
 
 
-def test_void_lists_are_left_out():
+def test_void_lists_are_left_out(engine):
     scores = torch.randn(4, 5)
     scores[1, 0] = math.nan  # void: it does not count
     target = torch.tensor([[0, 1, 3, 0, 2], [2] * 5, [0] * 5, [1, 2, 2, 2, 2]])

@@ -24,4 +24,10 @@ void direct_jaccard(const T* scores, const uint8_t* target, const uint8_t* mask,
                     int64_t n, double epsilon, int64_t sign, T* value, T* gradient,
                     int64_t threads);
 
+// gain: (rows, n). The cutoff 0 means none.
+template <class T>
+void direct_graded(const T* scores, const double* gain, Optional<const uint8_t> mask, int64_t rows,
+                   int64_t n, double epsilon, int64_t sign, int64_t cutoff, T* value, T* reached,
+                   T* gradient, int64_t threads);
+
 }  // namespace evalgrad::ranking

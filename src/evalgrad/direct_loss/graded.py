@@ -13,6 +13,7 @@ import math
 import torch
 from torch import Tensor
 
+from evalgrad import _native
 from evalgrad._grades import GAIN, Gain, Graded, graded_lists
 from evalgrad._module import LossModule
 from evalgrad._options import Direction, Reduction, checked
@@ -75,7 +76,14 @@ def direct_graded_ndcg_loss(
         gain=gain,
         item_weight=item_weight,
     )
-    value, _, gradient = direct_graded(batch, float(epsilon), SIGNS[direction], k)
+    value, _, gradient = direct_graded(
+        working(batch.rows),
+        batch.gain,
+        batch.mask,
+        float(epsilon),
+        SIGNS[direction],
+        0 if k is None else k,
+    )
     factor = row_factor(batch.rows, live_graded(batch), reduction, batch.invalid)
     return attach(batch.rows, value, gradient, reduction, factor=factor, shape=batch.shape)
 
@@ -102,24 +110,26 @@ class DirectGradedNDCGLoss(LossModule):
 
 def live_graded(batch: Graded) -> Tensor:
     """Which lists have two different gains that count; the others are void."""
-    counts = batch.counts()
-    highest = torch.where(counts, batch.gain, 0.0)
-    lowest = torch.where(counts, batch.gain, math.inf)
+    return _live(batch.gain, batch.counts())
+
+
+def _live(gain: Tensor, counts: Tensor) -> Tensor:
     # padded, so that a list without items has a largest gain
-    pad = torch.nn.functional.pad
-    return pad(highest, (1, 0)).amax(1) > pad(lowest, (1, 0), value=math.inf).amin(1)
+    highest = torch.nn.functional.pad(torch.where(counts, gain, 0.0), (1, 0))
+    lowest = torch.nn.functional.pad(torch.where(counts, gain, math.inf), (1, 0), value=math.inf)
+    return highest.amax(1) > lowest.amin(1)
 
 
-def direct_graded(
-    batch: Graded, epsilon: float, sign: int, k: int | None
+def _pure(
+    scores: Tensor, gain: Tensor, mask: Tensor | None, epsilon: float, sign: int, k: int
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Delta of y_w, Delta of y_direct, each (R,), and the direct loss gradient (R, n)."""
-    live, counts = live_graded(batch), batch.counts()
-    x = working(batch.rows)
-    nan = (x.isnan() & counts).any(1) & live
-    x = torch.where(counts & ~x.isnan(), x, -math.inf).to(exact_dtype(x))
-    top = torch.nn.functional.pad(batch.gain, (1, 0)).amax(1, keepdim=True)
-    g = batch.gain / torch.where(top > 0, top, 1.0)
+    counts = torch.ones_like(gain, dtype=torch.bool) if mask is None else mask
+    live = _live(gain, counts)
+    nan = (scores.isnan() & counts).any(1) & live
+    x = torch.where(counts & ~scores.isnan(), scores, -math.inf).to(exact_dtype(scores))
+    top = torch.nn.functional.pad(gain, (1, 0)).amax(1, keepdim=True)
+    g = gain / torch.where(top > 0, top, 1.0)
     T, best = _discounts(x, k), g.sort(1, descending=True).values
     ideal = (best * T).sum(1, keepdim=True)
     ideal = torch.where(ideal > 0, ideal, 1.0)
@@ -131,15 +141,14 @@ def direct_graded(
     gradient = torch.where(live[:, None] & counts, gradient, 0.0)
     gradient = torch.where(nan[:, None] & counts, math.nan, gradient)
     value, reached = (torch.where(nan, math.nan, torch.where(live, d, 0.0)) for d in deltas)
-    dtype = working(batch.rows).dtype
-    return value.to(dtype), reached.to(dtype), gradient.to(dtype)
+    return value.to(scores.dtype), reached.to(scores.dtype), gradient.to(scores.dtype)
 
 
-def _discounts(x: Tensor, k: int | None) -> Tensor:
-    """T of the places of every list, ``(R, n)``."""
+def _discounts(x: Tensor, k: int) -> Tensor:
+    """T of the places of every list, ``(R, n)``; k = 0: no cutoff."""
     rank = torch.arange(1, x.shape[1] + 1, device=x.device)
     T = 1 / torch.log2(1 + rank.to(x.dtype))
-    return (T if k is None else T.masked_fill(rank > k, 0.0)).expand_as(x)
+    return (T.masked_fill(rank > k, 0.0) if k else T).expand_as(x)
 
 
 def _rankings(
@@ -164,3 +173,28 @@ def _sorted(order: Tensor, key: Tensor) -> Tensor:
     """`order` by decreasing keys; of equal keys it stays."""
     by_key = key.gather(1, order).argsort(dim=1, descending=True, stable=True)
     return order.gather(1, by_key)
+
+
+def _native_rows(
+    scores: Tensor, gain: Tensor, mask: Tensor | None, epsilon: float, sign: int, k: int
+) -> tuple[Tensor, Tensor, Tensor]:
+    results = _empty(scores)
+    lists, options = (scores, gain, mask, *scores.shape), (epsilon, sign, k)
+    _native.call("direct_graded", *lists, *options, *results)
+    return results
+
+
+def _empty(scores: Tensor, *_: object) -> tuple[Tensor, Tensor, Tensor]:
+    value, gradient = _native.empty_results(scores)
+    return value, torch.empty_like(value), gradient
+
+
+direct_graded = _native.operator(
+    "direct_graded(Tensor scores, Tensor gain, Tensor? mask, float epsilon, int sign, int k)"
+    # Delta of y_w, Delta of y_direct, direct loss gradient; k = 0: no cutoff
+    " -> (Tensor, Tensor, Tensor)",
+    pure=_pure,
+    native=_native_rows,
+    fake=_empty,
+    dtypes=_native.FLOATS,
+)

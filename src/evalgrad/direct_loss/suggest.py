@@ -159,9 +159,12 @@ def _deltas(metric: Metric, k: int | None) -> Deltas:
         return _jaccard_deltas
     if metric == "zero_one":
         return _zero_one_deltas
+    cutoff = 0 if k is None else k
     if metric == "graded_ndcg":
-        return lambda batch, epsilon, sign: direct_graded(batch, epsilon, sign, k)[:2]
-    options = (metric == "ndcg", 0 if k is None else k)
+        return lambda batch, epsilon, sign: direct_graded(
+            batch.rows, batch.gain, batch.mask, epsilon, sign, cutoff
+        )[:2]
+    options = (metric == "ndcg", cutoff)
     return lambda batch, epsilon, sign: direct_ranking(
         batch.rows, batch.positive, batch.mask, epsilon, sign, *options
     )[:2]
