@@ -25,6 +25,7 @@ def softmax_rows(size: str, shape: tuple[int, ...]) -> list[dict[str, object]]:
     losses = {
         "lovasz_softmax_loss": eg.LovaszSoftmaxLoss(),
         "lovasz_softmax_loss(bins=4096)": eg.LovaszSoftmaxLoss(bins=4096),
+        "lovasz_softmax_loss(metric=dice)": eg.LovaszSoftmaxLoss(metric="dice"),
         "LossMaxPooling": eg.LossMaxPooling(pixel_losses),
     }
     return compare(size, F.cross_entropy, losses, logits, target)
@@ -64,6 +65,7 @@ def hinge_rows(size: str, shape: tuple[int, ...]) -> list[dict[str, object]]:
     losses = {
         "lovasz_hinge_loss": eg.LovaszHingeLoss(),
         "lovasz_hinge_loss(bins=4096)": eg.LovaszHingeLoss(bins=4096),
+        "lovasz_hinge_loss(metric=dice)": eg.LovaszHingeLoss(metric="dice"),
     }
     return compare(size, _bce, losses, logits, target)
 

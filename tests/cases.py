@@ -130,6 +130,16 @@ def _multilabel_iou_loss(x: Tensor, target: Tensor) -> Tensor:
     return _image_iou_loss(x.flatten(0, 1), target.flatten(0, 1))
 
 
+def _tversky_loss(**weights: float) -> Callable[[Tensor, Tensor], Tensor]:
+    return lambda x, target: (
+        1 - metrics.tversky_index(x.argmax(1), target, num_classes=x.shape[1], **weights)
+    )
+
+
+def _image_dice_loss(x: Tensor, target: Tensor) -> Tensor:
+    return 1 - metrics.dice((x > 0).long(), target, num_classes=2, over="image", classes=[1])
+
+
 def _pixel_error(x: Tensor, target: Tensor) -> Tensor:
     return (x.argmax(1) != target).double().mean()
 
@@ -341,6 +351,69 @@ CASES = (
         perfect=lambda target: 2.0 * target.double() - 1,
         equals_metric=False,
         fixed={"per_class": True},
+    ),
+    Case(
+        name="lovasz_softmax_dice",
+        loss=_weighted(eg.lovasz_softmax_loss),
+        module=eg.LovaszSoftmaxLoss,
+        draw=_draw_classes,
+        oracle=partial(oracles.lovasz_softmax, metric="dice"),
+        metric=_tversky_loss(misses=0.5, false_alarms=0.5),
+        options=(
+            {"metric": "jaccard"},
+            {"metric": eg.Tversky(misses=0.7, false_alarms=0.3)},
+            {"classes": "all"},
+            {"per_image": True, "weight": WEIGHT, "classes": "all", "ignore_index": 1},
+            {"bins": 4},
+            {"bins": 4, "reduction": "none"},
+            {"reduction": "none"},
+        ),
+        perfect=_one_hot,
+        equals_metric=True,
+        fixed={"metric": "dice"},
+    ),
+    Case(
+        name="lovasz_softmax_tversky",
+        loss=_weighted(eg.lovasz_softmax_loss),
+        module=eg.LovaszSoftmaxLoss,
+        draw=_draw_classes,
+        oracle=partial(oracles.lovasz_softmax, metric=(2.0, 0.3)),
+        metric=_tversky_loss(misses=2.0, false_alarms=0.3),
+        options=({"bins": 4}, {"classes": "all"}, *REDUCTIONS),
+        perfect=_one_hot,
+        equals_metric=True,
+        fixed={"metric": eg.Tversky(misses=2.0, false_alarms=0.3)},
+    ),
+    Case(
+        name="lovasz_hinge_dice",
+        loss=eg.lovasz_hinge_loss,
+        module=eg.LovaszHingeLoss,
+        draw=_draw_binary,
+        oracle=partial(oracles.lovasz_hinge, metric="dice"),
+        metric=_image_dice_loss,
+        options=(
+            {"metric": eg.Tversky(misses=2.0, false_alarms=0.3)},
+            {"per_image": False},
+            {"empty": "skip"},
+            {"bins": 4},
+            {"bins": 4, "per_image": False, "ignore_index": 0},
+            *REDUCTIONS,
+        ),
+        perfect=lambda target: 2.0 * target.double() - 1,
+        equals_metric=False,
+        fixed={"metric": "dice"},
+    ),
+    Case(
+        name="lovasz_hinge_multilabel_dice",
+        loss=eg.lovasz_hinge_loss,
+        module=eg.LovaszHingeLoss,
+        draw=_draw_multilabel,
+        oracle=partial(oracles.lovasz_hinge_multilabel, metric="dice"),
+        metric=lambda x, target: _image_dice_loss(x.flatten(0, 1), target.flatten(0, 1)),
+        options=({"bins": 4}, *REDUCTIONS),
+        perfect=lambda target: 2.0 * target.double() - 1,
+        equals_metric=False,
+        fixed={"per_class": True, "metric": "dice"},
     ),
     Case(
         name="loss_max_pooling",

@@ -5,6 +5,7 @@
 import copy
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -60,7 +61,7 @@ def _ceiling(x: Tensor, y: Tensor) -> Tensor:
     return torch.cat([points, ceilings.unsqueeze(-1)], -1)
 
 
-def _jaccard(function: Callable[..., Tensor]) -> Callable[[Tensor, Tensor], Tensor]:
+def _overlap(function: Callable[..., Tensor]) -> Callable[[Tensor, Tensor], Tensor]:
     return lambda x, y: function(x.argmax(1), y, num_classes=CLASSES)
 
 
@@ -136,10 +137,22 @@ FUNCTIONS = (
     Function("metrics.roc_auc", lambda x, y: metrics.roc_auc(x.round(), y)),
     Function("metrics.pr_auc", metrics.pr_auc),
     Function("metrics.topk_error", lambda x, y: metrics.topk_error(x, y, k=2), labels=CLASSES),
-    Function("metrics.jaccard_index", _jaccard(metrics.jaccard_index), labels=CLASSES),
-    Function("metrics.jaccard_counts", _jaccard(metrics.jaccard_counts), labels=CLASSES),
+    Function("metrics.jaccard_index", _overlap(metrics.jaccard_index), labels=CLASSES),
+    Function("metrics.dice", _overlap(metrics.dice), labels=CLASSES),
+    Function(
+        "metrics.tversky_index",
+        _overlap(partial(metrics.tversky_index, misses=0.7, false_alarms=0.3)),
+        labels=CLASSES,
+    ),
+    Function("metrics.jaccard_counts", _overlap(metrics.jaccard_counts), labels=CLASSES),
     Function(
         "metrics.jaccard_from_counts",
         lambda x, y: metrics.jaccard_from_counts(torch.stack([y, y + 1, y + 2], -1)),
+    ),
+    Function(
+        "metrics.tversky_from_counts",
+        lambda x, y: metrics.tversky_from_counts(
+            torch.stack([y, y + 1, y + 2], -1), misses=0.7, false_alarms=0.3
+        ),
     ),
 )

@@ -17,7 +17,24 @@ def jaccard_loss(wrong, foreground):
     return sum(wrong) / union if union else 0.0
 
 
-def extension(errors, foreground):
+def tversky_loss(wrong, foreground, misses, false_alarms):
+    """1 - hits / (hits + misses x missed + false_alarms x false alarms), 0/0 = 0 loss."""
+    hits = sum(f and not w for w, f in zip(wrong, foreground))
+    missed = sum(f and w for w, f in zip(wrong, foreground))
+    false = sum(w and not f for w, f in zip(wrong, foreground))
+    size = hits + misses * missed + false_alarms * false
+    return 1 - hits / size if size else 0.0
+
+
+def set_loss(metric):
+    """The set function of a loss by the name of its metric, or by its two weights."""
+    if metric == "jaccard":
+        return jaccard_loss
+    misses, false_alarms = (0.5, 0.5) if metric == "dice" else metric
+    return lambda wrong, foreground: tversky_loss(wrong, foreground, misses, false_alarms)
+
+
+def extension(errors, foreground, loss=jaccard_loss):
     """Lovász extension from its definition: the integral of the set function over the level sets of
     the errors.
     """
@@ -25,7 +42,7 @@ def extension(errors, foreground):
     value, before, wrong = 0.0, 0.0, [False] * len(errors)
     for i in order:
         wrong[i] = True
-        after = jaccard_loss(wrong, foreground)
+        after = loss(wrong, foreground)
         value += errors[i] * (after - before)
         before = after
     return value
@@ -51,6 +68,7 @@ def lovasz_softmax(
     weight=None,
     reduction="mean",
     bins=None,
+    metric="jaccard",
 ):
     """x: (N, C, S), target: (N, S) nested lists."""
     images = [
@@ -72,9 +90,11 @@ def lovasz_softmax(
             errors = [1 - p[c] if y == c else p[c] for p, y in pixels]
             front = [y == c for _, y in pixels]
             value = (
-                binned(errors, front, [min(int(e * bins), bins - 1) for e in errors])
+                binned(
+                    errors, front, [min(int(e * bins), bins - 1) for e in errors], set_loss(metric)
+                )
                 if bins
-                else extension(errors, front)
+                else extension(errors, front, set_loss(metric))
             )
             row.append(w * value)
             weights.append(w)
@@ -88,7 +108,7 @@ def lovasz_softmax(
     )
 
 
-def binned(errors, foreground, number):
+def binned(errors, foreground, number, loss):
     """Errors of a bin are tied: the mean over "foreground first" and "background first" of the
     exact extension's weights.
     """
@@ -98,7 +118,7 @@ def binned(errors, foreground, number):
         weights, before, wrong = {}, 0.0, [False] * len(errors)
         for i in order:
             wrong[i] = True
-            after = jaccard_loss(wrong, foreground)
+            after = loss(wrong, foreground)
             weights[i], before = after - before, after
         for kind in itertools.product(set(number), (True, False)):
             items = [i for i in weights if (number[i], foreground[i]) == kind]
@@ -115,6 +135,7 @@ def lovasz_hinge(
     ignore_index=None,
     empty="max",
     bins=None,
+    metric="jaccard",
     reduction="mean",
     gradient="subgradient",
     lam=1.0,
@@ -136,12 +157,11 @@ def lovasz_hinge(
         if not counts:
             values.append(0.0)
         elif bins is None:
-            values.append(extension(errors, front))
+            values.append(extension(errors, front, set_loss(metric)))
         else:  # no error at all: a bin of its own below all others
             width = (max(errors) or 1) / bins
-            values.append(
-                binned(errors, front, [min(int(e / width), bins - 1) if e else -1 for e in errors])
-            )
+            number = [min(int(e / width), bins - 1) if e else -1 for e in errors]
+            values.append(binned(errors, front, number, set_loss(metric)))
         counted.append(counts)
     if reduction == "none":
         return values

@@ -79,6 +79,20 @@ def ascending(errors, foreground, labels):
     return (values * torch.cat([jaccard[:1], jaccard.diff()])).sum()
 
 
+def overlap_curve(misses, false_alarms):
+    """Algorithm 1 for the Tversky index with these weights."""
+
+    def weigh(errors, foreground, labels=None):
+        values, order = errors.sort(descending=True)
+        front = foreground[order].to(errors)
+        missed, false = front.cumsum(0), (1 - front).cumsum(0)
+        hits = front.sum() - missed
+        loss = 1 - hits / (hits + misses * missed + false_alarms * false)
+        return (values * torch.cat([loss[:1], loss.diff()])).sum()
+
+    return weigh
+
+
 SOFTMAX = ROWS["lovasz_softmax"]
 
 
@@ -135,5 +149,34 @@ def test_soft_iou_is_not_the_extension():
         return (1 - (p * front).sum(axes) / (p + front - p * front).sum(axes))[present].mean()
 
     case = replace(SOFTMAX, loss=soft_iou)
+    assert not rejected(case, test_laws.test_follows_metric_at_hard_predictions)
+    assert rejected(case, test_laws.test_equals_oracle, options=-1)
+
+
+@pytest.mark.parametrize(
+    ("name", "right", "wrong"),
+    [
+        ("lovasz_softmax_dice", (0.5, 0.5), (1.0, 1.0)),  # the Jaccard index by the name of Dice
+        ("lovasz_softmax_tversky", (2.0, 0.3), (0.3, 2.0)),  # the weights swapped
+    ],
+)
+def test_the_weights_of_another_metric_are_rejected(name, right, wrong):
+    for weights, expected in ((right, False), (wrong, True)):
+        case = replace(ROWS[name], loss=class_loop(overlap_curve(*weights)), fixed={})
+        assert rejected(case, test_laws.test_ties_have_one_value) == expected
+        assert rejected(case, test_laws.test_follows_metric_at_hard_predictions) == expected
+
+
+def test_soft_dice_is_not_the_extension():
+    """It agrees with Dice at hard predictions and nowhere else."""
+
+    def soft_dice(x, target, **_):
+        p = x.softmax(1).movedim(1, -1)
+        front = torch.nn.functional.one_hot(target, x.shape[1]).to(x)
+        present = front.flatten(0, -2).any(0)
+        axes = tuple(range(p.ndim - 1))
+        return (1 - 2 * (p * front).sum(axes) / (p + front).sum(axes))[present].mean()
+
+    case = replace(ROWS["lovasz_softmax_dice"], loss=soft_dice, fixed={})
     assert not rejected(case, test_laws.test_follows_metric_at_hard_predictions)
     assert rejected(case, test_laws.test_equals_oracle, options=-1)

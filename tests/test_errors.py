@@ -142,6 +142,46 @@ BAD = (
         ValueError,
         '`bins` must be None with gradient="prox"; got 8',
     ),
+    (
+        lambda: hinge(metric="dice", gradient="prox"),
+        ValueError,
+        '`metric` must be "jaccard" with gradient="prox"; got \'dice\'',
+    ),
+    (
+        lambda: eg.LovaszHingeLoss(metric=eg.Tversky(2.0, 1.0), gradient="prox"),
+        ValueError,
+        r'"jaccard" with gradient="prox"; got Tversky\(misses=2.0, false_alarms=1.0\)',
+    ),
+    (
+        lambda: softmax(metric="iou"),
+        ValueError,
+        "`metric` must be one of 'jaccard', 'dice'; got 'iou'",
+    ),
+    (
+        lambda: hinge(metric=(0.7, 0.3)),
+        TypeError,
+        r'`metric` must be "jaccard", "dice" or a Tversky; got \(0.7, 0.3\)',
+    ),
+    (
+        lambda: softmax(metric=eg.Tversky(misses=0, false_alarms=1)),
+        ValueError,
+        "`metric.misses` must be finite and at least 0.001 and at most 1000; got 0",
+    ),
+    (
+        lambda: eg.LovaszSoftmaxLoss(metric=eg.Tversky(misses=1, false_alarms="1")),
+        TypeError,
+        "`metric.false_alarms` must be a number; got '1'",
+    ),
+    (
+        lambda: metrics.tversky_index(TARGET, TARGET, num_classes=2, misses=1, false_alarms=-1),
+        ValueError,
+        "tversky_index: `false_alarms` must be finite and at least 0.001",
+    ),
+    (
+        lambda: metrics.dice(TARGET, TARGET, num_classes=2, over="batch"),
+        TypeError,
+        "dice: `batch_size` must be an integer; got None",
+    ),
     (lambda: hinge(lam=0), ValueError, "`lam` must be finite and above 0; got 0"),
     (lambda: hinge(lam=float("nan")), ValueError, "`lam` must be finite and above 0; got nan"),
     (lambda: hinge(lam="1"), TypeError, "`lam` must be a number; got '1'"),

@@ -116,6 +116,7 @@ NOT_IN_A_GRAPH = {
         "median_frequency_weights",
         "suggest_epsilon",
     ),  # the same: test_baselines.py, test_direct_loss.py
+    "Tversky",  # a choice of metric, the value of an option: test_tversky.py
 }
 
 

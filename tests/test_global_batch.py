@@ -169,6 +169,7 @@ BINNED = (
     {"bins": 5, "classes": "all"},
     {"bins": 16, "classes": [1, 3], "reduction": "sum"},
     {"bins": 7, "weight": torch.tensor([0.5, 2.0, 1.0, 3.0], dtype=torch.float64)},
+    {"bins": 7, "metric": "dice"},
     {"bins": 7, "per_image": True},
     {"bins": 7, "reduction": "none"},
 )

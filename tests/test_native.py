@@ -18,10 +18,12 @@ native_only = pytest.mark.skipif(_native.library is None, reason="built without 
 
 
 def rows_arguments(rows=1, n=4):
-    """What `lovasz_rows` takes: errors, foreground, mask, factor, sizes, hinge, bins, results."""
+    """What `lovasz_rows` takes: errors, foreground, mask, factor, sizes, hinge, bins, the weights
+    of misses and false alarms, results.
+    """
     x = torch.rand(rows, n)
     results = x.new_empty(rows), torch.empty_like(x)
-    return [x, x > 0.5, None, torch.ones(rows), rows, n, 0, 0, *results]
+    return [x, x > 0.5, None, torch.ones(rows), rows, n, 0, 0, 1.0, 1.0, *results]
 
 
 def declared(kernel, text):
@@ -74,8 +76,8 @@ def test_kernels_of_both_widths_differ_in_the_width_alone():
         (1, None, "argument 1 must be .* got None"),
         (1, 3, "argument 1 must be .* got 3"),
         (3, torch.ones(1).double(), "argument 3 must be .* torch.float32"),
-        (9, torch.zeros(4, 8)[:, ::2], "contiguous CPU tensor"),
-        (9, torch.zeros(1, 4, device="meta"), "contiguous CPU tensor"),
+        (11, torch.zeros(4, 8)[:, ::2], "contiguous CPU tensor"),
+        (11, torch.zeros(1, 4, device="meta"), "contiguous CPU tensor"),
     ],
 )
 def test_raw_pointers_only_from_the_tensors_a_kernel_takes(place, given, message):
@@ -88,7 +90,7 @@ def test_raw_pointers_only_from_the_tensors_a_kernel_takes(place, given, message
 @native_only
 @pytest.mark.parametrize("change", [lambda a: a[:-1], lambda a: [*a, 1]])
 def test_number_of_arguments(change):
-    with pytest.raises(TypeError, match="takes 10 arguments"):
+    with pytest.raises(TypeError, match="takes 12 arguments"):
         _native.call("lovasz_rows", *change(rows_arguments()))
 
 
@@ -107,7 +109,7 @@ torch.set_num_threads({threads})
 
 def call(n):
     x = torch.rand(2, n)
-    arguments = x, x > 0.5, None, None, 2, n, 0, 0, torch.zeros(2), torch.zeros(2, n)
+    arguments = x, x > 0.5, None, None, 2, n, 0, 0, 1.0, 1.0, torch.zeros(2), torch.zeros(2, n)
     return lambda: _native.call("lovasz_rows", *arguments)
 
 call(2**16)()  # threads take memory, too
@@ -150,8 +152,9 @@ def test_other_exceptions_keep_their_text():
 
 def test_operator_takes_strided_tensors():
     x, front = torch.randn(6, 5), torch.rand(6, 5) > 0.5
-    value, gradient = extend_rows(x.T, front.T, None, None, False)
-    expected = extend_rows(x.T.contiguous(), front.T.contiguous(), None, None, False)
+    value, gradient = extend_rows(x.T, front.T, None, None, False, 1.0, 1.0)
+    rows = x.T.contiguous(), front.T.contiguous()
+    expected = extend_rows(*rows, None, None, False, 1.0, 1.0)
     assert torch.equal(value, expected[0])
     assert torch.equal(gradient, expected[1])
 

@@ -116,7 +116,8 @@ struct ClassBinned : ClassCandidates {
 
 // With `bins=`. Bins below that of the smallest foreground error
 // weigh nothing; where few pixels are above, as in an untrained network, only those are counted.
-inline void weigh_in_bins(const ClassTask& task, int64_t bins, ClassScratch& s) {
+template <class Metric>
+void weigh_in_bins(const Metric& metric, const ClassTask& task, int64_t bins, ClassScratch& s) {
     const WideBins edges = class_bins(bins);
     const float lowest = std::max(0.0f, 1.0f - task.highest - 1.0f / edges.scale);
     const bool few = task.foreground > 0 && task.share_from(lowest) <= 1.0 / 8;
@@ -136,7 +137,7 @@ inline void weigh_in_bins(const ClassTask& task, int64_t bins, ClassScratch& s) 
     if (task.foreground == 0)
         fill_without_foreground(s.wide, task.factor);
     else
-        fill_slopes(s.wide, task.foreground, task.factor, ahead);
+        fill_slopes(metric, s.wide, task.foreground, task.factor, ahead);
     if (!few) return task.look_up_in(s.wide);
     task.fill(0.0f);
     look_up_keys(keys, found, s.wide, task.buffer);
@@ -156,7 +157,9 @@ inline void weigh_absent(const ClassTask& task) {
 
 // Without a sort. False, and nothing written, where one is better: for few pixels, little
 // foreground, few errors to bring into order, or many that are equal or too close for the bins.
-inline bool weigh_in_fine_bins(const ClassTask& task, float lowest, bool small, ClassScratch& s) {
+template <class Metric>
+bool weigh_in_fine_bins(const Metric& metric, const ClassTask& task, float lowest, bool small,
+                        ClassScratch& s) {
     const int64_t pixels = task.images * task.pixels;
     if (pixels < kFinePixels || task.foreground < kFineForeground) return false;
     const double share = task.share_from(lowest);
@@ -167,7 +170,7 @@ inline bool weigh_in_fine_bins(const ClassTask& task, float lowest, bool small, 
         first_bins(static_cast<int64_t>(share * static_cast<double>(pixels)), task.foreground) / 4;
     Ahead ahead;
     const bool done = count_finely(
-        s.fine, std::max(kFewestBins / 2, first), task.foreground, task.factor, ahead,
+        metric, s.fine, std::max(kFewestBins / 2, first), task.foreground, task.factor, ahead,
         [&](double wanted) { return OctaveBins(lowest, wanted); },
         [&] {
             if (!small) return task.count_in(s.fine);
@@ -176,13 +179,15 @@ inline bool weigh_in_fine_bins(const ClassTask& task, float lowest, bool small, 
         });
     if (!done) return false;
     if (!small) return task.look_up_in(s.fine), true;
-    fill_slopes(s.wide, task.foreground, task.factor, ahead);
+    fill_slopes(metric, s.wide, task.foreground, task.factor, ahead);
     return task.look_up_in(s.fine, s.wide), true;
 }
 
 // By a sort of the errors from `lowest` on; smaller ones, if they have a weight, in a bin per unit.
 // Some pixels at a time: of a trained network, most have no error to sort, which their count tells.
-inline void weigh_sorted_class(const ClassTask& task, float lowest, bool small, ClassScratch& s) {
+template <class Metric>
+void weigh_sorted_class(const Metric& metric, const ClassTask& task, float lowest, bool small,
+                        ClassScratch& s) {
     constexpr int64_t kTogether = 4 * kBlock;
     uint64_t* keys = s.sorter.room(task.images * task.pixels + 1);
     int64_t found = 0;
@@ -201,7 +206,7 @@ inline void weigh_sorted_class(const ClassTask& task, float lowest, bool small, 
         Ahead ahead;
         for (int64_t i = 0; i < found; ++i) ahead.foreground += key_foreground(keys[i]);
         ahead.background = found - ahead.foreground;
-        fill_slopes(s.wide, task.foreground, task.factor, ahead);
+        fill_slopes(metric, s.wide, task.foreground, task.factor, ahead);
         task.look_up_in(s.wide);
     } else {
         task.fill(0.0f);
@@ -209,18 +214,19 @@ inline void weigh_sorted_class(const ClassTask& task, float lowest, bool small, 
     const uint32_t* sorted = s.sorter.sort<uint32_t, kUnitBits>(found);
     const float slopes[2] = {task.factor, -task.factor};
     float* out = task.buffer;
-    weigh_sorted(sorted, found, task.foreground, out, [=](uint32_t key, double weight) {
+    weigh_sorted(metric, sorted, found, task.foreground, out, [=](uint32_t key, double weight) {
         out[key_index(key)] = static_cast<float>(weight) * slopes[key_foreground(key)];
     });
 }
 
-inline void weigh_exactly(const ClassTask& task, ClassScratch& scratch) {
+template <class Metric>
+void weigh_exactly(const Metric& metric, const ClassTask& task, ClassScratch& scratch) {
     if (task.foreground == 0) return weigh_absent(task);
     const float threshold = 1.0f - task.highest;
     const bool small = threshold < kSmall;
     const float lowest = small ? kSmall : threshold;
-    if (!weigh_in_fine_bins(task, lowest, small, scratch))
-        weigh_sorted_class(task, lowest, small, scratch);
+    if (!weigh_in_fine_bins(metric, task, lowest, small, scratch))
+        weigh_sorted_class(metric, task, lowest, small, scratch);
 }
 
 }  // namespace evalgrad::lovasz

@@ -19,14 +19,14 @@
 // A counter of one byte may overflow, where many errors are equal. Then the sum of all counters is
 // not the number of pixels counted; fill_slopes says so, and the caller sorts.
 //
-// Why ties are exact enough. With P foreground items, f foreground and g background items in a bin
-// and a, b of them ahead of it, each is given the mean of its weights in "foreground first" and
-// "background first" (docs/maths.md):
+// Why ties are exact enough. Each item of a bin is given the mean of its weights in "foreground
+// first" and "background first" (docs/maths.md). With f foreground and g background items in a bin
+// and a, b of them ahead of it, and the Jaccard index,
 //
 //     foreground  1/2 (1/(P+b) + 1/(P+b+g))        background  (P - a - f/2) / ((P+b) (P+b+g))
 //
-// f times the one plus g times the other is exactly the step of the Jaccard loss across the bin. So
-// ties move weight within a bin only, and as all steps add up to at most 1:
+// f times the one plus g times the other is exactly the step of the loss across the bin. So ties
+// move weight within a bin only, and as all steps add up to at most 1:
 //
 //   The value is within the width of a bin of that of a sort, whatever the data. With `bins=K` of
 //   errors up to 1 that is 1/K. In the exact mode it is 2^-22 for errors of a softmax that a sort
@@ -188,9 +188,6 @@ EVALGRAD_SIMD static void count(const Pixels& pixels, Histogram<E>&... histogram
 
 // ---- slopes
 
-using EightInts = int32_t __attribute__((vector_size(32)));
-using EightFloats = float __attribute__((vector_size(32)));
-
 // Eight counts, and the sums of each and those before it. By reference: passed by value, vectors
 // wider than the baseline's registers depend on the instruction set.
 EVALGRAD_INLINE bool read_counts(const uint8_t* counts, int64_t, EightInts& own, EightInts& sums) {
@@ -221,27 +218,26 @@ EVALGRAD_INLINE bool read_counts(const uint32_t* counts, int64_t set, EightInts&
 // Slope x weight of the pixels of each bin: positive on the background, negative on the foreground.
 // `ahead` moves past them all. False if a counter has overflowed. Empty bins may be left without:
 // nobody looks them up. P must be positive.
-template <class E>
-EVALGRAD_SIMD static bool fill_slopes(Histogram<E>& h, int64_t foreground_total, float slope,
-                                      Ahead& ahead) {
+template <class Metric, class E>
+EVALGRAD_SIMD static bool fill_slopes(const Metric& metric, Histogram<E>& h,
+                                      int64_t foreground_total, float slope, Ahead& ahead) {
     const typename E::Count *back_counts = h.counts, *front_counts = h.counts + h.bins;
     float* __restrict back_slopes = h.slopes, * __restrict front_slopes = h.slopes + h.bins;
+    const auto total = static_cast<int32_t>(foreground_total);
     // P + b and P - a, ahead of the next bin
     auto size = static_cast<int32_t>(foreground_total + ahead.background),
          rest = static_cast<int32_t>(foreground_total - ahead.foreground);
     const int32_t first_size = size, first_rest = rest;
     for (int64_t bin = 0, end = h.bins, set = h.next_set; bin < end; bin += 8) {
-        EightInts back, front, back_sums, front_sums;
-        const bool any_back = read_counts(back_counts + bin, set, back, back_sums),
-                   any_front = read_counts(front_counts + bin, set, front, front_sums);
+        EightBins bins;
+        EightInts back_sums, front_sums;
+        const bool any_back = read_counts(back_counts + bin, set, bins.back, back_sums),
+                   any_front = read_counts(front_counts + bin, set, bins.front, front_sums);
         if (!(any_back | any_front)) continue;
-        const EightFloats after = __builtin_convertvector(size + back_sums, EightFloats),
-                          left = __builtin_convertvector(rest - front_sums, EightFloats),
-                          back_tied = __builtin_convertvector(back, EightFloats),
-                          front_tied = __builtin_convertvector(front, EightFloats);
-        const EightFloats inverse = slope / ((after - back_tied) * after);
-        const EightFloats of_back = (left + 0.5f * front_tied) * inverse,
-                          of_front = (0.5f * back_tied - after) * inverse;
+        bins.left = rest - front_sums, bins.size = size + back_sums;
+        EightFloats of_front, of_back;
+        metric.tied(bins, total, of_front, of_back);
+        of_front *= -slope, of_back *= slope;
         std::memcpy(back_slopes + bin, &of_back, sizeof of_back);
         std::memcpy(front_slopes + bin, &of_front, sizeof of_front);
         size += back_sums[7], rest -= front_sums[7];
@@ -363,10 +359,11 @@ inline int64_t first_bins(int64_t ranked, int64_t foreground_total) {
 // With how many bins the slopes would be within kClose of those of a sort, relative and as a norm;
 // no more than there are if they are that close already. From what is expected of one in 16 of the
 // bins: of g items in any order the number ahead of another has the variance (g^2 + 2g)/12, of one
-// of themselves (g^2 - 1)/12. One more of the background moves a weight w = 1/(P+b) of the
-// foreground by w^2 and one v of the background by 2vw; one more of the foreground moves v by w^2.
-template <class E>
-EVALGRAD_SIMD static double bins_needed(const Histogram<E>& h, float slope) {
+// of themselves (g^2 - 1)/12. One more of the background moves, with the Jaccard index, a weight w
+// = 1/(P+b) of the foreground by w^2 and one v of the background by 2vw; one more of the foreground
+// moves v by w^2.
+template <class Metric, class E>
+EVALGRAD_SIMD static double bins_needed(const Metric& metric, const Histogram<E>& h, float slope) {
     constexpr double kClose = 3e-5;
     EightFloats squares{}, differences{};
     for (int64_t bin = 0; bin < h.bins; bin += 16 * 8) {
@@ -378,9 +375,9 @@ EVALGRAD_SIMD static double bins_needed(const Histogram<E>& h, float slope) {
         std::memcpy(&w, h.slopes + h.bins + bin, sizeof w);
         const EightFloats g = __builtin_convertvector(back, EightFloats),
                           f = __builtin_convertvector(front, EightFloats);
-        v /= slope, w /= slope;
+        v /= slope, w /= -slope;
         squares += f * w * w + g * v * v;
-        differences += w * w * (f * g * (f + g + 4.0f) * w * w + 4.0f * g * (g * g - 1.0f) * v * v);
+        metric.differences(f, g, w, v, differences);
     }
     double square = 0, difference = 0;
     for (int k = 0; k < 8; ++k) square += squares[k], difference += differences[k];
@@ -391,16 +388,16 @@ EVALGRAD_SIMD static double bins_needed(const Histogram<E>& h, float slope) {
 
 // Counts in more and more bins until ties do not show: `edges(wanted)` has at least so many,
 // `count_all` counts in them. False where a sort is better.
-template <class E, class Make, class CountAll>
-bool count_finely(Histogram<E>& h, int64_t first, int64_t foreground_total, float slope,
-                  Ahead& ahead, const Make& edges, const CountAll& count_all) {
+template <class Metric, class E, class Make, class CountAll>
+bool count_finely(const Metric& metric, Histogram<E>& h, int64_t first, int64_t foreground_total,
+                  float slope, Ahead& ahead, const Make& edges, const CountAll& count_all) {
     const double most = static_cast<double>(std::max(kMostBins, first));
     for (double wanted = static_cast<double>(first); wanted <= most;) {
         h.start(edges(wanted));
         count_all();
         ahead = {};
-        if (!fill_slopes(h, foreground_total, slope, ahead)) return false;
-        const double needed = bins_needed(h, slope);
+        if (!fill_slopes(metric, h, foreground_total, slope, ahead)) return false;
+        const double needed = bins_needed(metric, h, slope);
         if (h.edges.finest || needed <= static_cast<double>(h.bins)) return true;
         wanted = 1.125 * needed;  // some to spare: once more is enough
     }

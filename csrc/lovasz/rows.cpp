@@ -1,5 +1,4 @@
-// Lovász extension of the Jaccard loss over rows of errors, or over rows of logits through the
-// hinge.
+// Lovász extension over rows of errors, or over rows of logits through the hinge.
 #include <algorithm>
 #include <cfloat>
 #include <cmath>
@@ -97,7 +96,9 @@ EVALGRAD_SIMD LossRange range_of(const Row& row) {
 }
 
 // A hinge with `bins=`.
-double weigh_in_bins(const Row& row, const LossRange& range, int64_t bins, RowScratch& scratch) {
+template <class Metric>
+double weigh_in_bins(const Metric& metric, const Row& row, const LossRange& range, int64_t bins,
+                     RowScratch& scratch) {
     // Losses of 0 have no bin: FLT_MIN is less than any other.
     const float top = range.highest;
     auto& wide = scratch.wide;
@@ -107,21 +108,22 @@ double weigh_in_bins(const Row& row, const LossRange& range, int64_t bins, RowSc
     if (range.foreground_total == 0)
         fill_without_foreground(wide, row.factor);
     else
-        fill_slopes(wide, range.foreground_total, row.factor, ahead);
+        fill_slopes(metric, wide, range.foreground_total, row.factor, ahead);
     return look_up(row, row.gradient, wide);
 }
 
 // A hinge of many pixels without a sort. False where one is better: with little foreground, losses
 // equal or too close for the bins, or far apart.
-bool weigh_in_fine_bins(const Row& row, const LossRange& range, RowScratch& scratch,
-                        double& value) {
+template <class Metric>
+bool weigh_in_fine_bins(const Metric& metric, const Row& row, const LossRange& range,
+                        RowScratch& scratch, double& value) {
     const float lowest = range.lowest, top = range.highest;
     const int64_t total = range.foreground_total;
     if (total < kFineForeground) return false;
     if (!(top - lowest > 0.0f && top - lowest <= kSpread)) return false;
     Ahead ahead;
     const bool done = count_finely(
-        scratch.fine, first_bins(range.positive, total), total, row.factor, ahead,
+        metric, scratch.fine, first_bins(range.positive, total), total, row.factor, ahead,
         [&](double wanted) {
             const auto bins = static_cast<int64_t>(wanted);
             return EqualBins<uint8_t>(lowest, top, static_cast<float>(wanted) / (top - lowest),
@@ -207,31 +209,36 @@ EVALGRAD_SIMD double sum_margins(const uint32_t* errors, const float* gradient, 
     return std::accumulate(lane, lane + kLanes, 0.0);
 }
 
-double weigh_in_units(const Row& row, const RowUnits& items, int64_t foreground_total,
-                      KeySorter& sorter) {
+template <class Metric>
+double weigh_in_units(const Metric& metric, const Row& row, const RowUnits& items,
+                      int64_t foreground_total, KeySorter& sorter) {
     const int64_t count = collect(items, row.n, sorter.room(row.n + 1));
     const uint32_t* sorted = sorter.sort<uint32_t, kUnitBits>(count);
     const float slopes[2] = {row.slope(false), row.slope(true)};
-    weigh_sorted(sorted, count, foreground_total, row.gradient, [&](uint32_t key, double weight) {
-        row.gradient[key_index(key)] = static_cast<float>(weight) * slopes[key_foreground(key)];
-    });
+    weigh_sorted(
+        metric, sorted, count, foreground_total, row.gradient, [&](uint32_t key, double weight) {
+            row.gradient[key_index(key)] = static_cast<float>(weight) * slopes[key_foreground(key)];
+        });
     return sum_margins(items.errors, row.gradient, row.n);
 }
 
-double weigh_exactly(const Row& row, const RowItems& items, int64_t foreground_total,
-                     KeySorter& sorter) {
+template <class Metric>
+double weigh_exactly(const Metric& metric, const Row& row, const RowItems& items,
+                     int64_t foreground_total, KeySorter& sorter) {
     const int64_t count = collect(items, row.n, sorter.room(row.n + 1));
     const uint64_t* sorted = sorter.sort<uint64_t, 32>(count);
     const float slopes[2] = {row.slope(false), row.slope(true)};
     double value = 0;
-    weigh_sorted(sorted, count, foreground_total, row.gradient, [&](uint64_t key, double weight) {
-        value += ordered_float(~key_order(key)) * weight;
-        row.gradient[key_index(key)] = static_cast<float>(weight) * slopes[key_foreground(key)];
-    });
+    weigh_sorted(
+        metric, sorted, count, foreground_total, row.gradient, [&](uint64_t key, double weight) {
+            value += ordered_float(~key_order(key)) * weight;
+            row.gradient[key_index(key)] = static_cast<float>(weight) * slopes[key_foreground(key)];
+        });
     return row.factor * value;
 }
 
-double weigh_by_sort(const Row& row, RowScratch& scratch) {
+template <class Metric>
+double weigh_by_sort(const Metric& metric, const Row& row, RowScratch& scratch) {
     uint32_t* errors = scratch.errors.reserve(row.n);
     const RowRange range = read_errors(row, errors);
     std::fill_n(row.gradient, row.n, 0.0f);
@@ -248,28 +255,29 @@ double weigh_by_sort(const Row& row, RowScratch& scratch) {
     const float spread = top - ordered_float(lowest);
     const RowItems items{errors, row.foreground, lowest};
     if (!row.hinge || row.n < kMany || !(spread > 0.0f && spread <= kSpread))
-        return weigh_exactly(row, items, range.foreground_total, scratch.sorter);
+        return weigh_exactly(metric, row, items, range.foreground_total, scratch.sorter);
     const float scale = static_cast<float>((1 << kUnitBits) - 1) / spread;
-    return weigh_in_units(row, {items, top, scale}, range.foreground_total, scratch.sorter);
+    return weigh_in_units(metric, row, {items, top, scale}, range.foreground_total, scratch.sorter);
 }
 
-double weigh_row(const Row& row, int64_t bins, RowScratch& scratch) {
-    if (bins > 0) return weigh_in_bins(row, range_of(row), bins, scratch);
+template <class Metric>
+double weigh_row(const Metric& metric, const Row& row, int64_t bins, RowScratch& scratch) {
+    if (bins > 0) return weigh_in_bins(metric, row, range_of(row), bins, scratch);
     // Of more pixels, fine bins would be finer than float32 resolves; of losses mostly 0, few are
     // to be sorted.
     double value;
     if (row.hinge && row.n >= kFinePixels && row.n <= int64_t{1} << 22 &&
         share_from(row, FLT_MIN) > 1.0 / 32 &&
-        weigh_in_fine_bins(row, range_of(row), scratch, value))
+        weigh_in_fine_bins(metric, row, range_of(row), scratch, value))
         return value;
-    return weigh_by_sort(row, scratch);
+    return weigh_by_sort(metric, row, scratch);
 }
 
 }  // namespace
 
 void rows(const float* x, const uint8_t* foreground, Optional<const uint8_t> mask,
           Optional<const float> factor, int64_t rows, int64_t n, int64_t hinge, int64_t bins,
-          float* value, float* gradient, int64_t threads) {
+          double misses, double false_alarms, float* value, float* gradient, int64_t threads) {
     advise_huge_pages(gradient, rows * n * sizeof(float));
     const int workers = useful_workers(rows * n, static_cast<int>(threads));
     std::vector<RowScratch> scratch(workers);
@@ -286,7 +294,9 @@ void rows(const float* x, const uint8_t* foreground, Optional<const uint8_t> mas
             value[i] = 0.0f;
             std::fill_n(row.gradient, n, 0.0f);
         } else {
-            value[i] = static_cast<float>(weigh_row(row, bins, scratch[worker]));
+            with_metric(misses, false_alarms, [&](const auto& metric) {
+                value[i] = static_cast<float>(weigh_row(metric, row, bins, scratch[worker]));
+            });
         }
     });
 }

@@ -188,14 +188,16 @@ void add_counts(const Histogram<WideBins>& histogram, int64_t bins, int64_t* row
 }  // namespace
 
 void softmax(const float* x, const int64_t* label, const float* scale, int64_t groups,
-             int64_t images, int64_t classes, int64_t pixels, int64_t bins, float* value,
-             float* gradient, int64_t threads) {
+             int64_t images, int64_t classes, int64_t pixels, int64_t bins, double misses,
+             double false_alarms, float* value, float* gradient, int64_t threads) {
     const Problem maps{{x, label, groups, images, classes, pixels}, scale, gradient};
     three_passes(maps, value, threads, [&](const ClassTask& task, int64_t, ClassScratch& scratch) {
-        if (bins > 0)
-            weigh_in_bins(task, bins, scratch);
-        else
-            weigh_exactly(task, scratch);
+        with_metric(misses, false_alarms, [&](const auto& metric) {
+            if (bins > 0)
+                weigh_in_bins(metric, task, bins, scratch);
+            else
+                weigh_exactly(metric, task, scratch);
+        });
     });
 }
 

@@ -159,6 +159,11 @@ def axes(function: str, argument: str, value: object) -> None:
 
 # ---- the table ---------------------------------------------------------------------------------
 
+# Beyond these, float32 would lose the smaller counts beside the larger.
+OVERLAP_WEIGHT = number(
+    at_least=1e-3, at_most=1e3, repair="A hit weighs 1; the Dice coefficient has 0.5 for both."
+)
+
 CHECKS: dict[str, Check] = {
     "reduction": one_of("mean", "sum", "none"),
     "ignore_index": integer(
@@ -180,6 +185,8 @@ CHECKS: dict[str, Check] = {
     ),
     "direction": one_of("positive", "negative"),
     "beta": number(above=0, repair="Use 1.0 for F1."),
+    "misses": OVERLAP_WEIGHT,
+    "false_alarms": OVERLAP_WEIGHT,
     "ties": one_of("standard", "worst"),
     "zero_division": share_or_nan,
 }

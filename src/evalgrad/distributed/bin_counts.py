@@ -15,6 +15,7 @@ from evalgrad._rows import attach, class_factor, marked, working
 from evalgrad.distributed.gather import add_over_ranks, number_of_ranks
 from evalgrad.lovasz import LovaszSoftmaxLoss
 from evalgrad.lovasz.class_maps import bin_counts, bin_gradient, bin_slopes
+from evalgrad.lovasz.metric import METRICS
 
 
 def applies(loss: LovaszSoftmaxLoss) -> bool:
@@ -41,6 +42,7 @@ def lovasz_softmax_loss(
     maps = maps._replace(counts=add_over_ranks(maps.counts, group))
     factor = class_factor(maps, loss.classes, loss.reduction)
     errors = add_over_ranks(bin_counts(x, label, loss.bins), group)
-    value, gradient = bin_gradient(x, label, bin_slopes(errors, factor))
+    slopes = bin_slopes(errors, factor, *METRICS.get(loss.metric, loss.metric))
+    value, gradient = bin_gradient(x, label, slopes)
     total = add_over_ranks(marked(value, maps.invalid).sum(), group)
     return attach(maps.x, total, gradient * number_of_ranks(group), loss.reduction)

@@ -2,7 +2,7 @@
 sorting").
 
 Items of one bin count as tied: its foreground items share one weight, its background items another,
-such that together they add up to the exact step of the Jaccard loss across the bin. The value is
+such that together they add up to the exact step of the loss 1 - metric across the bin. The value is
 therefore within the width of a bin of the exact one, whatever the data. The gradient has no such
 bound: it is close for a class with many pixels, and can be off by some percent for one with a few
 dozen. Counts of several ranks or micro-batches add up to those of the whole batch.
@@ -40,27 +40,34 @@ def count(number: Tensor, foreground: Tensor, mask: Tensor, bins: int) -> Tensor
     )
 
 
-def bin_weights(counts: Tensor, total: Tensor | None = None) -> Tensor:
+def bin_weights(
+    counts: Tensor, misses: float, false_alarms: float, total: Tensor | None = None
+) -> Tensor:
     """Weight of one item per kind and bin, from counts ``(*, 2, K)``; float64.
 
-    A bin with f foreground and g background items moves the Jaccard loss from F(a, b) to
-    F(a + f, b + g), with a and b of them in the bins above. Its items may come in any order.
-    Foreground first, a foreground item weighs 1/(P + b); background first, 1/(P + b + g). The
-    background items have (P - a - f) g / ((P + b)(P + b + g)) between them in the first order and
-    (P - a) g / (the same) in the second. Either adds up to the step of the bin, and so does their
-    mean, which is taken: it favours neither kind.
+    A bin with f foreground and g background items moves the loss from F(a, b) to F(a + f, b + g),
+    with a and b of them in the bins above. Its items may come in any order. Foreground first, its
+    foreground has the step from F(a, b) to F(a + f, b) and its background the rest; background
+    first, they have the steps over F(a, b + g). Either adds up to the step of the bin, and so does
+    their mean, which is taken: it favours neither kind.
 
     `total` ``(*)`` is P, if some of the foreground, without an error, is in no bin.
     """
     g, f = counts.double().unbind(-2)  # largest errors first
     P = (f.sum(-1) if total is None else total.double()).unsqueeze(-1)
-    a, b = f.cumsum(-1) - f, g.cumsum(-1) - g  # in the bins above
-    before, after = P + b, P + b + g  # the union of prediction and truth, before and after the bin
-    of_front = 0.5 / before.clamp(min=1) + 0.5 / after.clamp(min=1)
-    of_back = (P - a - f / 2) / (before * after).clamp(min=1)
+    m, w = misses, false_alarms
+    a, b = f.cumsum(-1), g.cumsum(-1)  # with the bin; a - f and b - g are in the bins above
+    # D = P - a + m a + w b with all, with none, and with one kind of the items of the bin
+    all_, no_front = P + (m - 1) * a + w * b, P + (m - 1) * (a - f) + w * b
+    no_back, none = all_ - w * g, no_front - w * g
+    of_front = 0.5 * (
+        (m * P + w * (b - g)) / (none * no_back) + (m * P + w * b) / (no_front * all_)
+    )
+    of_back = 0.5 * w * ((P - a) / (no_back * all_) + (P - a + f) / (none * no_front))
     # Without foreground the largest error has all the weight: the topmost bin shares it.
-    first = torch.where((b == 0) & (g > 0), 1 / g.clamp(min=1), 0.0)
-    return torch.stack([torch.where(P > 0, of_back, first), of_front], dim=-2)
+    topmost = torch.where((b == g) & (g > 0), 1 / g.clamp(min=1), 0.0)
+    kinds = torch.where(P > 0, of_back, topmost), torch.where(P > 0, of_front, 0.0)
+    return torch.stack(kinds, dim=-2)
 
 
 def look_up(table: Tensor, number: Tensor, foreground: Tensor, mask: Tensor) -> Tensor:

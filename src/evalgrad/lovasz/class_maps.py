@@ -32,20 +32,27 @@ def in_the_shape_of(x: Tensor, gradient: Tensor) -> Tensor:
 # ---- binned: as exact, with the errors of a bin taken as tied ------------------------------------
 
 
-def _binned_pure(x: Tensor, label: Tensor, factor: Tensor, bins: int) -> tuple[Tensor, Tensor]:
-    return _gradient_pure(x, label, bin_slopes(_counts_pure(x, label, bins), factor))
+def _binned_pure(
+    x: Tensor, label: Tensor, factor: Tensor, bins: int, misses: float, false_alarms: float
+) -> tuple[Tensor, Tensor]:
+    counts = _counts_pure(x, label, bins)
+    return _gradient_pure(x, label, bin_slopes(counts, factor, misses, false_alarms))
 
 
-def _binned_native(x: Tensor, label: Tensor, factor: Tensor, bins: int) -> tuple[Tensor, Tensor]:
+def _binned_native(
+    x: Tensor, label: Tensor, factor: Tensor, bins: int, misses: float, false_alarms: float
+) -> tuple[Tensor, Tensor]:
+    metric = (misses, false_alarms)
     if x[:1].numel() >= 2**31:  # the kernel counts in 32 bits
-        return _binned_pure(x, label, factor, bins)
+        return _binned_pure(x, label, factor, bins, *metric)
     value, gradient = _native.empty_results(x)
-    _native.call("lovasz_softmax", x, label, factor, *x.shape, bins, value, gradient)
+    _native.call("lovasz_softmax", x, label, factor, *x.shape, bins, *metric, value, gradient)
     return value, gradient
 
 
 binned = _native.operator(
-    "lovasz_softmax_bins(Tensor x, Tensor label, Tensor factor, SymInt bins) -> (Tensor, Tensor)",
+    "lovasz_softmax_bins(Tensor x, Tensor label, Tensor factor, SymInt bins, float misses, float"
+    " false_alarms) -> (Tensor, Tensor)",
     pure=_binned_pure,
     native=_binned_native,
     triton="lovasz",
@@ -56,11 +63,12 @@ binned = _native.operator(
 # background and foreground, then the gradient -----------------------------------------------------
 
 
-def bin_slopes(counts: Tensor, factor: Tensor) -> Tensor:
+def bin_slopes(counts: Tensor, factor: Tensor, misses: float, false_alarms: float) -> Tensor:
     """The table of slopes from the counts, which may be those of several ranks, and the factor
     ``(G, C)`` per class.
     """
-    of_back, of_front = (_bins.bin_weights(counts) * factor[..., None, None]).unbind(-2)
+    weights = _bins.bin_weights(counts, misses, false_alarms)
+    of_back, of_front = (weights * factor[..., None, None]).unbind(-2)
     # on the foreground the error falls as p grows
     return torch.stack([of_back, -of_front], dim=-2).to(factor.dtype)
 

@@ -2,8 +2,9 @@
 
 The errors are the hinge losses max(1 - F y, 0), y = +1 on the foreground and -1 elsewhere; the loss
 is the Lovász extension of the Jaccard loss at them: convex in the logits F, piecewise linear, and
-at least 1 - IoU of the prediction F > 0. Berman, Rannen Triki, Blaschko: The Lovász-Softmax loss,
-CVPR 2018, section 2.1.
+at least 1 - IoU of the prediction F > 0. With another metric than the Jaccard index it is at least
+1 - that metric, and convex where a miss weighs no less than a hit. Berman, Rannen Triki, Blaschko:
+The Lovász-Softmax loss, CVPR 2018, section 2.1.
 """
 
 from typing import Literal
@@ -18,6 +19,7 @@ from evalgrad._options import Reduction, checked, flag, one_of
 from evalgrad._rows import any_item, attach, row_factor, working
 from evalgrad.lovasz.extension import extend_rows
 from evalgrad.lovasz.hinge_bins import hinge_in_bins
+from evalgrad.lovasz.metric import METRICS, Metric, metric_choice
 from evalgrad.lovasz.prox import LAM, proximal_point
 
 Empty = Literal["max", "skip"]
@@ -34,6 +36,7 @@ def _groups(function: str, argument: str, value: object) -> None:
     empty=one_of("max", "skip"),
     gradient=one_of("subgradient", "prox"),
     lam=LAM,
+    metric=metric_choice,
 )
 def lovasz_hinge_loss(
     logits: Tensor,
@@ -44,6 +47,7 @@ def lovasz_hinge_loss(
     ignore_index: int | None = None,
     empty: Empty = "max",
     bins: int | None = None,
+    metric: Metric = "jaccard",
     gradient: Gradient = "subgradient",
     lam: float = 1.0,
     reduction: Reduction = "mean",
@@ -73,8 +77,11 @@ def lovasz_hinge_loss(
         bins: None is exact as said above; K counts losses in K equal bins between 0 and the
             largest of the group instead, which needs no sort: the value is then within 1/K of that
             largest loss of the exact one. 4096 is a good number.
+        metric: ``"jaccard"`` | ``"dice"`` | ``Tversky(misses=, false_alarms=)``: what the loss
+            follows. It equals 1 - metric where every logit is -1 or 1.
         gradient: ``"subgradient"`` of the loss, or ``"prox"``: lam (x - u) with u the proximal
-            point of the margins x, see `lovasz_prox`; the value is the same.
+            point of the margins x, see `lovasz_prox`; the value is the same. Of the Jaccard index
+            only.
         lam: factor of the quadratic term under ``"prox"``; a decaying step size is an increasing
             lam.
         reduction: over groups ``"mean"`` | ``"sum"`` | ``"none"``: ``(groups,)``, or ``(groups,
@@ -84,7 +91,7 @@ def lovasz_hinge_loss(
         >>> logits = torch.randn(2, 8, 8, requires_grad=True)
         >>> lovasz_hinge_loss(logits, torch.rand(2, 8, 8) > 0.5).backward()
     """
-    _check_together(bins, gradient)
+    _check_together(bins, metric, gradient)
     maps = binary_maps(
         "lovasz_hinge_loss",
         logits,
@@ -95,10 +102,11 @@ def lovasz_hinge_loss(
     )
     x = working(maps.rows)
     factor = row_factor(x, _counted(maps, empty), reduction, maps.invalid)
+    weights = METRICS.get(metric, metric)
     if bins is None:
-        value, slopes = extend_rows(x, maps.positive, maps.mask, factor, True)
+        value, slopes = extend_rows(x, maps.positive, maps.mask, factor, True, *weights)
     else:
-        value, slopes = hinge_in_bins(x, maps.positive, maps.mask, factor, bins)
+        value, slopes = hinge_in_bins(x, maps.positive, maps.mask, factor, bins, *weights)
     if gradient == "prox":
         slopes = _prox_slopes(x, maps, factor, lam)
     return attach(maps.rows, value, slopes, reduction, invalid=maps.invalid, shape=maps.shape)
@@ -117,18 +125,28 @@ class LovaszHingeLoss(LossModule):
         ignore_index: int | None = None,
         empty: Empty = "max",
         bins: int | None = None,
+        metric: Metric = "jaccard",
         gradient: Gradient = "subgradient",
         lam: float = 1.0,
         reduction: Reduction = "mean",
     ) -> None:
         super().__init__(locals())
-        _check_together(bins, gradient)
+        _check_together(bins, metric, gradient)
 
 
-def _check_together(bins: int | None, gradient: Gradient) -> None:
-    if bins is not None and gradient == "prox":
+def _check_together(bins: int | None, metric: Metric, gradient: Gradient) -> None:
+    if gradient != "prox":
+        return
+    if bins is not None:
         must, repair = 'None with gradient="prox"', "The proximal point is found exactly."
         fail(ValueError, "lovasz_hinge_loss", "bins", must, repr(bins), repair)
+    if metric != "jaccard":
+        must = '"jaccard" with gradient="prox"'
+        repair = (
+            "The proximal point is known of the Jaccard loss only; train with"
+            ' gradient="subgradient".'
+        )
+        fail(ValueError, "lovasz_hinge_loss", "metric", must, repr(metric), repair)
 
 
 def _counted(maps: Binary, empty: Empty) -> Tensor | None:

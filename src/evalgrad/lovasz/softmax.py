@@ -3,7 +3,8 @@
 The errors of class c are 1 - p_c on its own pixels and p_c elsewhere; the loss of the class is the
 Lovász extension of its Jaccard loss at these errors, and the loss is the mean over the classes.
 Over a batch it follows the IoU of the dataset, per image the mean IoU of the images. Berman, Rannen
-Triki, Blaschko: The Lovász-Softmax loss, CVPR 2018.
+Triki, Blaschko: The Lovász-Softmax loss, CVPR 2018. Other metrics of the same kind, Dice for one,
+may take the place of the Jaccard index.
 """
 
 import torch
@@ -18,9 +19,10 @@ from evalgrad._softmax import through_softmax
 from evalgrad.lovasz.bins import bin_of, bin_weights, count, look_up
 from evalgrad.lovasz.class_maps import binned, by_class, in_the_shape_of
 from evalgrad.lovasz.extension import extend, weights
+from evalgrad.lovasz.metric import METRICS, Metric, metric_choice
 
 
-@checked()
+@checked(metric=metric_choice)
 def lovasz_softmax_loss(
     logits: Tensor,
     target: Tensor,
@@ -30,6 +32,7 @@ def lovasz_softmax_loss(
     ignore_index: int | None = None,
     weight: Weight = None,
     bins: int | None = None,
+    metric: Metric = "jaccard",
     reduction: Reduction = "mean",
 ) -> Tensor:
     """Lovász-Softmax loss of raw class scores.
@@ -55,6 +58,8 @@ def lovasz_softmax_loss(
         bins: None is exact as said above; K counts errors in K equal bins instead, which needs no
             sort: the value is then within 1/K of the exact one, and the gradient close where a
             class has many pixels, but off by some percent where it has a few dozen.
+        metric: ``"jaccard"`` | ``"dice"`` | ``Tversky(misses=, false_alarms=)``: what the loss
+            follows. It equals 1 - metric where every probability is 0 or 1.
         reduction: ``"mean"``: the weighted mean over the classes of each group, then the mean over
             the groups of which something counts; ``"sum"``: the weighted sum; ``"none"``:
             ``(groups, C)`` weighted losses, 0 for what is not averaged.
@@ -75,12 +80,13 @@ def lovasz_softmax_loss(
         classes=classes,
     )
     factor = class_factor(maps, classes, reduction)
+    weights = METRICS.get(metric, metric)
     if reduction == "none":
-        return _class_losses(maps, bins) * factor
+        return _class_losses(maps, bins, *weights) * factor
     if bins is None:
-        value, gradient = _exact(working(maps.x), maps.label, factor)
+        value, gradient = _exact(working(maps.x), maps.label, factor, *weights)
     else:
-        value, gradient = binned(working(maps.x), maps.label, factor, bins)
+        value, gradient = binned(working(maps.x), maps.label, factor, bins, *weights)
     return attach(maps.x, value, gradient, reduction, invalid=maps.invalid)
 
 
@@ -97,12 +103,13 @@ class LovaszSoftmaxLoss(LossModule):
         ignore_index: int | None = None,
         weight: Weight = None,
         bins: int | None = None,
+        metric: Metric = "jaccard",
         reduction: Reduction = "mean",
     ) -> None:
         super().__init__(locals())
 
 
-def _class_losses(maps: ClassMaps, bins: int | None) -> Tensor:
+def _class_losses(maps: ClassMaps, bins: int | None, misses: float, false_alarms: float) -> Tensor:
     """Loss of every class by itself, ``(G, C)``, by autograd through the softmax.
 
     The operators scale all classes by one factor in the forward pass; here each class has a
@@ -111,32 +118,39 @@ def _class_losses(maps: ClassMaps, bins: int | None) -> Tensor:
     x = maps.x.to(WORKING[maps.x.dtype])
     _, errors, foreground, mask = by_class(x, maps.label)
     if bins is None:
-        return extend(errors, foreground, mask)
+        return extend(errors, foreground, mask, misses, false_alarms)
     number = bin_of(errors.detach(), bins)
-    table = bin_weights(count(number, foreground, mask, bins)).to(errors.dtype)
+    counts = count(number, foreground, mask, bins)
+    table = bin_weights(counts, misses, false_alarms).to(errors.dtype)
     return (errors * look_up(table, number, foreground, mask)).sum(-1)
 
 
 # ---- operator: x (G, M, C, S), label (G, M, S), factor (G, C) -> value (G,), gradient in x -------
 
 
-def _pure(x: Tensor, label: Tensor, factor: Tensor) -> tuple[Tensor, Tensor]:
+def _pure(
+    x: Tensor, label: Tensor, factor: Tensor, misses: float, false_alarms: float
+) -> tuple[Tensor, Tensor]:
     p, errors, foreground, mask = by_class(x, label)
-    scaled = weights(errors, foreground, mask) * factor.unsqueeze(-1)
+    scaled = weights(errors, foreground, mask, misses, false_alarms) * factor.unsqueeze(-1)
     value = (errors * scaled).sum((1, 2), dtype=torch.float64).to(x.dtype)
     return value, in_the_shape_of(x, through_softmax(p, torch.where(foreground, -scaled, scaled)))
 
 
-def _kernel(x: Tensor, label: Tensor, factor: Tensor) -> tuple[Tensor, Tensor]:
+def _kernel(
+    x: Tensor, label: Tensor, factor: Tensor, misses: float, false_alarms: float
+) -> tuple[Tensor, Tensor]:
+    metric = (misses, false_alarms)
     if x[:1].numel() >= 2**31:  # a kernel key has 31 bits for the place in a group
-        return _pure(x, label, factor)
+        return _pure(x, label, factor, *metric)
     value, gradient = _native.empty_results(x)
-    _native.call("lovasz_softmax", x, label, factor, *x.shape, 0, value, gradient)
+    _native.call("lovasz_softmax", x, label, factor, *x.shape, 0, *metric, value, gradient)
     return value, gradient
 
 
 _exact = _native.operator(
-    "lovasz_softmax(Tensor x, Tensor label, Tensor factor) -> (Tensor, Tensor)",
+    "lovasz_softmax(Tensor x, Tensor label, Tensor factor, float misses, float false_alarms) ->"
+    " (Tensor, Tensor)",
     pure=_pure,
     native=_kernel,
     triton="lovasz",

@@ -16,9 +16,11 @@ from evalgrad.metrics.operating_points import (
 )
 from evalgrad.metrics.ranking import average_precision, roc_auc
 from evalgrad.metrics.topk import topk_error
+from evalgrad.metrics.tversky import dice, tversky_from_counts, tversky_index
 
 __all__ = [
     "average_precision",
+    "dice",
     "fbeta_score",
     "jaccard_counts",
     "jaccard_from_counts",
@@ -34,4 +36,6 @@ __all__ = [
     "roc_auc",
     "sensitivity_at_specificity",
     "topk_error",
+    "tversky_from_counts",
+    "tversky_index",
 ]
