@@ -10,9 +10,11 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from torch.utils._python_dispatch import TorchDispatchMode
 
 import evalgrad as eg
 from evalgrad import _native
+from evalgrad.direct_loss import inference, operators
 
 INF, NAN = math.inf, math.nan
 SIGNS = {"positive": 1, "negative": -1}
@@ -158,6 +160,49 @@ def test_kernel_equals_pure_torch_on_long_lists(monkeypatch, direction, k, share
             with monkeypatch.context() as context:
                 context.setattr(_native, "library", None)
                 assert_equals(found, value_and_gradient(loss, scores, target, **options), 2e-6)
+
+
+@every_direction
+@pytest.mark.parametrize("ndcg", [False, True])
+def test_on_an_accelerator_as_on_a_cpu(monkeypatch, direction, ndcg):
+    """There nobody looks at the number of positives, and a chain goes to the kernel of the CPU."""
+    target, mask = torch.rand(3, 90) < 0.3, torch.rand(3, 90) < 0.9
+    scores = (8 * torch.randn(3, 90)).round() / 8
+    monkeypatch.setattr(inference, "_bound", lambda count, n: n)
+    for k, chosen in ((0, None), (0, mask), (10, mask)):
+        options = (0.1, SIGNS[direction], ndcg, k)
+        expected = operators.direct_ranking(scores, target, chosen, *options)
+        for engine in (operators._direct_pure, operators._on_cpu):
+            found = engine(scores, target, chosen, *options)
+            for part in (0, 1):  # Delta of y_w and of y_direct
+                assert_equals((found[part], found[2]), (expected[part], expected[2]), 2e-6)
+
+
+class Operations(TorchDispatchMode):
+    """Counts the operations on an accelerator, where a meta tensor stands for one."""
+
+    count = 0
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        self.count += not getattr(func, "is_view", False)
+        return func(*args, **(kwargs or {}))
+
+
+@pytest.mark.parametrize("k", [None, 10])
+@every_direction
+def test_launches_do_not_grow_with_the_items(direction, k):
+    def operations(n):
+        scores = torch.zeros(2, n, device="meta")
+        target = torch.zeros(2, n, dtype=torch.bool, device="meta")
+        with _native.open_operators(), Operations() as seen:
+            eg.direct_ndcg_loss(scores, target, k=k, direction=direction)
+            if k is None:
+                eg.direct_average_precision_loss(scores, target, direction=direction)
+        return seen.count
+
+    # from 2^7 to 2^12 there are two more levels of the division, and nothing else
+    growth = operations(4000) - operations(100)
+    assert growth <= (160 if direction == "positive" and k is None else 0)
 
 
 @every_direction

@@ -15,7 +15,6 @@ y_w; equally good means up to TIE c, so that rounding does not choose where scor
 """
 
 import math
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -30,14 +29,19 @@ class RankingMetric:
 
     def __init__(self, lists: SortedLists, ndcg: bool, k: int) -> None:
         self.average_precision = not ndcg
-        self.pairs, self.n = lists.pairs, lists.phi.shape[1]
+        self.pairs, self.n = lists.pairs, lists.scores.shape[1]
         self.k = k if ndcg and 0 < k < self.n else None
         # i = 1 .. n, of which a row has |P|
-        self.i = torch.arange(1, self.n + 1, device=lists.phi.device, dtype=lists.phi.dtype)
-        self.counts = self.i <= lists.positives
-        best = torch.where(self.counts, self.factor(self.i) * self.gain(self.i), 0.0)
+        self.i = torch.arange(1, self.n + 1, device=lists.z.device, dtype=lists.z.dtype)
+        self.beyond = self.i > lists.positives
         # Above 0 in void rows too, whose result is thrown away.
-        self.ideal = best.sum(1, keepdim=True).clamp_min(torch.finfo(best.dtype).tiny)
+        self.ideal = self._ideal(lists).clamp_min(torch.finfo(lists.z.dtype).tiny)
+
+    def _ideal(self, lists: SortedLists) -> Tensor:
+        """sum of a_i T(i), (R, 1)."""
+        if self.average_precision:
+            return lists.positives.to(lists.z.dtype)
+        return self.gain(self.i.expand_as(self.beyond)).masked_fill(self.beyond, 0.0).sum(1, True)
 
     def factor(self, i: Tensor) -> Tensor:
         """a_i."""
@@ -46,27 +50,35 @@ class RankingMetric:
     def gain(self, rank: Tensor) -> Tensor:
         """T(rank)."""
         gain = 1 / rank if self.average_precision else 1 / torch.log2(1 + rank)
-        return gain if self.k is None else torch.where(rank <= self.k, gain, 0.0)
+        return gain if self.k is None else gain.masked_fill(rank > self.k, 0.0)
 
     def scale(self, epsilon: float) -> Tensor:
         """c = eps |P||N| / (2 ideal), (R, 1)."""
         return self.pairs * (epsilon / 2) / self.ideal
 
     def loss(self, above: Tensor) -> Tensor:
-        """Delta of the rankings n_i = above, exactly 0 for perfect ones, (R,)."""
+        """Delta of rankings n_i = above, (m, R, n), exactly 0 for perfect ones, (m, R)."""
         # Term by term against the perfect ranking n_i = 0, whose terms are then exactly 0.
-        lost = self.factor(self.i) * (self.gain(self.i) - self.gain(self.i + above))
-        return (torch.where(self.counts, lost, 0.0) / self.ideal).sum(1)
+        if self.average_precision:
+            lost = above / (self.i + above)
+        else:
+            lost = self.gain(self.i) - self.gain(self.i + above)
+        return lost.masked_fill(self.beyond, 0.0).sum(-1) / self.ideal[:, 0]
 
 
 def augment(lists: SortedLists, metric: RankingMetric, epsilon: float, sign: int) -> Tensor:
     """n_i of the maximiser of F + sign eps Delta, (R, n)."""
-    if sign > 0 and metric.k is None:
-        o = _place_negatives(lists, metric, epsilon)
-        # n_i = number of j with o_j < i, and the o_j rise.
-        i = torch.arange(1, metric.n + 1, device=o.device).expand_as(o).contiguous()
-        return torch.searchsorted(o, i)
-    return _chain(lists, metric, epsilon, sign)
+    if needs_chain(sign, metric.k is not None):
+        return _chain(lists, metric, epsilon, sign)
+    o = _place_negatives(lists, metric, epsilon)
+    # n_i = number of j with o_j < i, and the o_j rise.
+    i = torch.arange(1, metric.n + 1, device=o.device).expand(o.shape[0], -1).contiguous()
+    return torch.searchsorted(o, i)
+
+
+def needs_chain(sign: int, cutoff: bool) -> bool:
+    """Whether the inference goes from positive to positive."""
+    return sign < 0 or cutoff
 
 
 def _bound(count: Tensor, n: int) -> int:
@@ -91,7 +103,7 @@ def _chain(lists: SortedLists, metric: RankingMetric, epsilon: float, sign: int)
     if metric.k is not None and sign < 0:
         # The others cannot come inside the cutoff: they stay where they are.
         steps = min(steps, metric.k)
-    above = torch.arange(width + 1, device=lists.phi.device)  # n
+    above = torch.arange(width + 1, device=lists.z.device)  # n
     S = torch.nn.functional.pad(lists.psi[:, :width].cumsum(1), (1, 0))
     scale = sign * metric.scale(epsilon)  # s c
     best, records = torch.zeros_like(S), []
@@ -114,7 +126,7 @@ def _allowed(lists: SortedLists, metric: RankingMetric, sign: int, i: int, above
     Beyond a cutoff Delta does not see where it stands: there its own place is the only candidate.
     So no two cells tie in exact arithmetic because Delta does not see the difference.
     """
-    rank = lists.positive_rank[:, i : i + 1]
+    rank = lists.rank[:, i : i + 1]
     if sign > 0:
         return (above >= rank) & (above <= lists.negatives)
     if metric.k is None:
@@ -126,7 +138,7 @@ def _trace_back(lists: SortedLists, records: list[Tensor], above: Tensor) -> Ten
     """n_i from the records: the last positive takes its last one, every other positive its last one
     that is not beyond its successor's.
     """
-    result, limit = lists.positive_rank.clone(), lists.negatives
+    result, limit = lists.rank[:, : lists.scores.shape[1]].clone(), lists.negatives
     for i in reversed(range(len(records))):
         last = torch.where(records[i] & (above <= limit), above, 0).amax(1, keepdim=True)
         limit = torch.where(i < lists.positives, last, limit)
@@ -137,93 +149,82 @@ def _trace_back(lists: SortedLists, records: list[Tensor], above: Tensor) -> Ten
 # ---- positive direction, no cutoff: divide and conquer -------------------------------------------
 
 
-class _PairSums(NamedTuple):
-    """Sums over the first o positives, from which the value of a candidate o_j is read."""
-
-    phi: Tensor  # (R, |P| + 1): phi_1 + .. + phi_o
-    harmonic: Tensor  # 1 + 1/2 + .. + 1/r, from r = 0 on
-    scale: Tensor  # (R, 1): c
+_BITS = 3  # of the numbers of the negatives, by which a level divides them
 
 
 def _place_negatives(lists: SortedLists, metric: RankingMetric, epsilon: float) -> Tensor:
-    """o_j, (R, n), by divide and conquer over the negatives, a level at a time (docs/maths.md, "The
-    positive direction").
+    """o_j, (R, 2^m - 1) with 2^m above |N|, by divide and conquer over the negatives, a level at a
+    time (docs/maths.md, "The positive direction").
 
     Negative j chooses o_j to maximise sum_{i > o} m(i, j), m(i, j) = psi_j - phi_i + c a_i
     (T(i+j-1) - T(i+j)). Every m falls with j (1/r and 1/log2(1 + r) are convex), so the best o_j
-    rise with j: the negatives decouple, and those already placed bound the ones between.
+    rise with j: the negatives decouple, and those already placed bound the ones between. Behind the
+    last negative stand items of so low a score that they are placed last.
     """
-    (rows, n), device = lists.psi.shape, lists.psi.device
-    width = _bound(lists.positives, n)
-    # A power of two above |N|: j = 1 .. size - 1, the last ones padding.
-    size = 1 << _bound(lists.negatives, n).bit_length()
-    reciprocals = 1 / torch.arange(1, width + size + 1, device=device, dtype=lists.phi.dtype)
-    sums = _PairSums(
-        torch.nn.functional.pad(lists.phi[:, :width].cumsum(1), (1, 0)),
-        torch.nn.functional.pad(reciprocals.cumsum(0), (1, 0)),
-        metric.scale(epsilon),
-    )
-    # Column j is o_j; o_0 = 0 and o_size = |P| are the bounds of the first level.
-    o = torch.zeros(rows, size + 1, dtype=torch.long, device=device)
-    o[:, size:] = lists.positives
-    for stride in (size >> level for level in range(1, size.bit_length())):
-        # The negatives halfway between those already placed, which stand 2 stride apart.
-        j = torch.arange(stride, size, 2 * stride, device=device)
-        low, high = _bounds(lists, j, o[:, : -stride : 2 * stride], o[:, 2 * stride :: 2 * stride])
-        o[:, stride : size : 2 * stride] = _best_places(lists, metric, sums, j, low, high)
-    return torch.nn.functional.pad(o[:, 1:], (0, max(n - size, 0)), value=n)[:, :n].contiguous()
+    width = _bound(lists.positives, metric.n)
+    bits = _bound(lists.negatives, metric.n).bit_length()
+    levels = -(-bits // _BITS)
+    tables = _Tables(lists, metric, epsilon, width, 2 << bits)
+    o = torch.zeros_like(lists.positives)  # of the negatives 0, 2^bits, 2 2^bits, ..
+    for level in range(levels):
+        step = 1 << bits
+        bits = bits * (levels - level - 1) // (levels - level)
+        ends = torch.cat([o[:, 1:], lists.positives], 1)
+        j = torch.arange(1 << bits, step, 1 << bits, device=o.device)
+        between = tables.best_places(ends, j.unsqueeze(-1), step)
+        o = torch.cat([o.unsqueeze(1), between], 1).transpose(1, 2).flatten(1)
+    return o[:, 1:].contiguous()
 
 
-def _bounds(lists: SortedLists, j: Tensor, before: Tensor, behind: Tensor) -> tuple[Tensor, Tensor]:
-    """Least and largest candidate for each negative j, (R, J), from the o of its placed neighbours.
+class _Tables:
+    """What the value of a candidate is read from.
 
-    The band adds a bound: in the positive direction a negative moves up only, so its o_j is at most
-    the model's. Padding, j > |N|, has |P| as its only candidate.
+    Up to what does not depend on o, the sum of m(i, j) over i > o is phi_1 + .. + phi_o - o psi_j -
+    c w(o, o + j), where for AP w(o, r) = h(r) - (o+1)/r, h(r) = 1 + 1/2 + .. + 1/r, and for NDCG
+    w(o, r) = -T(r).
     """
-    real, column = j <= lists.negatives, (j - 1).clamp_max(lists.psi.shape[1] - 1)
-    own = torch.minimum(behind, lists.negative_rank[:, column])
-    high = torch.where(real, own, lists.positives)
-    return torch.where(real, before, high), high
 
+    def __init__(
+        self, lists: SortedLists, metric: RankingMetric, epsilon: float, width: int, size: int
+    ) -> None:
+        n, dtype, device = metric.n, lists.z.dtype, lists.z.device
+        self.count = torch.arange(width + size + 1, device=device)
+        self.phi = torch.nn.functional.pad(lists.phi[:, :width].cumsum(1), (1, 0))
+        self.psi = lists.z[:, n - 1 : 2 * n]  # column j is psi_j; the last one is no item's
+        self.scale, self.width, self.n = metric.scale(epsilon), width, n
+        self.tie = TIE * self.scale.unsqueeze(-1)
+        gain = metric.gain(self.count.to(dtype).clamp_min(1))
+        self.by_place = gain if metric.average_precision else None
+        self.by_rank = gain.cumsum(0) if metric.average_precision else -gain
 
-def _best_places(
-    lists: SortedLists,
-    metric: RankingMetric,
-    sums: _PairSums,
-    j: Tensor,
-    low: Tensor,
-    high: Tensor,
-) -> Tensor:
-    """The best o_j in [low, high] for each negative j of a level, (R, J); of equal ones the least,
-    which has the most negatives above.
+    def best_places(self, ends: Tensor, j: Tensor, step: int) -> Tensor:
+        """The best o_j for the negatives ``j (J, 1)`` of each interval of `step` negatives, (R, J,
+        intervals); of equally good ones the least, which has the most negatives above. `ends` are
+        the o_j of the last negative of each interval, (R, intervals).
 
-    The ranges of neighbours share at most one end, so a level has |P| + J candidates at most. They
-    lie in one row, range after range: `segment` is whose candidate it is, `place` the o it tries.
-    """
-    rows, n = lists.psi.shape
-    ends = (high - low + 1).cumsum(1)
-    most = sums.phi.shape[1] - 1 + len(j)
-    candidate = torch.arange(most, device=j.device).expand(rows, -1).contiguous()
-    used = candidate < ends[:, -1:]
-    segment = torch.searchsorted(ends, candidate, right=True).clamp_max(len(j) - 1)
-    # The last candidate of a range, ends - 1, is its `high`.
-    place = torch.where(used, candidate - (ends - 1 - high).gather(1, segment), 0)
-    # sum_{i > o} m(i, j) less that of o = 0: the sum over i <= o of -m(i, j).
-    psi = lists.psi[:, (j - 1).clamp_max(n - 1)].gather(1, segment)
-    dropped = _dropped(metric, sums.harmonic, j[segment], place)
-    value = sums.phi.gather(1, place) - place * psi - sums.scale * dropped
-    value = torch.where(used, value, -math.inf)
-    best = torch.full_like(ends, -math.inf, dtype=value.dtype)
-    best = best.scatter_reduce(1, segment, value, "amax").gather(1, segment)
-    is_best = used & (value >= best - TIE * sums.scale)
-    return high.scatter_reduce(1, segment, torch.where(is_best, place, n), "amin")
+        An interval shares its candidates, from one end to the other, and neighbours share an end:
+        so there are |P| + intervals of them. They lie in one row, interval after interval, and
+        candidate number c of interval g is the place c - g.
+        """
+        rows, intervals = ends.shape
+        number = self.count[: self.width + intervals].expand(rows, -1).contiguous()
+        interval = torch.searchsorted(ends + self.count[1 : intervals + 1], number, right=True)
+        place = (number - interval).unsqueeze(1)
+        # Unused candidates, behind the last interval, fall into one more.
+        index = interval.unsqueeze(1).expand(-1, len(j), -1)
+        value = self._value(torch.add(j, index, alpha=step), place)
+        best = torch.full_like(value[..., : intervals + 1], -math.inf)
+        limit = (best.scatter_reduce(2, index, value, "amax") - self.tie).gather(2, index)
+        place = place.expand_as(value).masked_fill(value < limit, self.n)
+        least = torch.full_like(index[..., : intervals + 1], self.n)
+        return least.scatter_reduce(2, index, place, "amin")[..., :intervals]
 
-
-def _dropped(metric: RankingMetric, harmonic: Tensor, j: Tensor, o: Tensor) -> Tensor:
-    """sum_{i <= o} a_i (T(i+j-1) - T(i+j)), in closed form."""
-    if metric.average_precision:
-        # i/((i+j-1)(i+j)) = 1/(i+j) - (j-1) (1/(i+j-1) - 1/(i+j)), and the second part telescopes.
-        reached = harmonic[o + j] - harmonic[j]
-        j, o = j.to(harmonic.dtype), o.to(harmonic.dtype)
-        return reached - (j - 1) / j * (o / (o + j))
-    return metric.gain(j.to(harmonic.dtype)) - metric.gain((o + j).to(harmonic.dtype))
+    def _value(self, j: Tensor, place: Tensor) -> Tensor:
+        """Of the places o = place, (R, 1, M), for the negatives j, (R, J, M)."""
+        rank, real = j + place, place.to(self.phi.dtype)
+        psi = self.psi.gather(1, j.clamp_max(self.n).flatten(1)).view_as(j)
+        value = torch.addcmul(self.phi.gather(1, place[:, 0]).unsqueeze(1), real, psi, value=-1)
+        w = self.by_rank[rank]
+        if self.by_place is not None:
+            w = torch.addcmul(w, real + 1, self.by_place[rank], value=-1)
+        return torch.addcmul(value, self.scale.unsqueeze(-1), w, value=-1)

@@ -6,8 +6,9 @@ import torch
 from torch import Tensor
 
 from evalgrad import _native
-from evalgrad.direct_loss.inference import RankingMetric, augment
+from evalgrad.direct_loss.inference import RankingMetric, augment, needs_chain
 from evalgrad.direct_loss.sorted_lists import (
+    below_each,
     in_given_order,
     row_values,
     score_above_perfect,
@@ -28,20 +29,34 @@ def _direct_pure(
     ndcg: bool,
     k: int,
 ) -> tuple[Tensor, Tensor, Tensor]:
+    rows, n = scores.shape
     if scores.numel() == 0:
-        return (
-            scores.new_zeros(scores.shape[0]),
-            scores.new_zeros(scores.shape[0]),
-            scores.new_zeros(scores.shape),
-        )
+        return scores.new_zeros(rows), scores.new_zeros(rows), scores.new_zeros(rows, n)
+    if not scores.is_cpu and needs_chain(sign, ndcg and 0 < k < n):
+        return _on_cpu(scores, target, mask, epsilon, sign, ndcg, k)
     lists = sort_lists(scores, target, mask, epsilon)
     metric = RankingMetric(lists, ndcg, k)
     above = augment(lists, metric, epsilon, sign)
-    gradient = (
-        sign / epsilon * score_gradient(lists, above, lists.positive_rank, lists.negative_rank)
-    )
-    value, gradient = in_given_order(lists, metric.loss(lists.positive_rank), gradient, scores)
-    return value, row_values(lists, metric.loss(above), scores), gradient
+    own, below = lists.rank[:, :-1], below_each(lists, above)
+    gradient = score_gradient(lists, above, below, own, sign / epsilon)
+    losses = row_values(lists, metric.loss(torch.stack([own[:, :n], above]))).to(scores.dtype)
+    return losses[0], losses[1], in_given_order(lists, gradient, mask).to(scores.dtype)
+
+
+def _on_cpu(
+    scores: Tensor, target: Tensor, mask: Tensor | None, *options: float
+) -> tuple[Tensor, Tensor, Tensor]:
+    """By the kernel of the CPU, with one copy each way: a chain from positive to positive would be
+    thousands of launches.
+    """
+    flags = [target] if mask is None else [target, mask]
+    packed = torch.stack([scores, *(flag.to(scores.dtype) for flag in flags)])
+    # A meta tensor has nothing to copy.
+    there = torch.zeros_like(packed, device="cpu") if packed.is_meta else packed.cpu()
+    lists = (there[0], *there[1:].bool(), None)[:3]
+    value, reached, gradient = direct_ranking(*lists, *options)
+    back = torch.cat([value.unsqueeze(1), reached.unsqueeze(1), gradient], 1).to(scores.device)
+    return back[:, 0], back[:, 1], back[:, 2:].contiguous()
 
 
 def _direct_native(
@@ -97,15 +112,16 @@ def _structured_pure(
     if scores.numel() == 0:
         return scores.new_zeros(scores.shape[0]), scores.new_zeros(scores.shape)
     lists = sort_lists(scores, target, mask, 1.0)
-    above, lost = lists.positive_rank, torch.zeros_like(lists.phi[:, 0])
+    n = scores.shape[1]
+    above, lost = lists.rank[:, :n], torch.zeros_like(lists.z[:1, :1])
     if augmented:
         metric = RankingMetric(lists, ndcg=False, k=0)
         above = augment(lists, metric, 1.0, +1)
-        lost = metric.loss(above)
-    gradient = score_gradient(
-        lists, above, torch.zeros_like(above), lists.positives.expand_as(above)
-    )
-    return in_given_order(lists, lost + score_above_perfect(lists, above), gradient, scores)
+        lost = metric.loss(above.unsqueeze(0))
+    perfect = torch.cat([torch.zeros_like(above), lists.positives.expand_as(above)], 1)
+    gradient = score_gradient(lists, above, below_each(lists, above), perfect, 1.0)
+    value = row_values(lists, lost + score_above_perfect(lists, above))[0]
+    return value.to(scores.dtype), in_given_order(lists, gradient, mask).to(scores.dtype)
 
 
 def _structured_native(

@@ -1,6 +1,7 @@
 """Positives and negatives of every row in descending order of score, in pure torch.
 
-All ranking losses start from these lists.
+All ranking losses start from these lists. The two classes of a row stand side by side: positive i
+in column i - 1, negative j in column n + j - 1.
 """
 
 import math
@@ -9,135 +10,128 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from evalgrad._ranking import against_the_model, ahead
+from evalgrad._ranking import against_the_model
 from evalgrad._rows import exact_dtype
 
 
 class SortedLists(NamedTuple):
-    """Positives and negatives of each row, in descending order, aligned left; R rows, n columns."""
+    """Both classes of each row, in descending order, aligned left; R rows, n items."""
 
     order: Tensor  # (R, n) items from the top of the model's ranking, those that do not count last
-    is_positive: Tensor  # (R, n) in that order
-    is_negative: Tensor
-    # (R, n) number of items of the same class above, in that order: the column in the lists below
-    place: Tensor
+    column: Tensor  # (R, n) of these items, where they stand below; 2n where they do not count
     positives: Tensor  # (R, 1) |P|, |N|
     negatives: Tensor
-    phi: Tensor  # (R, n) scores up to a constant, wide gaps closed
-    psi: Tensor
-    positive_rank: Tensor  # (R, n) n_i and o_j of y_w; |N| and |P| beyond the lists' ends
-    negative_rank: Tensor
+    z: Tensor  # (R, 2n + 1) scores up to a constant, wide gaps closed; lower than all if no item
+    rank: Tensor  # (R, 2n + 1) n_i and o_j of y_w; |N| and |P| beyond the lists' ends
     scores: Tensor  # (R, n) as given, in that order
     nan: Tensor  # (R, 1) a NaN among the items that count
 
     @property
+    def phi(self) -> Tensor:
+        """Scores of the positives, (R, n)."""
+        return self.z[:, : self.scores.shape[1]]
+
+    @property
+    def psi(self) -> Tensor:
+        """Scores of the negatives, (R, n)."""
+        return self.z[:, self.scores.shape[1] : -1]
+
+    @property
     def pairs(self) -> Tensor:
         """|P||N|, (R, 1), as a real number: an integer times a float would fall to float32."""
-        return self.positives.to(self.phi.dtype) * self.negatives
+        return self.positives.to(self.z.dtype) * self.negatives
 
     @property
     def live(self) -> Tensor:
         """Rows with a positive and a negative, (R, 1)."""
-        return (self.positives > 0) & (self.negatives > 0)
+        return torch.minimum(self.positives, self.negatives) > 0
 
 
 def sort_lists(scores: Tensor, target: Tensor, mask: Tensor | None, epsilon: float) -> SortedLists:
     """Sort and split the rows of `scores` (R, n). `epsilon` says which gap is too wide to cross."""
-    counts = torch.ones_like(target) if mask is None else mask
-    ranked, order = against_the_model(scores.to(exact_dtype(scores)), target, counts)
-    is_positive, is_negative = (
-        (target & counts).gather(1, order),
-        (~target & counts).gather(1, order),
-    )
-    above_positive, above_negative = ahead(is_positive), ahead(is_negative)
-    positives, negatives = is_positive.sum(1, keepdim=True), is_negative.sum(1, keepdim=True)
-    z = _close_gaps(ranked, epsilon * positives.to(ranked.dtype) * negatives)
-    return SortedLists(
-        order=order,
-        is_positive=is_positive,
-        is_negative=is_negative,
-        place=torch.where(is_positive, above_positive, above_negative),
-        positives=positives,
-        negatives=negatives,
-        phi=_align(z, is_positive, above_positive, z.new_zeros(())),
-        psi=_align(z, is_negative, above_negative, z.new_zeros(())),
-        positive_rank=_align(above_negative, is_positive, above_positive, negatives),
-        negative_rank=_align(above_positive, is_negative, above_negative, positives),
-        scores=ranked,
-        nan=(counts & scores.isnan()).any(1, keepdim=True),
-    )
+    n = scores.shape[1]
+    ranked, order = against_the_model(scores, target, mask)
+    is_positive, nan = target.gather(1, order), scores.isnan()
+    if mask is not None:
+        counted, nan = mask.gather(1, order), mask & nan
+        is_positive = is_positive & counted
+    down_to = is_positive.cumsum(1)  # positives
+    positives = down_to[:, -1:]
+    negatives = (n if mask is None else mask.sum(1, keepdim=True)) - positives
+    positives_above = down_to - is_positive.to(down_to.dtype)
+    # What does not count comes last.
+    negatives_above = torch.arange(n, device=scores.device) - positives_above
+    column = torch.where(is_positive, positives_above, negatives_above + n)
+    column = column if mask is None else column.masked_fill(~counted, 2 * n)
+    ranked = ranked.to(exact_dtype(scores))
+    z, below = _close_gaps(ranked, epsilon * positives.to(ranked.dtype) * negatives)
+    z = below.expand(-1, 2 * n + 1).scatter(1, column, z)
+    other = torch.where(is_positive, negatives_above, positives_above)
+    beyond = torch.cat([negatives.expand(-1, n), positives.expand(-1, n + 1)], 1)
+    rank, nan = beyond.scatter(1, column, other), nan.any(1, keepdim=True)
+    return SortedLists(order, column, positives, negatives, z, rank, ranked, nan)
 
 
-def _close_gaps(ranked: Tensor, widest: Tensor) -> Tensor:
-    """Descending scores from 0 with gaps of at most `widest`; equal infinities have none.
+def _close_gaps(ranked: Tensor, widest: Tensor) -> tuple[Tensor, Tensor]:
+    """Descending scores from 0 with gaps of at most `widest`, of which equal infinities have none,
+    and a score more than that below them.
 
     Ranking a pair against such a gap costs 2 eps of F, and Delta <= 1: no y_direct ever does. So
     infinite scores act as their limit, and an outlier does not swallow the digits of the others.
     """
-    equal = ranked[:, 1:] == ranked[:, :-1]
-    gaps = torch.where(equal, 0.0, ranked[:, :-1] - ranked[:, 1:])
-    return -torch.nn.functional.pad(torch.minimum(gaps, widest), (1, 0)).cumsum(1)[
-        :, : ranked.shape[1]
-    ]
+    falls = (ranked[:, 1:] - ranked[:, :-1]).nan_to_num(0.0, math.inf, -math.inf)
+    falls = torch.nn.functional.pad(torch.maximum(falls, -widest), (1, 0))
+    z = falls.cumsum(1)[:, : ranked.shape[1]]
+    return z, z[:, -1:] - (2 * widest + 1)
 
 
-def _align(x: Tensor, of_this_kind: Tensor, place: Tensor, fill: Tensor) -> Tensor:
-    """The entries of one kind moved left, in order; the rest of the row is `fill`."""
-    rows, n = x.shape
-    aligned = fill.expand(rows, n + 1).clone()  # column n takes the other kind
-    return aligned.scatter_(1, torch.where(of_this_kind, place, n), x)[:, :n]
+def below_each(lists: SortedLists, above: Tensor) -> Tensor:
+    """o_j from n_i = above, (R, n)."""
+    # n_i beyond the end of a list is |N| or more: it is never below some j <= |N|.
+    j = torch.arange(1, above.shape[1] + 1, device=above.device).expand_as(above).contiguous()
+    return torch.minimum(torch.searchsorted(above.contiguous(), j), lists.positives)
 
 
 def score_gradient(
-    lists: SortedLists, above: Tensor, above_reference: Tensor, below_reference: Tensor
+    lists: SortedLists, above: Tensor, below: Tensor, reference: Tensor, factor: float
 ) -> Tensor:
-    """dF(y) - dF(y_reference) of the items in the order of the lists, (R, n); 0 where ignored.
+    """factor (dF(y) - dF(y_reference)) of the items in the order of the lists, (R, n); 0 where
+    ignored and in void rows, NaN where a NaN counts.
 
-    y has n_i = above; dF/dphi_i = (|N| - 2 n_i)/(|P||N|) and dF/dpsi_j = -(2 o_j - |P|)/(|P||N|).
+    y has n_i = above and o_j = below, as y_reference has them side by side, (R, 2n); dF/dphi_i =
+    (|N| - 2 n_i)/(|P||N|) and dF/dpsi_j = -(2 o_j - |P|)/(|P||N|).
     """
-    # n_i beyond the end of a list is |N| or more: it is never below some j <= |N|.
-    j = torch.arange(1, above.shape[1] + 1, device=above.device).expand_as(above).contiguous()
-    below = torch.minimum(torch.searchsorted(above.contiguous(), j), lists.positives)
-    moved_positive, moved_negative = (above - above_reference), (below - below_reference)
-    moved = torch.where(
-        lists.is_positive,
-        moved_positive.gather(1, lists.place),
-        moved_negative.gather(1, lists.place),
-    )
-    counts = (lists.is_positive | lists.is_negative) & lists.live
-    return torch.where(counts, moved * (-2.0 / lists.pairs.clamp_min(1)), 0.0)
+    moved = torch.nn.functional.pad(torch.cat([above, below], 1) - reference, (0, 1))
+    unit = -2 * factor / lists.pairs.clamp_min(1)
+    return moved.gather(1, lists.column) * unit.masked_fill(lists.nan & lists.live, math.nan)
 
 
 def score_above_perfect(lists: SortedLists, above: Tensor) -> Tensor:
     """F(y) - F(all positives first) = (2/|P||N|) sum_i (S(n_i) - n_i phi_i) in the scores, (R,)."""
     # An infinite score in an inverted pair meets its like and cancels, or the value is
     # infinite (below).
-    top = lists.scores[:, :1]
-    shifted = torch.where(
-        lists.scores.isinf(), 0.0, lists.scores - torch.where(top.isinf(), 0.0, top)
-    )
-    zero = shifted.new_zeros(())
-    phi = _align(shifted, lists.is_positive, lists.place, zero)
-    psi = _align(shifted, lists.is_negative, lists.place, zero)
-    S = torch.nn.functional.pad(psi.cumsum(1), (1, 0)).gather(1, above.clamp_max(phi.shape[1]))
-    real = torch.arange(phi.shape[1], device=phi.device) < lists.positives
-    total = torch.where(real, S - above * phi, 0.0).sum(1) * 2 / lists.pairs.clamp_min(1)[:, 0]
-    highest = torch.where(lists.is_negative, lists.scores, -math.inf).amax(1)
-    lowest = torch.where(lists.is_positive, lists.scores, math.inf).amin(1)
-    return torch.where((highest > lowest) & (highest.isinf() | lowest.isinf()), math.inf, total)
+    scores, n = lists.scores, lists.scores.shape[1]
+    top = scores[:, :1].nan_to_num(math.nan, 0.0, 0.0)
+    shifted = (scores - top).nan_to_num(math.nan, 0.0, 0.0)
+    aligned = scores.new_zeros(scores.shape[0], 2 * n + 1).scatter(1, lists.column, shifted)
+    S = torch.nn.functional.pad(aligned[:, n:-1].cumsum(1), (1, 0))
+    inverted = S.gather(1, above.clamp_max(n)) - above * aligned[:, :n]
+    beyond = torch.arange(n, device=scores.device) >= lists.positives
+    total = inverted.masked_fill(beyond, 0.0).sum(1) * 2 / lists.pairs.clamp_min(1)[:, 0]
+    is_negative = lists.column >= n
+    highest = scores.masked_fill(~is_negative | (lists.column == 2 * n), -math.inf).amax(1)
+    lowest = scores.masked_fill(is_negative, math.inf).amin(1)
+    unbounded = (highest > lowest) & (highest.isinf() | lowest.isinf())
+    return total.masked_fill(unbounded, math.inf)
 
 
-def in_given_order(
-    lists: SortedLists, value: Tensor, gradient: Tensor, like: Tensor
-) -> tuple[Tensor, Tensor]:
-    """Back to the order and dtype of the scores; NaN rows are NaN where they count, void rows 0."""
-    counts = lists.is_positive | lists.is_negative
-    gradient = torch.where(lists.nan & lists.live & counts, math.nan, gradient)
-    gradient = torch.zeros_like(gradient).scatter_(1, lists.order, gradient)
-    return row_values(lists, value, like), gradient.to(like.dtype) + 0.0  # no -0
+def in_given_order(lists: SortedLists, gradient: Tensor, mask: Tensor | None) -> Tensor:
+    """Back to the order of the scores, 0 where ignored, and no -0."""
+    back = torch.zeros_like(gradient).scatter_(1, lists.order, gradient) + 0.0
+    return back if mask is None else back.masked_fill(~mask, 0.0)
 
 
-def row_values(lists: SortedLists, value: Tensor, like: Tensor) -> Tensor:
-    """NaN rows are NaN, void rows 0."""
-    value = torch.where(lists.nan[:, 0], math.nan, value)
-    return torch.where(lists.live[:, 0], value, 0.0).to(like.dtype)
+def row_values(lists: SortedLists, value: Tensor) -> Tensor:
+    """``value (*, R)``: NaN rows are NaN, void rows 0."""
+    value = value.masked_fill(lists.nan[:, 0], math.nan)
+    return value.masked_fill(~lists.live[:, 0], 0.0)
