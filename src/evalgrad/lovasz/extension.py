@@ -68,15 +68,26 @@ def weights(
     front = (foreground if mask is None else foreground & mask).gather(-1, order)
     back = (~foreground if mask is None else ~foreground & mask).gather(-1, order)
     total = front.sum(-1, keepdim=True)
-    P, a, b = total.double(), ahead(front).double(), ahead(back).double()
-    m, w = misses, false_alarms
-    size = P - a + m * a + w * b
-    of_front = (m * P + w * b) / (size * (size + m - 1))
-    of_back = w * (P - a) / (size * (size + w))
+    a, b = ahead(front), ahead(back)
+    of_front, of_back = _steps(total, a, b, misses, false_alarms)
     first = (back & (a + b == 0)).double()  # no foreground: all the weight on the largest error
     of_back = torch.where(total > 0, of_back, first)
     sorted_weights = torch.where(front, of_front, torch.where(back, of_back, 0.0))
     return torch.zeros_like(sorted_weights).scatter(-1, order, sorted_weights).to(errors.dtype)
+
+
+def _steps(
+    total: Tensor, a: Tensor, b: Tensor, misses: float, false_alarms: float
+) -> tuple[Tensor, Tensor]:
+    """Weight of a foreground and of a background item behind a and b of them; float64."""
+    if misses == false_alarms == 1:  # the Jaccard index: less to compute
+        union = (total + b).double()
+        of_front = union.new_ones(()) / union.clamp(min=1)
+        return of_front, (total - a) * of_front / (union + 1)
+    P, a, b = total.double(), a.double(), b.double()
+    m, w = misses, false_alarms
+    size = P - a + m * a + w * b
+    return (m * P + w * b) / (size * (size + m - 1)), w * (P - a) / (size * (size + w))
 
 
 def _pure(
