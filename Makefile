@@ -31,8 +31,8 @@ test-pure:  ## install without a compiler on the PATH and run the laws on the pu
 	build/pure/bin/python -m pytest tests -k "not test_engines or opcheck" $(addprefix --ignore-glob=tests/,$(LAB_TESTS))
 
 test-triton: $(VENV)/installed  ## the GPU kernels, without a GPU: on Triton's interpreter, and compiled for three GPUs
-	EVALGRAD_TRITON=1 TRITON_INTERPRET=1 $(BIN)/python -m pytest tests/gpu
-	TRITON_INTERPRET=0 $(BIN)/python -m pytest tests/gpu
+	EVALGRAD_TRITON=1 TRITON_INTERPRET=1 $(BIN)/python -m pytest tests/gpu $(SLICE)
+	TRITON_INTERPRET=0 $(BIN)/python -m pytest tests/gpu $(SLICE)
 
 check: $(VENV)/installed  ## format, lint, types, spelling, then tests and doctests
 	$(BIN)/ruff format --check .
