@@ -29,12 +29,16 @@ def _bins(draw, x):
     return (draw(st.sampled_from([1, 2, 16, 100])),)
 
 
+def _metric(draw):
+    return draw(st.sampled_from([(1.0, 1.0), (0.5, 0.5), (0.7, 0.3)]))
+
+
 def _factor(draw, rows):
     return torch.rand(rows, generator=draw(_generators())) * draw(st.sampled_from([0.0, 1.0]))
 
 
 def _factor_and_bins(draw, x):
-    return _factor(draw, (x.shape[0], x.shape[2])), *_bins(draw, x)
+    return _factor(draw, (x.shape[0], x.shape[2])), *_bins(draw, x), *_metric(draw)
 
 
 def _slopes(draw, x):
@@ -54,7 +58,7 @@ def rows(draw, extra=lambda draw, x: ()):
 
 
 def _row_factor_and_bins(draw, x):
-    return _factor(draw, x.shape[:1]), *_bins(draw, x)
+    return _factor(draw, x.shape[:1]), *_bins(draw, x), *_metric(draw)
 
 
 @st.composite
@@ -72,8 +76,10 @@ def losses(draw):
 
 DRAWS = {
     "loss_max_pooling": losses(),
-    "lovasz_softmax": class_maps(lambda draw, x: (_factor(draw, (x.shape[0], x.shape[2])),)),
-    "lovasz_rows": rows(lambda draw, x: (_factor(draw, x.shape[:1]), True)),
+    "lovasz_softmax": class_maps(
+        lambda draw, x: (_factor(draw, (x.shape[0], x.shape[2])), *_metric(draw))
+    ),
+    "lovasz_rows": rows(lambda draw, x: (_factor(draw, x.shape[:1]), True, *_metric(draw))),
     "lovasz_softmax_bins": class_maps(_factor_and_bins),
     "lovasz_hinge_bins": rows(_row_factor_and_bins),
     "lovasz_bin_counts": class_maps(_bins),
@@ -100,13 +106,15 @@ def _rows_of_training(*extra):
 TRAINING = {
     "loss_max_pooling": [(losses, mask, 1.3, 0.25) for losses, _, mask, *_ in _rows_of_training()],
     "lovasz_softmax": [
-        _maps_of_training(c, torch.empty(1, c, device="meta")) for c in SMALL_TYPICAL_LARGE
+        _maps_of_training(c, torch.empty(1, c, device="meta"), 1.0, 1.0)
+        for c in SMALL_TYPICAL_LARGE
     ],
-    "lovasz_rows": _rows_of_training(True),
+    "lovasz_rows": _rows_of_training(True, 1.0, 1.0),
     "lovasz_softmax_bins": [
-        _maps_of_training(c, torch.empty(1, c, device="meta"), 4096) for c in SMALL_TYPICAL_LARGE
+        _maps_of_training(c, torch.empty(1, c, device="meta"), 4096, 1.0, 1.0)
+        for c in SMALL_TYPICAL_LARGE
     ],
-    "lovasz_hinge_bins": _rows_of_training(4096),
+    "lovasz_hinge_bins": _rows_of_training(4096, 1.0, 1.0),
     "lovasz_bin_counts": [_maps_of_training(c, 4096) for c in SMALL_TYPICAL_LARGE],
     "lovasz_bin_gradient": [
         _maps_of_training(c, torch.empty(1, c, 2, 4096, device="meta")) for c in SMALL_TYPICAL_LARGE

@@ -9,22 +9,24 @@ from evalgrad._triton.lovasz_bins import count, in_bins, look_up
 from evalgrad._triton.lovasz_errors import class_maps, hinge_rows
 from evalgrad._triton.lovasz_slots import in_slots
 
+_METRIC = (0.7, 0.4)  # misses, false alarms
+
 
 def _factor(*shape: int) -> Tensor:
     return torch.linspace(0.5, 1.5, torch.Size(shape).numel()).view(shape)
 
 
-@implements(lambda dtype: (*class_maps_example(dtype), _factor(1, 3).to(dtype)))
+@implements(lambda dtype: (*class_maps_example(dtype), _factor(1, 3).to(dtype), *_METRIC))
 def lovasz_softmax(
-    x: Tensor, label: Tensor, factor: Tensor, misses: float = 1.0, false_alarms: float = 1.0
+    x: Tensor, label: Tensor, factor: Tensor, misses: float, false_alarms: float
 ) -> tuple[Tensor, Tensor] | None:
     """Value ``(G,)`` and gradient in x."""
     maps = class_maps(x, label)
     return None if maps is None else in_slots(maps, factor, misses, false_alarms)
 
 
-def _binned_example(dtype: torch.dtype) -> tuple[Tensor | int, ...]:
-    return *class_maps_example(dtype), _factor(1, 3).to(dtype), 16
+def _binned_example(dtype: torch.dtype) -> tuple[Tensor | float, ...]:
+    return *class_maps_example(dtype), _factor(1, 3).to(dtype), 16, *_METRIC
 
 
 @implements(_binned_example)
@@ -33,8 +35,8 @@ def lovasz_softmax_bins(
     label: Tensor,
     factor: Tensor,
     bins: int,
-    misses: float = 1.0,
-    false_alarms: float = 1.0,
+    misses: float,
+    false_alarms: float,
 ) -> tuple[Tensor, Tensor] | None:
     """Value ``(G,)`` and gradient in x."""
     maps = class_maps(x, label)
@@ -71,30 +73,30 @@ def _hinge_example(dtype: torch.dtype) -> tuple[Tensor | None, ...]:
     return x, foreground, torch.rand(2, 99, generator=generator) < 0.8, _factor(2).to(dtype)
 
 
-@implements(lambda dtype: (*_hinge_example(dtype), 16))
+@implements(lambda dtype: (*_hinge_example(dtype), 16, *_METRIC))
 def lovasz_hinge_bins(
     x: Tensor,
     foreground: Tensor,
     mask: Tensor | None,
     factor: Tensor,
     bins: int,
-    misses: float = 1.0,
-    false_alarms: float = 1.0,
+    misses: float,
+    false_alarms: float,
 ) -> tuple[Tensor, Tensor] | None:
     """Values ``(R,)`` and gradient in x."""
     maps = hinge_rows(x, foreground, mask)
     return None if maps is None else in_bins(maps, factor, bins, misses, false_alarms)
 
 
-@implements(lambda dtype: (*_hinge_example(dtype), True))
+@implements(lambda dtype: (*_hinge_example(dtype), True, *_METRIC))
 def lovasz_rows(
     x: Tensor,
     foreground: Tensor,
     mask: Tensor | None,
     factor: Tensor | None,
     hinge: bool,
-    misses: float = 1.0,
-    false_alarms: float = 1.0,
+    misses: float,
+    false_alarms: float,
 ) -> tuple[Tensor, Tensor] | None:
     """Values ``(R,)`` and gradient in x; of a hinge only, whose errors are >= 0."""
     maps = hinge_rows(x, foreground, mask) if hinge else None
