@@ -100,12 +100,26 @@ def batches(
     item = target[..., 0] if layout.columns else target
     position = None if index is None else _positions(name, index, item, layout.items)
     valid = None if mask is None else _valid(name, mask, target, item).reshape(1, -1)
+    if layout.size == 1:  # by far the commonest, and small batches pay for every reshape
+        found = _tasks(name, target.reshape(1, -1), valid, layout)
+        return [_one_task(scores.to(WORKING[scores.dtype]).flatten(), position, *found)]
     wide = scores.to(WORKING[scores.dtype]).reshape(rows, layout.size)
-    read = _tasks if layout.size == 1 or layout.columns else _groups
+    read = _tasks if layout.columns else _groups
     member, invalid, valid = read(name, target.reshape(1, -1), valid, layout)
     valid = None if valid is None else valid.reshape(rows, layout.size)
     member = member.reshape(rows, layout.size)
     return layout.views(_marked(wide, invalid), member, position, valid)
+
+
+def _one_task(
+    scores: Tensor,
+    position: Tensor | None,
+    member: Tensor,
+    invalid: Tensor | None,
+    valid: Tensor | None,
+) -> Batch:
+    batch = Batch(_marked(scores, invalid), member[0], position)
+    return batch if valid is None else batch._replace(mask=valid[0]).kept()
 
 
 LEAVE_OUT = "pass ignore_index={value} to the constructor"
