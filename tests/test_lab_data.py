@@ -8,31 +8,21 @@ import pytest
 import torch
 
 from evalgrad_lab.data.dataset import Sizes
-from evalgrad_lab.data.embedded import (
-    circles,
-    glyphs,
-    mixtures,
-    one_vs_rest,
-    pairs,
-    s_digits,
-    scenes,
-    strokes,
-    teachers,
-)
+from evalgrad_lab.data.embedded import digits, points
 
 SMALL = Sizes(60, 20, 30)
 GENERATORS = {
-    "circles": lambda seed: circles.circles(seed),
-    "digit scenes": lambda seed: scenes.digit_scenes(seed, SMALL),
-    "strokes": lambda seed: strokes.strokes(seed, SMALL),
-    "teacher ranking": lambda seed: teachers.teacher_ranking(seed, SMALL),
-    "linear ranking": lambda seed: teachers.linear_ranking(seed, SMALL, flipped=0.2),
-    "hopeless positives": lambda seed: mixtures.hopeless_positives(seed, SMALL),
-    "two modes": lambda seed: mixtures.two_modes(seed, SMALL),
-    "noisy digits": lambda seed: one_vs_rest.noisy_digits(seed),
-    "digit table": lambda seed: one_vs_rest.digit_table(seed),
-    "digit pairs": lambda seed: pairs.digit_pairs(seed, SMALL, noise=0.5),
-    "s-digits": lambda seed: s_digits.s_digits(seed),
+    "circles": lambda seed: points.circles(seed),
+    "digit scenes": lambda seed: digits.digit_scenes(seed, SMALL),
+    "strokes": lambda seed: digits.strokes(seed, SMALL),
+    "teacher ranking": lambda seed: points.teacher_ranking(seed, SMALL),
+    "linear ranking": lambda seed: points.linear_ranking(seed, SMALL, flipped=0.2),
+    "hopeless positives": lambda seed: points.hopeless_positives(seed, SMALL),
+    "two modes": lambda seed: points.two_modes(seed, SMALL),
+    "noisy digits": lambda seed: digits.noisy_digits(seed),
+    "digit table": lambda seed: digits.digit_table(seed),
+    "digit pairs": lambda seed: digits.digit_pairs(seed, SMALL, noise=0.5),
+    "s-digits": lambda seed: digits.s_digits(seed),
 }
 SHAPES = {  # of one input and one target
     "circles": ((50, 50), (50, 50)),
@@ -83,17 +73,17 @@ def test_parts_share_no_example(name):
 
 
 def test_pools_are_a_partition_of_the_glyphs():
-    parts = glyphs.pools(5)
-    assert tuple(map(len, parts)) == glyphs.POOLS
+    parts = digits.pools(5)
+    assert tuple(map(len, parts)) == digits.POOLS
     joined, whole = (
         torch.sort(images.flatten(1).sum(1))[0]
-        for images in (torch.cat([p.images for p in parts]), glyphs.all_glyphs().images)
+        for images in (torch.cat([p.inputs for p in parts]), digits.glyphs().inputs)
     )
     assert torch.equal(joined, whole)
 
 
 def test_circles_have_the_area_and_the_features_asked_for():
-    split = circles.circles(1, radii=(5, 20))
+    split = points.circles(1, radii=(5, 20))
     inside = split.train.target.bool()
     radii = torch.linspace(5, 20, 10)
     assert torch.allclose(inside.sum((1, 2)) / (math.pi * radii**2), torch.ones(10), atol=0.1)
@@ -104,23 +94,23 @@ def test_circles_have_the_area_and_the_features_asked_for():
 
 
 def test_the_tail_of_the_classes_is_exponential():
-    chances = scenes.class_chances(9.0)
+    chances = digits.class_chances(9.0)
     assert torch.allclose(chances[:-1] / chances[1:], torch.full((9,), 9 ** (1 / 9)))
     assert chances.sum() == pytest.approx(1)
 
 
 def test_scenes_follow_the_class_chances_and_use_only_the_glyphs_given():
-    pool = glyphs.pools(0)[0]
-    part = scenes.scenes(pool, 400, torch.Generator().manual_seed(0), canvas=32, tail=9.0)
+    pool = digits.pools(0)[0]
+    part = digits.scenes(pool, 400, torch.Generator().manual_seed(0), canvas=32, tail=9.0)
     present = torch.stack([(part.target == c).flatten(1).any(1).float().mean() for c in range(11)])
     assert present[0] == 1
     number = torch.arange(1, 4)[:, None]
     # one to three digits, each number as often
-    expected = (1 - (1 - scenes.class_chances(9.0)) ** number).mean(0)
+    expected = (1 - (1 - digits.class_chances(9.0)) ** number).mean(0)
     assert (present[1:] - expected).abs().max() < 5 * math.sqrt(0.25 / 400)
-    threes = pool.digit == 3
-    alone = scenes.scenes(
-        glyphs.Glyphs(pool.images[threes], pool.digit[threes]),
+    threes = pool.target == 3
+    alone = digits.scenes(
+        digits.Part(pool.inputs[threes], pool.target[threes]),
         20,
         torch.Generator(),
         canvas=32,
@@ -130,22 +120,22 @@ def test_scenes_follow_the_class_chances_and_use_only_the_glyphs_given():
 
 
 def test_strokes_are_thin_and_noisy():
-    clean = strokes.strokes(0, Sizes(200, 1, 1), noise=0.0).train
+    clean = digits.strokes(0, Sizes(200, 1, 1), noise=0.0).train
     assert torch.equal(clean.inputs[:, 0], clean.target.float())
     assert 0.02 < clean.target.float().mean() < 0.25
-    noisy = strokes.strokes(0, Sizes(200, 1, 1)).train
+    noisy = digits.strokes(0, Sizes(200, 1, 1)).train
     assert (noisy.inputs[:, 0] - noisy.target).std() == pytest.approx(1, abs=0.02)
 
 
 def test_a_fifth_of_the_teachers_points_is_positive():
-    split = teachers.teacher_ranking(0, Sizes(2000, 500, 1500), positives=0.2)
+    split = points.teacher_ranking(0, Sizes(2000, 500, 1500), positives=0.2)
     target = torch.cat([split.train.target, split.validation.target, split.test.target])
     assert target.sum() == 0.2 * 4000
 
 
 @pytest.mark.parametrize("flipped", [0.0, 0.2])
 def test_linear_ranking_turns_round_the_share_asked_for(flipped):
-    split = teachers.linear_ranking(0, Sizes(600, 200, 200), flipped=flipped)
+    split = points.linear_ranking(0, Sizes(600, 200, 200), flipped=flipped)
     inputs, target = (
         torch.cat([getattr(p, key) for p in (split.train, split.validation, split.test)])
         for key in ("inputs", "target")
@@ -154,7 +144,7 @@ def test_linear_ranking_turns_round_the_share_asked_for(flipped):
 
 
 def test_hopeless_positives_are_where_they_are_said_to_be():
-    part = mixtures.hopeless_positives(0, Sizes(20_000, 1, 1)).train
+    part = points.hopeless_positives(0, Sizes(20_000, 1, 1)).train
     positive, axis = part.target == 1, part.inputs[:, 0]
     far = axis < -2.5  # N(-4, 1) with chance 0.93, N(0, 1) with 0.006, N(2, 1) with none
     wrong_side, normal = (
@@ -170,7 +160,7 @@ def test_hopeless_positives_are_where_they_are_said_to_be():
 
 
 def test_two_modes_lie_on_two_axes_and_decoys_beyond_one_of_them():
-    part = mixtures.two_modes(0, Sizes(20_000, 1, 1)).train
+    part = points.two_modes(0, Sizes(20_000, 1, 1)).train
     positive = part.target == 1
     assert abs(positive.float().mean() - 0.31) < 5 * math.sqrt(0.25 / 20_000)
     beyond = part.inputs[:, 1] > 5.5
@@ -178,7 +168,7 @@ def test_two_modes_lie_on_two_axes_and_decoys_beyond_one_of_them():
 
 
 def test_swapping_keeps_the_frequencies_and_turns_round_the_share_asked_for():
-    clean, noisy = (one_vs_rest.noisy_digits(0, swapped=share) for share in (0.0, 0.4))
+    clean, noisy = (digits.noisy_digits(0, swapped=share) for share in (0.0, 0.4))
     for part in ("train", "validation"):
         before, after = getattr(clean, part).target, getattr(noisy, part).target
         members = before.sum(0)
@@ -191,24 +181,24 @@ def test_swapping_keeps_the_frequencies_and_turns_round_the_share_asked_for():
 @pytest.mark.parametrize("noise", [0.0, 0.5, 1.0])
 def test_label_noise_stays_within_the_group(noise):
     target = torch.arange(100).repeat(100)
-    noisy = pairs.within_group(target, noise, torch.Generator().manual_seed(0))
+    noisy = digits.within_group(target, noise, torch.Generator().manual_seed(0))
     assert torch.equal(noisy // 5, target // 5)
     changed = (noisy != target).float().mean()
     assert abs(changed - 0.8 * noise) <= 5 * math.sqrt(0.25 / 10_000) * (noise > 0)
 
 
 def test_pairs_show_their_class_and_tests_are_clean():
-    clean, noisy = (pairs.digit_pairs(0, SMALL, noise=noise) for noise in (0.0, 1.0))
+    clean, noisy = (digits.digit_pairs(0, SMALL, noise=noise) for noise in (0.0, 1.0))
     assert torch.equal(clean.test.target, noisy.test.target)
     assert not torch.equal(clean.train.target, noisy.train.target)
-    pool = glyphs.pools(0)[2]
+    pool = digits.pools(0)[2]
     left = clean.test.inputs.view(-1, 8, 16)[:, :, :8] / 3 + 0.3
-    match = torch.cdist(left.flatten(1), pool.images.flatten(1)).argmin(1)
-    assert torch.equal(pool.digit[match], clean.test.target // 10)
+    match = torch.cdist(left.flatten(1), pool.inputs.flatten(1)).argmin(1)
+    assert torch.equal(pool.target[match], clean.test.target // 10)
 
 
 def test_half_of_the_s_digits_are_large():
-    part = s_digits.s_digits(0).train
+    part = digits.s_digits(0).train
     large = part.target[:, 1] == 1
     assert large.sum() == len(part) // 2
     ink = (part.inputs / 3 + 0.3).sum(1)
@@ -217,6 +207,6 @@ def test_half_of_the_s_digits_are_large():
 
 
 def test_the_table_is_imbalanced_as_the_digits_are():
-    split = one_vs_rest.digit_table(0, digit=8)
+    split = digits.digit_table(0, digit=8)
     positives = sum(int(part.target.sum()) for part in (split.train, split.validation, split.test))
-    assert positives == int((glyphs.all_glyphs().digit == 8).sum())
+    assert positives == int((digits.glyphs().target == 8).sum())

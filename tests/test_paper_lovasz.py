@@ -6,7 +6,7 @@ import math
 import pytest
 import torch
 
-from evalgrad_lab.data.embedded.circles import circles
+from evalgrad_lab.data.embedded.points import circles
 from reproductions.lovasz import surfaces
 from reproductions.lovasz.circles import BIASES, CIRCLES, LOSSES, excess, losses_of_bias
 

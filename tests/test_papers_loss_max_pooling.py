@@ -8,7 +8,7 @@ import torch.nn.functional as F
 
 import evalgrad as eg
 from evalgrad_lab.data.dataset import Part, Sizes
-from reproductions.loss_max_pooling import training
+from evalgrad_lab.data.fetched import mapped
 from reproductions.loss_max_pooling.methods import FIGURE_3, FIGURE_4, TABLE_2
 from reproductions.loss_max_pooling.sizes import METHODS, PLAIN, WEIGHTED, pooled
 from reproductions.loss_max_pooling.sweeps import TABLE_1, methods
@@ -147,8 +147,8 @@ def test_land_tiles_are_apart_and_leave_out_what_has_no_label(monkeypatch):
     numbers = torch.arange(64 * 70, dtype=torch.float32).view(64, 70)
     classes = (numbers % 7).long()
     classes[:32, :32] = IGNORE
-    monkeypatch.setattr(training, "landsat", lambda: (torch.stack([numbers, -numbers]), classes))
-    split = training.land_tiles(0, Sizes(1, 1, 1))  # of four whole tiles one has no label
+    monkeypatch.setattr(mapped, "landsat", lambda: (torch.stack([numbers, -numbers]), classes))
+    split = mapped.land_tiles(0, Sizes(1, 1, 1))  # of four whole tiles one has no label
     parts = (split.train, split.validation, split.test)
     images, labels = (
         torch.cat([getattr(part, name) for part in parts]) for name in ("inputs", "target")

@@ -5,7 +5,7 @@ import torch
 
 import evalgrad as eg
 from evalgrad_lab.data.dataset import Part, Sizes
-from evalgrad_lab.data.fetched import nuclei
+from evalgrad_lab.data.fetched import mapped
 from evalgrad_lab.models.unet import UNet
 from reproductions.s_measures import sized
 from reproductions.s_measures.digits import DIGITS, PROJECTIONS
@@ -199,8 +199,8 @@ def test_s_mnist_has_each_size_in_half_of_the_images(monkeypatch):
 
 def test_nucleus_tiles_are_apart_and_keep_their_masks(monkeypatch):
     image = torch.arange(64 * 64, dtype=torch.float32).view(64, 64)
-    monkeypatch.setattr(nuclei, "nuclei", lambda: (image, (image % 7 == 0).long()))
-    split = nuclei.nucleus_tiles(0, Sizes(2, 1, 1))
+    monkeypatch.setattr(mapped, "nuclei", lambda: (image, (image % 7 == 0).long()))
+    split = mapped.nucleus_tiles(0, Sizes(2, 1, 1))
     pixels = torch.cat([part.inputs for part in (split.train, split.validation, split.test)])
     masks = torch.cat([part.target for part in (split.train, split.validation, split.test)])
     values = (pixels[:, 0] * image.std() + image.mean()).round()

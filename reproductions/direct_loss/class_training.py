@@ -11,7 +11,7 @@ from torch import Tensor, nn
 import evalgrad as eg
 from evalgrad_lab.data.batches import in_memory
 from evalgrad_lab.data.dataset import Part
-from evalgrad_lab.data.embedded.one_vs_rest import noisy_digits
+from evalgrad_lab.data.embedded.digits import noisy_digits
 from evalgrad_lab.fit import Pace
 from reproductions.training import seeded, train
 

@@ -12,7 +12,7 @@ from torch import Tensor
 import evalgrad as eg
 from evalgrad_lab.data.batches import in_memory
 from evalgrad_lab.data.dataset import Dataset, Part, Sizes
-from evalgrad_lab.data.embedded.teachers import linear_ranking, teacher_ranking
+from evalgrad_lab.data.embedded.points import linear_ranking, teacher_ranking
 from evalgrad_lab.fit import Every, Pace, scores_of
 from evalgrad_lab.loss_factories import make
 from evalgrad_lab.models.mlp import mlp

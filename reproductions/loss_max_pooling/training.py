@@ -12,17 +12,15 @@ from torch import Tensor, nn
 import evalgrad as eg
 from evalgrad.metrics import jaccard_counts
 from evalgrad_lab.data.batches import sampled
-from evalgrad_lab.data.dataset import Dataset, Part, Sizes, cut, permutation
-from evalgrad_lab.data.embedded.scenes import CLASSES, digit_scenes
-from evalgrad_lab.data.fetched.landsat import CLASSES as LAND_CLASSES
-from evalgrad_lab.data.fetched.landsat import IGNORE, landsat
+from evalgrad_lab.data.dataset import Dataset, Part, Sizes
+from evalgrad_lab.data.embedded.digits import SCENE_CLASSES, digit_scenes
+from evalgrad_lab.data.fetched.mapped import IGNORE, LAND_CLASSES, land_tiles
 from evalgrad_lab.fit import Every, Hook, Pace, Training, scores_of
 from evalgrad_lab.loss_factories import make
 from evalgrad_lab.models.unet import UNet
 from reproductions.training import Loss, seeded, train
 
 BATCH = 16
-TILE = 32
 UPDATE = 25  # iterations between two looks at the IoU on the training data, for the sampler
 MOMENTS = 8  # at which the training is looked at
 
@@ -30,18 +28,8 @@ MOMENTS = 8  # at which the training is looked at
 def load(data: str, seed: int, sizes: tuple[int, int, int]) -> tuple[Dataset[Part], int]:
     """The images and the number of their classes; the label `IGNORE` does not count."""
     if data == "scenes":
-        return digit_scenes(seed, Sizes(*sizes)), CLASSES
+        return digit_scenes(seed, Sizes(*sizes)), SCENE_CLASSES
     return land_tiles(seed, Sizes(*sizes)), LAND_CLASSES
-
-
-def land_tiles(seed: int, sizes: Sizes) -> Dataset[Part]:
-    """Tiles of the scene that do not overlap and have a labelled pixel, in a seeded order."""
-    bands, classes = landsat()
-    images = bands.unfold(1, TILE, TILE).unfold(2, TILE, TILE).flatten(1, 2).transpose(0, 1)
-    labels = classes.unfold(0, TILE, TILE).unfold(1, TILE, TILE).flatten(0, 1)
-    used = torch.nonzero((labels != IGNORE).flatten(1).any(1))[:, 0]
-    order = used[permutation(len(used), seed)]
-    return cut(images[order].contiguous(), labels[order].contiguous(), sizes)
 
 
 def loss_of(loss: dict[str, Any], target: Tensor, classes: int) -> Loss:

@@ -11,8 +11,8 @@ from torch import Tensor, nn
 import evalgrad as eg
 from evalgrad_lab.data.batches import in_memory
 from evalgrad_lab.data.dataset import Dataset, Part, Sizes
-from evalgrad_lab.data.embedded.strokes import strokes
-from evalgrad_lab.data.fetched.nuclei import nucleus_tiles
+from evalgrad_lab.data.embedded.digits import strokes
+from evalgrad_lab.data.fetched.mapped import nucleus_tiles
 from evalgrad_lab.fit import Pace, scores_of
 from evalgrad_lab.loss_factories import make
 from evalgrad_lab.models.unet import UNet

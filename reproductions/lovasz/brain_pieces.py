@@ -11,7 +11,7 @@ from torch import Tensor
 import evalgrad as eg
 from evalgrad_lab.data.batches import in_memory, steps_per_epoch
 from evalgrad_lab.data.dataset import Dataset, Part
-from evalgrad_lab.data.fetched.brain import STRUCTURES, brain
+from evalgrad_lab.data.fetched.mapped import STRUCTURES, brain
 from evalgrad_lab.fit import Pace, scores_of
 from evalgrad_lab.loss_factories import make
 from evalgrad_lab.models.brain_net import BrainNet

@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 from torch import Tensor
 
 import evalgrad as eg
-from evalgrad_lab.data.embedded.circles import circles
+from evalgrad_lab.data.embedded.points import circles
 from evalgrad_lab.loss_factories import make
 from evalgrad_lab.runs import Runs
 from reproductions.drawing import new_figure

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 import evalgrad as eg
 from evalgrad_lab.data.batches import in_memory
 from evalgrad_lab.data.dataset import Dataset, Part, Sizes
-from evalgrad_lab.data.embedded.scenes import CLASSES, digit_scenes
+from evalgrad_lab.data.embedded.digits import SCENE_CLASSES, digit_scenes
 from evalgrad_lab.fit import Every, Pace, scores_of
 from evalgrad_lab.loss_factories import make
 from evalgrad_lab.models.enet import ENet
@@ -27,7 +27,7 @@ BASE_RATE = 0.01
 
 def category_of_class() -> Tensor:
     """(11,) number of the category of each class; digit d is class d + 1."""
-    table = torch.zeros(CLASSES, dtype=torch.int64)
+    table = torch.zeros(SCENE_CLASSES, dtype=torch.int64)
     for number, digits in enumerate(list(CATEGORIES.values())[1:], 1):
         table[torch.tensor(digits) + 1] = number
     return table
@@ -38,7 +38,8 @@ def evaluate(model: nn.Module, part: Part) -> dict[str, float]:
     prediction, table = scores_of(model, part.inputs).argmax(1), category_of_class()
     return {
         "class": (
-            100 * eg.metrics.jaccard_index(prediction, part.target, num_classes=CLASSES).item()
+            100
+            * eg.metrics.jaccard_index(prediction, part.target, num_classes=SCENE_CLASSES).item()
         ),
         "category": (
             100
@@ -51,7 +52,7 @@ def evaluate(model: nn.Module, part: Part) -> dict[str, float]:
 
 def weighted_cross_entropy(target: Tensor) -> Loss:
     """With ENet's class weights 1 / ln(1.02 + frequency)."""
-    frequency = torch.bincount(target.flatten(), minlength=CLASSES) / target.numel()
+    frequency = torch.bincount(target.flatten(), minlength=SCENE_CLASSES) / target.numel()
     return make("cross_entropy", {"weight": (1 / (1.02 + frequency).log()).tolist()})
 
 
@@ -107,7 +108,7 @@ def fine_tunings(
     """
     split = digit_scenes(seed, Sizes(*sizes))
     weighted = weighted_cross_entropy(split.train.target)
-    base = seeded(seed, lambda: ENet(1, CLASSES))
+    base = seeded(seed, lambda: ENet(1, SCENE_CLASSES))
     _trained(base, split.train, weighted, BATCH, BASE_RATE, base_iterations, seed)
     ways: dict[str, tuple[Loss, int]] = {"weighted cross-entropy, batch 10": (weighted, BATCH)}
     ways |= {f"Lovász, batch {size}": (make("lovasz_softmax", {}), size) for size in batch_sizes}

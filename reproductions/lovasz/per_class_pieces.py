@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from evalgrad_lab.data.batches import in_memory
 from evalgrad_lab.data.dataset import Dataset, Part, Sizes
-from evalgrad_lab.data.embedded.scenes import CLASSES, digit_scenes
+from evalgrad_lab.data.embedded.digits import SCENE_CLASSES, digit_scenes
 from evalgrad_lab.fit import Pace, scores_of
 from evalgrad_lab.loss_factories import make
 from evalgrad_lab.models.unet import UNet
@@ -35,7 +35,10 @@ class OneClass(nn.Module):
 
 def base_network(split: Dataset[Part], seed: int, iterations: int) -> nn.Module:
     """Trained with cross-entropy on all classes."""
-    model, batches = seeded(seed, lambda: UNet(1, CLASSES)), in_memory(split.train, BATCH, seed)
+    model, batches = (
+        seeded(seed, lambda: UNet(1, SCENE_CLASSES)),
+        in_memory(split.train, BATCH, seed),
+    )
     pace = Pace(0.01, optimiser="adam", schedule="poly", seed=seed)
     return train(model, make("cross_entropy", {}), batches, pace, iterations)
 

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 import evalgrad as eg
 from evalgrad_lab.data.batches import Batch, in_memory
 from evalgrad_lab.data.dataset import Part, Sizes
-from evalgrad_lab.data.embedded.strokes import strokes
+from evalgrad_lab.data.embedded.digits import strokes
 from evalgrad_lab.fit import Every, Pace, Phase, Training, fit
 from evalgrad_lab.loss_factories import make
 from evalgrad_lab.models.unet import UNet

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 import evalgrad as eg
 from evalgrad_lab.data.batches import in_memory
 from evalgrad_lab.data.dataset import Part, Sizes
-from evalgrad_lab.data.embedded.scenes import CLASSES, digit_scenes
+from evalgrad_lab.data.embedded.digits import SCENE_CLASSES, digit_scenes
 from evalgrad_lab.fit import Every, Pace, scores_of
 from evalgrad_lab.loss_factories import make
 from evalgrad_lab.models.unet import UNet
@@ -31,7 +31,9 @@ def losses() -> dict[str, Loss]:
 
 def class_table(target: Tensor) -> Tensor:
     """Which classes each image has: (images, classes)."""
-    return torch.zeros(len(target), CLASSES, dtype=torch.bool).scatter_(1, target.flatten(1), True)
+    return torch.zeros(len(target), SCENE_CLASSES, dtype=torch.bool).scatter_(
+        1, target.flatten(1), True
+    )
 
 
 def mious(prediction: Tensor, target: Tensor) -> dict[str, float]:
@@ -39,12 +41,12 @@ def mious(prediction: Tensor, target: Tensor) -> dict[str, float]:
     with all classes (0/0 = 1).
     """
     index = {
-        "dataset": eg.metrics.jaccard_index(prediction, target, num_classes=CLASSES),
+        "dataset": eg.metrics.jaccard_index(prediction, target, num_classes=SCENE_CLASSES),
         "batch": eg.metrics.jaccard_index(
-            prediction, target, num_classes=CLASSES, over="batch", batch_size=BATCH
+            prediction, target, num_classes=SCENE_CLASSES, over="batch", batch_size=BATCH
         ),
         "image": eg.metrics.jaccard_index(
-            prediction, target, num_classes=CLASSES, over="image", classes="all"
+            prediction, target, num_classes=SCENE_CLASSES, over="image", classes="all"
         ),
     }
     return {name: 100 * value.item() for name, value in index.items()}
@@ -78,7 +80,7 @@ def train_scenes(
     all of them on test.
     """
     split = digit_scenes(seed, Sizes(*sizes))
-    model, curve = seeded(seed, lambda: UNet(1, CLASSES)), []
+    model, curve = seeded(seed, lambda: UNet(1, SCENE_CLASSES)), []
 
     def look(iteration: int) -> None:
         curve.append({"iteration": iteration, **evaluate(model, split.validation)})

@@ -8,7 +8,8 @@ from torch import Tensor, nn
 
 import evalgrad as eg
 from evalgrad_lab.data.dataset import Dataset, Part
-from evalgrad_lab.data.fetched.mnist import images
+from evalgrad_lab.data.embedded.digits import two_sizes
+from evalgrad_lab.data.fetched.labelled import images
 from evalgrad_lab.fit import scores_of
 from evalgrad_lab.models.unet import UNet
 
@@ -53,18 +54,8 @@ def s_mnist(seed: int) -> Dataset[Part]:
     """
     train, test = images("mnist")
     generator = torch.Generator().manual_seed(seed)
-    order = torch.randperm(len(train), generator=generator)
-    first, second = order[:MNIST_TRAIN], order[MNIST_TRAIN : MNIST_TRAIN + MNIST_VALIDATION]
-    parts = (
-        Part(train.inputs[first], train.target[first]),
-        Part(train.inputs[second], train.target[second]),
-        test,
-    )
-    return Dataset(*(_sized(part, generator) for part in parts))
-
-
-def _sized(part: Part, generator: torch.Generator) -> Part:
-    large = torch.randperm(len(part), generator=generator) < len(part) // 2
-    small = F.pad(F.avg_pool2d(part.inputs, 2), [7] * 4)
-    both = torch.where(large[:, None, None], part.inputs, small)
-    return Part(3 * (both.flatten(1) - 0.3), torch.stack([part.target, large.long()], 1))
+    order = torch.randperm(len(train), generator=generator)[: MNIST_TRAIN + MNIST_VALIDATION]
+    chosen = (order[:MNIST_TRAIN], order[MNIST_TRAIN:])
+    pools = [Part(train.inputs[some], train.target[some]) for some in chosen]
+    halves = ((pool, F.pad(F.avg_pool2d(pool.inputs, 2), [7] * 4)) for pool in (*pools, test))
+    return Dataset(*(two_sizes(p.inputs, half, p.target, generator) for p, half in halves))

@@ -11,11 +11,9 @@ from torch import Tensor, nn
 import evalgrad as eg
 from evalgrad_lab.data.batches import Batch, in_memory, steps_per_epoch
 from evalgrad_lab.data.dataset import Dataset, Part, Sizes
-from evalgrad_lab.data.embedded.mixtures import two_modes
-from evalgrad_lab.data.embedded.s_digits import s_digits
-from evalgrad_lab.data.embedded.scenes import CLASSES, digit_scenes
-from evalgrad_lab.data.embedded.strokes import strokes
-from evalgrad_lab.data.fetched.nuclei import nucleus_tiles
+from evalgrad_lab.data.embedded.digits import SCENE_CLASSES, digit_scenes, s_digits, strokes
+from evalgrad_lab.data.embedded.points import two_modes
+from evalgrad_lab.data.fetched.mapped import nucleus_tiles
 from evalgrad_lab.fit import BatchLoss, Every, Pace, Phase, Training, fit, scores_of
 from evalgrad_lab.models.mlp import mlp
 from reproductions.s_measures.regulariser import Regulariser
@@ -157,7 +155,7 @@ def train_masks(
     images. "strokes" and "nuclei" have one class besides the background, "scenes" ten.
     """
     split, curve = DATA[data](seed, Sizes(*sizes)), []
-    outputs = CLASSES if data == "scenes" else 1
+    outputs = SCENE_CLASSES if data == "scenes" else 1
     model = seeded(seed, lambda: sized_unet(split.train.inputs.shape[1], outputs))
     labels = size_labels(data, split.train.target, volume)
     regulariser = Regulariser(labels, alpha, solver)
@@ -190,7 +188,7 @@ def size_labels(data: str, target: Tensor, volume: float) -> Tensor:
     large above `volume`.
     """
     if data == "scenes":
-        return eg.majority_size_labels(target, classes=CLASSES, threshold=volume)
+        return eg.majority_size_labels(target, classes=SCENE_CLASSES, threshold=volume)
     return eg.SizeLabels().fit(target)(target)
 
 

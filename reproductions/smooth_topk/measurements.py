@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 import evalgrad as eg
-from evalgrad_lab.data.fetched.imagenet import ten_crop_scores
+from evalgrad_lab.data.fetched.labelled import ten_crop_scores
 from reproductions.smooth_topk.algorithms import (
     divide_and_conquer,
     linear_summation,

@@ -12,8 +12,8 @@ from torch import nn
 import evalgrad as eg
 from evalgrad_lab.data.batches import Batch, Batches, in_memory, mixed_seed
 from evalgrad_lab.data.dataset import Dataset, Part, Sizes
-from evalgrad_lab.data.embedded.pairs import digit_pairs
-from evalgrad_lab.data.fetched.mnist import mnist_pairs
+from evalgrad_lab.data.embedded.digits import digit_pairs
+from evalgrad_lab.data.fetched.labelled import mnist_pairs
 from evalgrad_lab.fit import Every, Pace, Phase, Training, fit, scores_of
 from evalgrad_lab.loss_factories import make
 from evalgrad_lab.models.mlp import mlp

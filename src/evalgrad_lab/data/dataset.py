@@ -160,6 +160,14 @@ def cut(inputs: Tensor, target: Tensor, sizes: Sizes) -> Dataset[Part]:
     return Dataset(*(Part(inputs[a:b], target[a:b]) for a, b in pairwise(ends)))
 
 
+def relabelled(data: Dataset[Part], change: Callable[[Tensor], Tensor]) -> Dataset[Part]:
+    """With other labels, but for those of the test."""
+    train, validation = (
+        Part(part.inputs, change(part.target)) for part in (data.train, data.validation)
+    )
+    return Dataset(train, validation, data.test)
+
+
 def permutation(count: int, seed: int) -> Tensor:
     """A seeded order of `count` examples."""
     return torch.randperm(count, generator=torch.Generator().manual_seed(seed))

@@ -15,28 +15,15 @@ def alexnet(outputs: int = 1, hidden: int = 4096) -> nn.Sequential:
         outputs: the top dimension.
         hidden: width of the two layers below it.
     """
-    # ceil_mode changes nothing at 227 pixels and keeps a pixel of images that are much smaller.
-    convolutions = [
-        nn.Conv2d(3, 96, 11, stride=4),
-        *(
-            nn.ReLU(),
-            nn.MaxPool2d(3, 2, ceil_mode=True),
-            nn.LocalResponseNorm(5, alpha=1e-4, beta=0.75),
-        ),
-        nn.Conv2d(96, 256, 5, padding=2, groups=2),
-        *(
-            nn.ReLU(),
-            nn.MaxPool2d(3, 2, ceil_mode=True),
-            nn.LocalResponseNorm(5, alpha=1e-4, beta=0.75),
-        ),
-        *(nn.Conv2d(256, 384, 3, padding=1), nn.ReLU()),
-        *(nn.Conv2d(384, 384, 3, padding=1, groups=2), nn.ReLU()),
-        *(nn.Conv2d(384, 256, 3, padding=1, groups=2), nn.ReLU()),
-        *(nn.MaxPool2d(3, 2, ceil_mode=True), nn.AdaptiveAvgPool2d(6), nn.Flatten()),
-    ]
-    dense = [
-        *(nn.Linear(256 * 6 * 6, hidden), nn.ReLU(), nn.Dropout()),
-        *(nn.Linear(hidden, hidden), nn.ReLU(), nn.Dropout()),
-        nn.Linear(hidden, outputs),
-    ]
-    return nn.Sequential(*convolutions, *dense, *([nn.Flatten(0)] if outputs == 1 else []))
+    layers: list[nn.Module] = []
+    for convolution in (nn.Conv2d(3, 96, 11, stride=4), nn.Conv2d(96, 256, 5, padding=2, groups=2)):
+        # ceil_mode changes nothing at 227 pixels and keeps a pixel of images that are much smaller
+        layers += [convolution, nn.ReLU(), nn.MaxPool2d(3, 2, ceil_mode=True)]
+        layers.append(nn.LocalResponseNorm(5, alpha=1e-4, beta=0.75))
+    for inputs, width, groups in ((256, 384, 1), (384, 384, 2), (384, 256, 2)):
+        layers += [nn.Conv2d(inputs, width, 3, padding=1, groups=groups), nn.ReLU()]
+    layers += [nn.MaxPool2d(3, 2, ceil_mode=True), nn.AdaptiveAvgPool2d(6), nn.Flatten()]
+    for inputs in (256 * 6 * 6, hidden):
+        layers += [nn.Linear(inputs, hidden), nn.ReLU(), nn.Dropout()]
+    layers.append(nn.Linear(hidden, outputs))
+    return nn.Sequential(*layers, *([nn.Flatten(0)] if outputs == 1 else []))

@@ -11,11 +11,8 @@ class _Layer(nn.Module):
 
     def __init__(self, channels: int, growth: int) -> None:
         super().__init__()
-        self.new = nn.Sequential(
-            nn.BatchNorm2d(channels),
-            nn.ReLU(),
-            nn.Conv2d(channels, growth, 3, padding=1, bias=False),
-        )
+        convolution = nn.Conv2d(channels, growth, 3, padding=1, bias=False)
+        self.new = nn.Sequential(nn.BatchNorm2d(channels), nn.ReLU(), convolution)
 
     def forward(self, x: Tensor) -> Tensor:
         return torch.cat([x, self.new(x)], 1)

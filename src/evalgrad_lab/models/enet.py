@@ -10,44 +10,35 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-# the middle convolution of the bottlenecks of stages 2 and 3: (kind, dilation or kernel)
-DEEP = (
-    ("plain", 1),
-    ("plain", 2),
-    ("split", 5),
-    ("plain", 4),
-    ("plain", 1),
-    ("plain", 8),
-    ("split", 5),
-    ("plain", 16),
-)
+# the middle convolutions of the bottlenecks of stages 2 and 3: their dilation, or split
+DEEP: tuple[int | str, ...] = (1, 2, "split", 4, 1, 8, "split", 16)
 
 
 def _normalised(convolution: nn.Module, channels: int, activation: nn.Module) -> nn.Sequential:
     return nn.Sequential(convolution, nn.BatchNorm2d(channels), activation)
 
 
-def _middle(channels: int, kind: str, size: int) -> nn.Module:
-    if kind == "split":
-        column = nn.Conv2d(channels, channels, (size, 1), padding=(size // 2, 0), bias=False)
-        return nn.Sequential(
-            column, nn.Conv2d(channels, channels, (1, size), padding=(0, size // 2), bias=False)
-        )
-    return nn.Conv2d(channels, channels, 3, padding=size, dilation=size, bias=False)
+def _middle(channels: int, kind: int | str = 1) -> nn.Module:
+    if isinstance(kind, int):
+        return nn.Conv2d(channels, channels, 3, padding=kind, dilation=kind, bias=False)
+    sides = [((5, 1), (2, 0)), ((1, 5), (0, 2))]
+    return nn.Sequential(*(nn.Conv2d(channels, channels, k, 1, p, bias=False) for k, p in sides))
 
 
-def _branch(
-    inputs: int,
-    outputs: int,
-    first: nn.Module,
-    middle: nn.Module,
-    dropout: float,
-    act: type[nn.Module],
-) -> nn.Sequential:
-    inner = max(inputs, outputs) // 4
-    parts = [_normalised(first, inner, act()), _normalised(middle, inner, act())]
-    back = _normalised(nn.Conv2d(inner, outputs, 1, bias=False), outputs, nn.Dropout2d(dropout))
-    return nn.Sequential(*parts, back)
+class _Branch(nn.Sequential):
+    """Beside the shortcut: `first` and `middle` at `inner` channels, then up to the outputs."""
+
+    def __init__(
+        self,
+        inner: int,
+        outputs: int,
+        layers: tuple[nn.Module, nn.Module],
+        dropout: float,
+        act: type[nn.Module],
+    ) -> None:
+        back = nn.Conv2d(inner, outputs, 1, bias=False)
+        parts = [_normalised(layer, inner, act()) for layer in layers]
+        super().__init__(*parts, _normalised(back, outputs, nn.Dropout2d(dropout)))
 
 
 class Bottleneck(nn.Module):
@@ -56,16 +47,14 @@ class Bottleneck(nn.Module):
     def __init__(
         self,
         channels: int,
-        kind: str = "plain",
-        size: int = 1,
+        kind: int | str = 1,
         dropout: float = 0.1,
         act: type[nn.Module] = nn.PReLU,
     ) -> None:
         super().__init__()
         inner = channels // 4
-        first = nn.Conv2d(channels, inner, 1, bias=False)
-        self.branch = _branch(channels, channels, first, _middle(inner, kind, size), dropout, act)
-        self.act = act()
+        layers = nn.Conv2d(channels, inner, 1, bias=False), _middle(inner, kind)
+        self.branch, self.act = _Branch(inner, channels, layers, dropout, act), act()
 
     def forward(self, x: Tensor) -> Tensor:
         return self.act(x + self.branch(x))
@@ -77,36 +66,26 @@ class Downsampling(nn.Module):
     def __init__(self, inputs: int, outputs: int, dropout: float) -> None:
         super().__init__()
         inner = outputs // 4
-        first = nn.Conv2d(inputs, inner, 2, stride=2, bias=False)
-        self.branch = _branch(inputs, outputs, first, _middle(inner, "plain", 1), dropout, nn.PReLU)
-        self.act = nn.PReLU()
+        layers = nn.Conv2d(inputs, inner, 2, stride=2, bias=False), _middle(inner)
+        self.branch, self.act = _Branch(inner, outputs, layers, dropout, nn.PReLU), nn.PReLU()
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
         pooled, places = F.max_pool2d(x, 2, return_indices=True)
         new = self.branch(x)
-        return (
-            self.act(new + F.pad(pooled, (0, 0, 0, 0, 0, new.shape[1] - pooled.shape[1]))),
-            places,
-        )
+        missing = new.shape[1] - pooled.shape[1]
+        return self.act(new + F.pad(pooled, (0, 0, 0, 0, 0, missing))), places
 
 
 class Upsampling(nn.Module):
-    """Twice the size, fewer channels; its shortcut unpools to the places of the matching
-    `Downsampling`.
-    """
+    """Twice the size, fewer channels; unpools to the places of the matching `Downsampling`."""
 
     def __init__(self, inputs: int, outputs: int) -> None:
         super().__init__()
-        inner = inputs // 4
-        self.shortcut = nn.Sequential(
-            nn.Conv2d(inputs, outputs, 1, bias=False), nn.BatchNorm2d(outputs)
-        )
-        first, middle = (
-            nn.Conv2d(inputs, inner, 1, bias=False),
-            nn.ConvTranspose2d(inner, inner, 2, stride=2, bias=False),
-        )
-        self.branch = _branch(inputs, outputs, first, middle, 0.1, nn.ReLU)
-        self.act = nn.ReLU()
+        inner, shortcut = inputs // 4, nn.Conv2d(inputs, outputs, 1, bias=False)
+        self.shortcut = nn.Sequential(shortcut, nn.BatchNorm2d(outputs))
+        first = nn.Conv2d(inputs, inner, 1, bias=False)
+        layers = first, nn.ConvTranspose2d(inner, inner, 2, stride=2, bias=False)
+        self.branch, self.act = _Branch(inner, outputs, layers, 0.1, nn.ReLU), nn.ReLU()
 
     def forward(self, x: Tensor, places: Tensor) -> Tensor:
         return self.act(F.max_unpool2d(self.shortcut(x), places, (2, 2)) + self.branch(x))
@@ -127,7 +106,7 @@ class ENet(nn.Module):
         self.down1 = Downsampling(16, 64, dropout=0.01)
         self.stage1 = nn.Sequential(*(Bottleneck(64, dropout=0.01) for _ in range(4)))
         self.down2 = Downsampling(64, 128, dropout=0.1)
-        self.stage23 = nn.Sequential(*(Bottleneck(128, kind, size) for kind, size in DEEP + DEEP))
+        self.stage23 = nn.Sequential(*(Bottleneck(128, kind) for kind in DEEP + DEEP))
         self.up4 = Upsampling(128, 64)
         self.stage4 = nn.Sequential(*(Bottleneck(64, act=nn.ReLU) for _ in range(2)))
         self.up5 = Upsampling(64, 16)

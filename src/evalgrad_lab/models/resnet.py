@@ -34,10 +34,8 @@ class Residual(nn.Module):
         parts: dict[str, nn.Module] = {}
         for number, layer in enumerate(layers, 1):
             parts |= {f"relu{number - 1}": nn.ReLU()} if number > 1 else {}
-            parts |= {
-                f"conv{number}": _convolution(*layer),
-                f"bn{number}": nn.BatchNorm2d(layer[1]),
-            }
+            parts[f"conv{number}"] = _convolution(*layer)
+            parts[f"bn{number}"] = nn.BatchNorm2d(layer[1])
         for name, part in parts.items():
             self.add_module(name, part)
         self.branch = tuple(parts)

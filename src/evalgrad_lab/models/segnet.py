@@ -7,11 +7,7 @@ from collections.abc import Sequence
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-
-def _convolution(inputs: int, outputs: int) -> nn.Sequential:
-    return nn.Sequential(
-        nn.Conv2d(inputs, outputs, 3, padding=1), nn.BatchNorm2d(outputs), nn.ReLU(inplace=True)
-    )
+from evalgrad_lab.models.unet import block
 
 
 class SegNet(nn.Module):
@@ -31,12 +27,12 @@ class SegNet(nn.Module):
         super().__init__()
         before = [channels, *widths[:-1]]
         self.encoder = nn.ModuleList(
-            nn.Sequential(_convolution(low, high), _convolution(high, high))
+            nn.Sequential(block(low, high, bias=True), block(high, high, bias=True))
             for low, high in zip(before, widths, strict=True)
         )
         after = [widths[0], *widths[:-1]]
         self.decoder = nn.ModuleList(
-            nn.Sequential(_convolution(high, high), _convolution(high, low))
+            nn.Sequential(block(high, high, bias=True), block(high, low, bias=True))
             for low, high in zip(after, widths, strict=True)
         )
         self.head = nn.Conv2d(widths[0], outputs, 3, padding=1)

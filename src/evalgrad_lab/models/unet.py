@@ -1,19 +1,14 @@
-"""A small U-Net whose stem trades resolution for channels: most of its work is done at half
-size.
-"""
+"""A small U-Net whose stem trades resolution for channels: it works mostly at half size."""
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 
-def block(inputs: int, outputs: int) -> nn.Sequential:
+def block(inputs: int, outputs: int, bias: bool = False) -> nn.Sequential:
     """A 3x3 convolution that keeps the size."""
-    return nn.Sequential(
-        nn.Conv2d(inputs, outputs, 3, padding=1, bias=False),
-        nn.BatchNorm2d(outputs),
-        nn.ReLU(inplace=True),
-    )
+    convolution = nn.Conv2d(inputs, outputs, 3, padding=1, bias=bias)
+    return nn.Sequential(convolution, nn.BatchNorm2d(outputs), nn.ReLU(inplace=True))
 
 
 class UNet(nn.Module):

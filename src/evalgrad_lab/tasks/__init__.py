@@ -6,24 +6,24 @@ import difflib
 from collections.abc import Iterable
 
 from evalgrad_lab.errors import UserError
-from evalgrad_lab.tasks import circles, decisions, ranking, s_digits, segmentation, top_k
+from evalgrad_lab.tasks import classification, ranking, segmentation
 from evalgrad_lab.tasks.task import Task
 
 ALL = (
-    circles.CIRCLES,
+    segmentation.CIRCLES,
     segmentation.DIGIT_SCENES,
     segmentation.STROKES,
     ranking.TEACHER_RANKING,
     ranking.HOPELESS_POSITIVES,
     ranking.NOISY_DIGITS,
-    top_k.NOISY_LABELS,
-    top_k.CLEAN_LABELS,
-    decisions.TWO_MODE_AP,
-    decisions.TWO_MODE_RECALL,
-    decisions.TWO_MODE_F1,
-    decisions.TABLE,
-    decisions.TABLE_MLP,
-    s_digits.S_DIGITS,
+    classification.NOISY_LABELS,
+    classification.CLEAN_LABELS,
+    ranking.TWO_MODE_AP,
+    ranking.TWO_MODE_RECALL,
+    ranking.TWO_MODE_F1,
+    ranking.TABLE,
+    ranking.TABLE_MLP,
+    classification.S_DIGITS,
 )
 TASKS = {task.name: task for task in ALL}
 
@@ -44,16 +44,10 @@ def called(names: Iterable[str]) -> list[Task]:
     >>> [task.name for task in called(["two-mode", "circles"])]
     ['two-mode-ap', 'two-mode-recall', 'two-mode-f1', 'circles']
     """
-    found = [task for name in names for task in _family(name) or [find(name)]]
-    return list({task.name: task for task in found}.values())
-
-
-def _family(name: str) -> list[Task]:
-    """The tasks `name-...`; none if a task has that very name, as `digit-table` beside
-    `digit-table-mlp`.
-    """
-    return (
-        []
-        if name in TASKS
-        else [task for task in TASKS.values() if task.name.startswith(f"{name}-")]
-    )
+    found = {}
+    for name in names:
+        family = [task for task in TASKS.values() if task.name.startswith(f"{name}-")]
+        # `digit-table` is a task, beside `digit-table-mlp`
+        chosen = family if family and name not in TASKS else [find(name)]
+        found |= {task.name: task for task in chosen}
+    return list(found.values())

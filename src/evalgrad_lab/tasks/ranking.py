@@ -1,5 +1,6 @@
-"""Average precision: `teacher-ranking` (direct loss, 4.1), `hopeless-positives` (designed) and
-`noisy-digits` (ten real rankings).
+"""Binary items. By average precision: `teacher-ranking` (direct loss, 4.1), `hopeless-positives`
+(designed) and `noisy-digits` (ten real rankings). By what you report: designed `two-mode` data with
+AP, R@P and F1, and a real imbalanced `digit-table` with F1 and P@R.
 """
 
 from collections.abc import Mapping
@@ -8,28 +9,41 @@ from functools import partial
 from typing import Any
 
 from evalgrad_lab.data.dataset import Part, Sizes
-from evalgrad_lab.data.embedded.mixtures import FEATURES, hopeless_positives
-from evalgrad_lab.data.embedded.one_vs_rest import noisy_digits
-from evalgrad_lab.data.embedded.teachers import teacher_ranking
+from evalgrad_lab.data.embedded.digits import digit_table, noisy_digits
+from evalgrad_lab.data.embedded.points import (
+    FEATURES,
+    hopeless_positives,
+    teacher_ranking,
+    two_modes,
+)
 from evalgrad_lab.fit import BatchLoss
 from evalgrad_lab.models.mlp import mlp
-from evalgrad_lab.tasks.task import Build, Method, Task, loss, measured
+from evalgrad_lab.tasks.task import Grid, Method, Task, at_zero, baseline, measured, ours
 
-TEACHER = {"learning_rate": (0.01, 0.03), "weight_decay": (0.0, 0.1)}
-TEACHER_DIRECT = {"learning_rate": (0.01, 0.03), "epsilon": (0.3, 3.0)}
-HOPELESS = {"learning_rate": (0.03, 0.1), "weight_decay": (0.0, 0.1, 1.0, 3.0)}
-DECAYS = (0.0, 0.3, 1.0, 3.0)
-NOISY = {"learning_rate": (0.01, 0.03, 0.1), "weight_decay": DECAYS}
+SIZES = Sizes(2000, 2000, 4000)  # of designed data
+TEACHER: Grid = {"learning_rate": (0.01, 0.03), "weight_decay": (0.0, 0.1)}
+TEACHER_DIRECT: Grid = {"learning_rate": (0.01, 0.03), "epsilon": (0.3, 3.0)}
+HOPELESS: Grid = {"learning_rate": (0.03, 0.1), "weight_decay": (0.0, 0.1, 1.0, 3.0)}
+HOPELESS_WEIGHTS = {"positive_weight": (0.03, 0.1, 0.2, 0.3, 0.5, 2, 4, 10)}
+DECAYS: Grid = {"weight_decay": (0.0, 0.3, 1.0, 3.0)}
+NOISY: Grid = {"learning_rate": (0.01, 0.03, 0.1), **DECAYS}
+NOISY_DECAYS: Grid = {"learning_rate": (0.03,), **DECAYS}
+EPSILONS: Grid = {"learning_rate": (0.03, 0.1), "epsilon": (0.1, 1.0, 10.0, 100.0)}
+TWO: Grid = {"learning_rate": (0.03, 0.1), "weight_decay": (0.0, 0.1, 0.3, 1.0)}
+TWO_WEIGHTS = {"positive_weight": (0.1, 0.2, 0.3, 0.5, 2.0, 3.0, 5.0, 10.0)}
+THRESHOLDS = 100  # tried on validation: quantiles of the scores
+MEASURES = measured("ranking", "f1", "ap", "recall@precision=0.9", "precision@recall=0.8")
+MEASURES["F1 at 0"] = at_zero(MEASURES["F1"])
 
 
-def _by_column(build: Build) -> Build:
+def _by_column(method: Method) -> Method:
     """One list per column of scores (n, lists): the losses want the items on the last axis."""
 
     def transposed(options: Mapping[str, Any], train: Part) -> BatchLoss:
-        loss = build(options, train)
+        loss = method.build(options, train)
         return lambda scores, batch: loss(scores.T, replace(batch, target=batch.target.T))
 
-    return transposed
+    return replace(method, build=transposed)
 
 
 TEACHER_RANKING = Task(
@@ -43,34 +57,15 @@ TEACHER_RANKING = Task(
     model=partial(mlp, 10, (20, 20, 20)),
     measures=measured("ranking", "ap"),
     methods=(
-        Method("bce", "baseline", loss("bce"), TEACHER),
-        Method("average_precision_hinge", "baseline", loss("average_precision_hinge"), TEACHER),
-        Method("zero_one_hinge", "baseline", loss("zero_one_hinge"), TEACHER),
-        Method(
-            "average_precision_perceptron",
-            "baseline",
-            loss("average_precision_perceptron"),
-            TEACHER,
-        ),
-        Method("zero_one_perceptron", "baseline", loss("zero_one_perceptron"), TEACHER),
-        Method(
-            "direct_average_precision",
-            "ours",
-            loss("direct_average_precision"),
-            TEACHER_DIRECT,
-        ),
-        Method(
-            "direct_average_precision, negative",
-            "ours",
-            loss("direct_average_precision", direction="negative"),
-            TEACHER_DIRECT,
-        ),
-        Method("direct_zero_one", "ours", loss("direct_zero_one"), TEACHER_DIRECT),
-        Method(
-            "direct_zero_one, negative",
-            "ours",
-            loss("direct_zero_one", direction="negative"),
-            TEACHER_DIRECT,
+        baseline("bce", TEACHER),
+        baseline("average_precision_hinge", TEACHER),
+        baseline("zero_one_hinge", TEACHER),
+        baseline("average_precision_perceptron", TEACHER),
+        baseline("zero_one_perceptron", TEACHER),
+        *(
+            ours(name, TEACHER_DIRECT, f"{name}{called}", direction=direction)
+            for name in ("direct_average_precision", "direct_zero_one")
+            for direction, called in (("positive", ""), ("negative", ", negative"))
         ),
     ),
     iterations=(300,),
@@ -84,24 +79,14 @@ HOPELESS_POSITIVES = Task(
         " the wrong side."
     ),
     designed=True,
-    data=partial(hopeless_positives, sizes=Sizes(2000, 2000, 4000)),
+    data=partial(hopeless_positives, sizes=SIZES),
     model=partial(mlp, FEATURES),
     measures=measured("ranking", "ap"),
     methods=(
-        Method("bce", "baseline", loss("bce"), HOPELESS),
-        Method(
-            "weighted_bce",
-            "baseline",
-            loss("bce"),
-            {"learning_rate": (0.1,), "positive_weight": (0.03, 0.1, 0.2, 0.3, 0.5, 2, 4, 10)},
-        ),
-        Method("average_precision_hinge", "baseline", loss("average_precision_hinge"), HOPELESS),
-        Method(
-            "direct_average_precision",
-            "ours",
-            loss("direct_average_precision"),
-            {"learning_rate": (0.03, 0.1), "epsilon": (0.1, 1.0, 10.0, 100.0)},
-        ),
+        baseline("bce", HOPELESS),
+        baseline("bce", {"learning_rate": (0.1,), **HOPELESS_WEIGHTS}, "weighted_bce"),
+        baseline("average_precision_hinge", HOPELESS),
+        ours("direct_average_precision", EPSILONS),
     ),
     iterations=(300,),
 )
@@ -117,25 +102,68 @@ NOISY_DIGITS = Task(
     model=partial(mlp, 64, (), 10),
     measures=measured("ranking", "ap"),
     methods=(
-        Method("bce", "baseline", _by_column(loss("bce")), NOISY),
-        Method(
-            "weighted_bce",
-            "baseline",
-            _by_column(loss("bce")),
-            {"learning_rate": (0.03,), "weight_decay": DECAYS, "positive_weight": (0.3, 3.0, 9.0)},
+        _by_column(baseline("bce", NOISY)),
+        _by_column(
+            baseline("bce", {**NOISY_DECAYS, "positive_weight": (0.3, 3.0, 9.0)}, "weighted_bce")
         ),
-        Method(
-            "average_precision_hinge",
-            "baseline",
-            _by_column(loss("average_precision_hinge")),
-            NOISY,
-        ),
-        Method(
-            "direct_average_precision",
-            "ours",
-            _by_column(loss("direct_average_precision")),
-            {"learning_rate": (0.03,), "weight_decay": DECAYS, "epsilon": (0.1, 1.0, 10.0)},
-        ),
+        _by_column(baseline("average_precision_hinge", NOISY)),
+        _by_column(ours("direct_average_precision", {**NOISY_DECAYS, "epsilon": (0.1, 1.0, 10.0)})),
     ),
     iterations=(300,),
+)
+
+BCE = baseline("bce", TWO)
+WEIGHTED_BCE = baseline("bce", {"learning_rate": (0.1,), **TWO_WEIGHTS}, "weighted_bce")
+F_BETA = ours("f_beta", TWO)
+
+
+def _two_mode(short: str, metric: str) -> Task:
+    return Task(
+        name=f"two-mode-{short}",
+        title=f"Train on what you report: two-mode data by {metric}",
+        description=(
+            "A linear scorer of positives in two places, one pure, one with decoys beside it:"
+            " objectives must disagree."
+        ),
+        designed=True,
+        data=partial(two_modes, sizes=SIZES),
+        model=partial(mlp, FEATURES),
+        measures={metric: MEASURES[metric], **MEASURES},
+        thresholds=THRESHOLDS,
+        methods=(
+            BCE,
+            WEIGHTED_BCE,
+            ours("direct_average_precision", EPSILONS),
+            F_BETA,
+            ours("recall_at_precision", TWO, precision=0.9),
+        ),
+        iterations=(300,),
+    )
+
+
+TWO_MODE_AP = _two_mode("ap", "AP")
+TWO_MODE_RECALL = _two_mode("recall", "recall at precision 0.9")
+TWO_MODE_F1 = _two_mode("f1", "F1")
+
+
+def _table(name: str, title: str, network: str, widths: tuple[int, ...]) -> Task:
+    return Task(
+        name=name,
+        title=title,
+        description=(
+            f"Is it an eight, from 4x4 pixels? One in ten is. {network}; decision thresholds are"
+            " chosen on validation."
+        ),
+        data=digit_table,
+        model=partial(mlp, 16, widths),
+        measures=MEASURES,
+        thresholds=THRESHOLDS,
+        methods=(BCE, WEIGHTED_BCE, F_BETA, ours("precision_at_recall", TWO, recall=0.8)),
+        iterations=(300,),
+    )
+
+
+TABLE = _table("digit-table", "Real table, linear", "A linear scorer", ())
+TABLE_MLP = _table(
+    "digit-table-mlp", "Real table, perceptron", "A perceptron of two layers of 64", (64, 64)
 )

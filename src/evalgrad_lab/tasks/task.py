@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any, Literal
 
-from torch import nn
+from torch import Tensor, nn
 
 from evalgrad_lab import losses, metrics
 from evalgrad_lab.data.dataset import Dataset, Part
@@ -15,6 +15,7 @@ from evalgrad_lab.fit import BatchLoss
 from evalgrad_lab.metrics import Measure
 from evalgrad_lab.phases import Given, on_batches
 
+Grid = Mapping[str, tuple[float, ...]]
 Build = Callable[[Mapping[str, Any], Part], BatchLoss]
 EQUAL_TIME = "equal time"
 
@@ -31,7 +32,7 @@ class Method:
     name: str
     role: Literal["baseline", "ours"]
     build: Build
-    grid: Mapping[str, tuple[float, ...]]
+    grid: Grid
 
     def candidates(self) -> Iterator[dict[str, float]]:
         """All combinations of the grid."""
@@ -93,6 +94,16 @@ def loss(name: str, **fixed: Any) -> Build:
     return build
 
 
+def baseline(name: str, grid: Grid, called: str = "", **fixed: Any) -> Method:
+    """A loss of the table under its own name, or as it is `called`, with `fixed` options."""
+    return Method(called or name, "baseline", loss(name, **fixed), grid)
+
+
+def ours(name: str, grid: Grid, called: str = "", **fixed: Any) -> Method:
+    """The same for a loss that is compared with the baselines."""
+    return replace(baseline(name, grid, called, **fixed), role="ours")
+
+
 def measured(task: str, *names: str, num_classes: int = 2) -> dict[str, Measure]:
     """Metrics of the table, under the names that reports show."""
     found = [metrics.find(name, task) for name in names]
@@ -101,9 +112,8 @@ def measured(task: str, *names: str, num_classes: int = 2) -> dict[str, Measure]
 
 def at_zero(measure: Measure) -> Measure:
     """The same without a chosen threshold."""
-    rows = measure.rows
-    return replace(
-        measure,
-        rows=lambda scores, target, _, lists: rows(scores, target, 0.0, lists),
-        decides=False,
-    )
+
+    def rows(scores: Tensor, target: Tensor, _: float, lists: Tensor | None) -> Tensor:
+        return measure.rows(scores, target, 0.0, lists)
+
+    return replace(measure, rows=rows, decides=False)
