@@ -11,42 +11,43 @@ from matplotlib.figure import Figure
 from evalgrad_lab.runs import Runs
 from reproductions.verdicts import Verdict
 
-# tiny: seconds, for the tests; default: minutes, on embedded data; full: on the data that `make
-# data` fetches.
+# tiny: seconds, for tests; default: minutes, on embedded data; full: on what `make data` fetches
 Size = Literal["tiny", "default", "full"]
 
 
 class SkippedError(Exception):
-    """The experiment cannot run at this size on this machine; the message is the sentence that says
-    why and what to do.
+    """The experiment cannot run at this size on this machine; the message says what to do."""
+
+
+def by_size(names: str, **sizes: Sequence[Any]) -> dict[str, dict[str, Any]]:
+    """The settings of every size, as rows under the names of their columns.
+
+    >>> by_size("images seeds", tiny=(8, [0]), default=(80, [0, 1]))["default"]
+    {'images': 80, 'seeds': [0, 1]}
     """
+    return {size: dict(zip(names.split(), row, strict=True)) for size, row in sizes.items()}
 
 
 @dataclass(frozen=True)
 class Table:
-    """Rows under columns. Numbers of the paper stand in columns of their own, so that the eye
-    compares along a row.
-    """
+    """Rows under columns; numbers of the paper stand in columns of their own."""
 
     title: str
     columns: Sequence[str]
     rows: Sequence[Sequence[object]]
 
     def cells(self) -> list[list[str]]:
-        """The rows as text: floats with four significant digits; other forms are the experiment's
-        own strings.
-        """
-        return [
-            [f"{cell:.4g}" if isinstance(cell, float) else str(cell) for cell in row]
-            for row in self.rows
-        ]
+        """The rows as text, floats with four significant digits."""
+
+        def text(cell: object) -> str:
+            return f"{cell:.4g}" if isinstance(cell, float) else str(cell)
+
+        return [[text(cell) for cell in row] for row in self.rows]
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What one run of an experiment gives. `numbers` is plain data: all that the verdict may look
-    at.
-    """
+    """What one run gives. `numbers` is plain data: all that the verdict may look at."""
 
     numbers: Mapping[str, Any]
     setting: str  # data, network, budget and tuning of this size, in a sentence or two

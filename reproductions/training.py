@@ -1,8 +1,10 @@
 """What the papers' trainings share, on the lab's engine: one training of a loss of scores and
-target, and cases that are tuned or repeated over the seeds.
+target, several on from one base network, and cases that are tuned or repeated over the seeds.
 """
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+import copy
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any, TypeVar
 
 import torch
@@ -13,11 +15,14 @@ from evalgrad_lab.data.batches import Batches, sampled
 from evalgrad_lab.data.dataset import Part
 from evalgrad_lab.fit import Hook, Pace, Phase, Training, fit
 from evalgrad_lab.runs import Runs, Settings
-from evalgrad_lab.tune import Case, Tuned, tune
+from evalgrad_lab.tune import Case, Tuned, best_mean, tune
 
+Counts = Sequence[int]  # of examples to train, to validate and to test
 Loss = Callable[[Tensor, Tensor], Tensor]
 Name = TypeVar("Name", bound=Hashable)
 Network = TypeVar("Network", bound=nn.Module)
+Way = TypeVar("Way")
+adam_poly = partial(Pace, optimiser="adam", schedule="poly")  # (learning rate, seed=)
 
 
 def train(
@@ -74,3 +79,39 @@ def tuned(
     first = seeds[:1] if search is None else search
     found = tune(runs, function, asked, search=first, seeds=seeds, score=score)
     return dict(zip(cases, found, strict=True))
+
+
+def forked(
+    base: Network,
+    ways: Mapping[Name, Way],
+    rates: Sequence[float],
+    further: Callable[[Network, Way, float], Any],
+) -> dict[Name, list[Any]]:
+    """`further(network, way, rate)` on a copy of the base for every way and learning rate. Part of
+    one run, so that the base is trained once.
+    """
+    return {
+        name: [further(copy.deepcopy(base), way, rate) for rate in rates]
+        for name, way in ways.items()
+    }
+
+
+def best_forks(
+    names: Iterable[Name],
+    found: Sequence[Mapping[Name, Sequence[Any]]],
+    rates: Sequence[float],
+    score: Callable[[Any], float] = lambda result: result["validation"],
+) -> dict[Name, Tuned]:
+    """What `forked` gave for each seed, every way at the learning rate that validation chooses."""
+    ways = {}
+    for name in names:  # not of what the store gives back, which sorts them
+        scores = [[score(seed[name][at]) for seed in found] for at in range(len(rates))]
+        best = best_mean(scores)
+        point = {"learning_rate": rates[best]}
+        ways[name] = Tuned(point, [seed[name][best] for seed in found], scores)
+    return ways
+
+
+def rates_in_words(found: Mapping[str, Tuned]) -> str:
+    """The learning rate that was chosen for each."""
+    return ", ".join(f"{name} {case.point['learning_rate']:g}" for name, case in found.items())

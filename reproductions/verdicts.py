@@ -18,12 +18,8 @@ class Verdict:
     sentence: str
 
     def __str__(self) -> str:
-        words = {
-            "same": "Same direction",
-            "partly": "Partly the same direction",
-            "other": "Not the same direction",
-        }
-        return f"{words[self.direction]}: {self.sentence}"
+        words = {"same": "Same", "partly": "Partly the same", "other": "Not the same"}
+        return f"{words[self.direction]} direction: {self.sentence}"
 
 
 def judge(claims: Sequence[bool], sentence: str) -> Verdict:
@@ -43,8 +39,7 @@ def each(results: Sequence[Any], *keys: str) -> list[Any]:
 
 
 def spread(values: Sequence[float], digits: int = 1) -> str:
-    """Mean and standard deviation over the seeds, such as '91.2 ± 0.4'; a single value without a
-    spread.
+    """Mean and standard deviation over the seeds; a single value without a spread.
 
     >>> spread([1.0, 3.0])
     '2.0 ± 1.4'

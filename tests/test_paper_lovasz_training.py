@@ -107,8 +107,11 @@ def test_fine_tuning_starts_every_loss_from_the_network_of_cross_entropy(monkeyp
 
 def test_rate_of_further_training_is_the_best_on_validation():
     runs = [[{"validation": 5}, {"validation": 6}], [{"validation": 9}, {"validation": 1}]]
-    assert binary.best_rate(runs, [0.1, 0.2]) == (0.1, [{"validation": 5}, {"validation": 9}])
-    assert binary.best_rate(runs[:1], [0.1, 0.2])[0] == 0.2
+    found = training.best_forks(["hinge"], [{"hinge": run} for run in runs], [0.1, 0.2])["hinge"]
+    assert found.point == {"learning_rate": 0.1}
+    assert found.results == [{"validation": 5}, {"validation": 9}]
+    alone = training.best_forks(["hinge"], [{"hinge": runs[0]}], [0.1, 0.2])
+    assert alone["hinge"].point == {"learning_rate": 0.2}
 
 
 def matrix(gain, own=0.0):
@@ -180,10 +183,15 @@ def test_half_of_the_images_have_the_class():
 
 def test_rate_of_fine_tuning_is_chosen_over_classes_and_seeds():
     runs = [
-        {"tuned": {"hinge": [[{"validation": a}, {"validation": b}] for a, b in pairs]}}
+        {
+            "tuned": {
+                loss: [[{"validation": a}, {"validation": b}] for a, b in pairs]
+                for loss in binary_pieces.EVALUATED
+            }
+        }
         for pairs in ([(9, 0), (5, 6)], [(1, 1), (2, 3)])
     ]
-    assert per_class.choose(runs, "hinge", [0.1, 0.2]) == 1
+    assert per_class.choose(runs, [0.1, 0.2])["hinge"].point == {"learning_rate": 0.2}
 
 
 def test_per_class_verdict_follows_the_numbers():

@@ -2,81 +2,66 @@
 512 against 2048.
 """
 
+import itertools
 from collections.abc import Mapping
 from typing import Any
 
+from evalgrad_lab.data.embedded.points import PAPER
+from evalgrad_lab.report.panels import Difference
 from evalgrad_lab.runs import Runs
+from evalgrad_lab.tune import product
 from reproductions.direct_loss.training import Hyper, train_scorer
-from reproductions.experiment import Experiment, Outcome, Size, Table
+from reproductions.experiment import Experiment, Outcome, Size, Table, by_size
 from reproductions.training import tuned
 from reproductions.verdicts import Verdict, each, gap, in_words, judge, spread
 
-BATCHES = {"tiny": [32, 128], "default": [128, 512, 2048], "full": [128, 512, 2048]}
-SIZES = {
-    "tiny": [400, 200, 200],
-    "default": [10_000, 4_000, 10_000],
-    "full": [10_000, 4_000, 10_000],
-}
-ITERATIONS = {"tiny": 4, "default": 200, "full": 2000}
-SEEDS = {"tiny": 1, "default": 3, "full": 5}
+SETTINGS = by_size(
+    "batches sizes iterations seeds",
+    tiny=([32, 128], [400, 200, 200], 4, 1),
+    default=([128, 512, 2048], list(PAPER), 200, 3),
+    full=([128, 512, 2048], list(PAPER), 2000, 5),
+)
 POSITIVES = 0.02  # rare, as the boxes of one class are in detection
-ALGORITHMS = ("pos-AP", "logistic")
+ALGORITHMS, BUDGETS = ("pos-AP", "logistic"), ("iterations", "samples")
 RATES = (0.003, 0.01, 0.03)
 
 
 def candidates(algorithm: str, size: Size) -> list[Hyper]:
     """Six settings for each."""
-    name, values = {"pos-AP": ("epsilon", (0.1, 1.0)), "logistic": ("weight_decay", (0.0, 0.01))}[
-        algorithm
-    ]
-    found = [{"learning_rate": rate, name: value} for rate in RATES for value in values]
+    second = {"pos-AP": {"epsilon": (0.1, 1.0)}, "logistic": {"weight_decay": (0.0, 0.01)}}
+    found = [dict(point) for point in product({"learning_rate": RATES, **second[algorithm]})]
     return found[:1] if size == "tiny" else found
 
 
 def run(size: Size, runs: Runs) -> Outcome:
     """Every batch size at equal iterations, and at equal samples, tuned for itself."""
-    seeds, batches, iterations = list(range(SEEDS[size])), BATCHES[size], ITERATIONS[size]
-    budgets = {
-        "iterations": dict.fromkeys(batches, iterations),
-        "samples": {batch: iterations * batches[-1] // batch for batch in batches},
-    }
-    common = {"data": "teacher", "sizes": SIZES[size], "positives": POSITIVES}
-    numbers = {}
+    batches, sizes, iterations, count = SETTINGS[size].values()
+    seeds, numbers = list(range(count)), {}
     for algorithm in ALGORITHMS:
-        cases = {
-            f"{algorithm}, {batch}, {equal}": {
-                **common,
-                "algorithm": algorithm,
-                "batch": batch,
-                "iterations": budgets[equal][batch],
-            }
-            for batch in batches
-            for equal in budgets
-        }
+        common = {"data": "teacher", "sizes": sizes, "positives": POSITIVES, "algorithm": algorithm}
+        cases = {}
+        for batch in batches:
+            steps = {"iterations": iterations, "samples": iterations * batches[-1] // batch}
+            for equal in BUDGETS:
+                case = {**common, "batch": batch, "iterations": steps[equal]}
+                cases[f"{algorithm}, {batch}, {equal}"] = case
         grid = [{"hyper": hyper} for hyper in candidates(algorithm, size)]
         for name, method in tuned(runs, train_scorer, cases, grid, seeds).items():
             numbers[name] = each(method.results, "test")
+    columns = list(itertools.product(ALGORITHMS, BUDGETS))
     rows = [
-        [
-            batch,
-            *(
-                spread(numbers[f"{algorithm}, {batch}, {equal}"])
-                for algorithm in ALGORITHMS
-                for equal in budgets
-            ),
-        ]
+        [batch, *(spread(numbers[f"{name}, {batch}, {equal}"]) for name, equal in columns)]
         for batch in batches
     ]
-    columns = [f"{algorithm}, equal {equal}" for algorithm in ALGORITHMS for equal in budgets]
     return Outcome(
         {"batches": batches, **numbers},
         f"points ranked by a random network as in figure 3, but only {POSITIVES:.0%} of them"
-        f" positive; passes over {SIZES[size][0]:,} points; {iterations} iterations for all"
+        f" positive; passes over {sizes[0]:,} points; {iterations} iterations for all"
         " (equal iterations), or as many as see the samples that the largest batch sees (equal"
         " samples); learning rate and epsilon (weight decay) chosen for each batch size on"
         f" validation, {len(candidates('pos-AP', size))} settings.",
         seeds,
-        [Table("Test AP, %", ["batch", *columns], rows)],
+        [Table("Test AP, %", ["batch", *map("{0[0]}, equal {0[1]}".format, columns)], rows)],
     )
 
 
@@ -86,14 +71,12 @@ def verdict(numbers: Mapping[str, Any]) -> Verdict:
     """
     middle, large = numbers["batches"][-2:]
 
-    def lead(algorithm: str, equal: str) -> Any:
-        return gap(
-            numbers[f"{algorithm}, {large}, {equal}"], numbers[f"{algorithm}, {middle}, {equal}"]
-        )
+    def lead(name: str, equal: str) -> Difference:
+        return gap(numbers[f"{name}, {large}, {equal}"], numbers[f"{name}, {middle}, {equal}"])
 
-    first, second = lead("pos-AP", "iterations"), lead("pos-AP", "samples")
+    first, second = (lead("pos-AP", equal) for equal in BUDGETS)
     return judge(
-        [first.mean > 0 and first.verdict != "loss", second.mean > 0 and second.verdict != "loss"],
+        [found.mean > 0 and found.verdict != "loss" for found in (first, second)],
         f"batches of {large} instead of {middle} change the AP of the direct loss by"
         f" {in_words(first)} points at equal iterations and by {in_words(second)} at equal samples;"
         f" the same for logistic loss: {in_words(lead('logistic', 'iterations'))} and"

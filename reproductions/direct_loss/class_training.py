@@ -3,6 +3,7 @@ each against the rest.
 """
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -28,15 +29,11 @@ class Bank(nn.Module):
     def __init__(self, networks: int, inputs: int, widths: Sequence[int]) -> None:
         super().__init__()
         shapes = zip((inputs, *widths), (*widths, 1), strict=True)
-        layers = [
-            [nn.Linear(fan_in, fan_out) for _ in range(networks)] for fan_in, fan_out in shapes
-        ]
-        self.weights = nn.ParameterList(
-            torch.stack([layer.weight.detach().T for layer in row]) for row in layers
-        )
-        self.biases = nn.ParameterList(
-            torch.stack([layer.bias.detach()[None] for layer in row]) for row in layers
-        )
+        self.weights, self.biases = nn.ParameterList(), nn.ParameterList()
+        for shape in shapes:
+            layers = [nn.Linear(*shape) for _ in range(networks)]
+            self.weights.append(torch.stack([layer.weight.detach().T for layer in layers]))
+            self.biases.append(torch.stack([layer.bias.detach()[None] for layer in layers]))
 
     def forward(self, inputs: Tensor) -> Tensor:
         values = inputs.expand(len(self.weights[0]), *inputs.shape)
@@ -47,18 +44,14 @@ class Bank(nn.Module):
 
 def direct(scores: Tensor, target: Tensor, hyper: Hyper) -> Tensor:
     """Positive direct AP of each class."""
-    return eg.direct_average_precision_loss(
-        scores, target, epsilon=hyper["epsilon"], reduction="sum"
-    )
+    epsilon = hyper["epsilon"]
+    return eg.direct_average_precision_loss(scores, target, epsilon=epsilon, reduction="sum")
 
 
 def logistic(scores: Tensor, target: Tensor, hyper: Hyper) -> Tensor:
     """Logistic loss of each class; a positive counts `positive_weight` times."""
-    factor = torch.tensor(hyper["positive_weight"])
-    items = F.binary_cross_entropy_with_logits(
-        scores, target.float(), pos_weight=factor, reduction="none"
-    )
-    return items.mean(-1).sum()
+    how: Any = {"pos_weight": torch.tensor(hyper["positive_weight"]), "reduction": "none"}
+    return F.binary_cross_entropy_with_logits(scores, target.float(), **how).mean(-1).sum()
 
 
 def hinge(scores: Tensor, target: Tensor, hyper: Hyper) -> Tensor:
@@ -83,17 +76,13 @@ def train_classes(
     split = noisy_digits(seed, swapped=swapped)
     model = seeded(seed, lambda: Bank(CLASSES, PIXELS, widths))
     pace = Pace(hyper["learning_rate"], hyper["weight_decay"], seed=seed)
-    train(
-        model,
-        lambda scores, target: LOSSES[loss](scores, target.T.contiguous(), hyper),
-        in_memory(split.train, None, seed),
-        pace,
-        iterations,
-    )
-    return {
-        "validation": precisions(model, split.validation),
-        "test": precisions(model, split.test),
-    }
+
+    def of_all(scores: Tensor, target: Tensor) -> Tensor:
+        return LOSSES[loss](scores, target.T.contiguous(), hyper)
+
+    train(model, of_all, in_memory(split.train, None, seed), pace, iterations)
+    parts = {"validation": split.validation, "test": split.test}
+    return {name: precisions(model, part) for name, part in parts.items()}
 
 
 @torch.no_grad()

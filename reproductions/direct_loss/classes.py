@@ -49,33 +49,19 @@ def chosen_per_class(results: list[Mapping[str, list[float]]]) -> list[float]:
 def run(size: Size, runs: Runs) -> Outcome:
     """All candidates for every network, noise, loss and split; then the choice per class."""
     seeds, tried = list(range(SEEDS[size])), {loss: candidates(loss, size) for loss in LOSSES}
-    cases = list(itertools.product(NETWORKS, SWAPPED, LOSSES, seeds))
-    settings = [
-        {
-            "seed": seed,
-            "swapped": SWAPPED[noise],
-            "widths": NETWORKS[network],
-            "loss": loss,
-            "hyper": hyper,
-            "iterations": ITERATIONS[size],
-        }
-        for network, noise, loss, seed in cases
-        for hyper in tried[loss]
-    ]
-    found = iter(runs.run(train_classes, settings))
-    per_class = {case: chosen_per_class([next(found) for _ in tried[case[2]]]) for case in cases}
-    rows = []
+    settings = []
+    for network, noise, loss, seed in itertools.product(NETWORKS, SWAPPED, LOSSES, seeds):
+        case = {"seed": seed, "swapped": SWAPPED[noise], "widths": NETWORKS[network], "loss": loss}
+        case["iterations"] = ITERATIONS[size]
+        settings += [{**case, "hyper": hyper} for hyper in tried[loss]]
+    found, rows = iter(runs.run(train_classes, settings)), []
+    numbers: dict[str, dict[str, list[list[float]]]] = {}
     for network, noise, loss in itertools.product(NETWORKS, SWAPPED, LOSSES):
-        splits = [per_class[network, noise, loss, seed] for seed in seeds]
+        splits = [chosen_per_class([next(found) for _ in tried[loss]]) for _ in seeds]
+        numbers.setdefault(f"{network}, {noise}", {})[loss] = splits
         classes = [f"{fmean(split[label] for split in splits):.1f}" for label in range(CLASSES)]
         average = spread([fmean(split) for split in splits])
         rows.append([f"{network}, {noise}", loss, *classes, average, REPORTED[loss]])
-    numbers = {
-        f"{network}, {noise}": {
-            loss: [per_class[network, noise, loss, seed] for seed in seeds] for loss in LOSSES
-        }
-        for network, noise in itertools.product(NETWORKS, SWAPPED)
-    }
     columns = ["network, labels", "loss", *map(str, range(CLASSES)), "average", "paper (actions)"]
     return Outcome(
         numbers,
@@ -97,12 +83,8 @@ def verdict(numbers: Mapping[str, Any]) -> Verdict:
     for case, losses in numbers.items():
         average = {loss: [fmean(split) for split in splits] for loss, splits in losses.items()}
         leads = {loss: gap(average["ours"], average[loss]) for loss in ("logistic", "hinge")}
-        wins = sum(
-            a > b
-            for ours, other in zip(losses["ours"], losses["logistic"], strict=True)
-            for a, b in zip(ours, other, strict=True)
-        )
-        total = sum(len(split) for split in losses["ours"])
+        ours, other = (list(itertools.chain(*losses[loss])) for loss in ("ours", "logistic"))
+        wins, total = sum(a > b for a, b in zip(ours, other, strict=True)), len(ours)
         claims += [lead.mean > 0 and lead.verdict != "loss" for lead in leads.values()]
         parts.append(
             f"{case}: {in_words(leads['logistic'])} points of AP over logistic ({wins} of {total}"

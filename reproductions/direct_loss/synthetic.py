@@ -8,6 +8,7 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
+from evalgrad_lab.data.embedded.points import PAPER
 from evalgrad_lab.runs import Runs
 from evalgrad_lab.tune import Tuned, product
 from reproductions.direct_loss.training import ALGORITHMS, DIRECT, WIDTH, Hyper, train_scorer
@@ -16,11 +17,7 @@ from reproductions.experiment import Experiment, Outcome, Size, Table
 from reproductions.training import tuned
 from reproductions.verdicts import Verdict, each, gap, in_words, judge, spread
 
-SIZES = {
-    "tiny": [200, 100, 200],
-    "default": [10_000, 4_000, 10_000],
-    "full": [10_000, 4_000, 10_000],
-}
+SIZES = {"tiny": [200, 100, 200], "default": list(PAPER), "full": list(PAPER)}
 ITERATIONS = {"tiny": 6, "default": 300, "full": 300}
 SEEDS = {
     "teacher": {"tiny": 1, "default": 5, "full": 10},
@@ -30,6 +27,14 @@ SEEDS = {
 # pairs, and one item.
 RATES, DIRECT_RATES = (0.003, 0.01, 0.03, 0.1), (0.01, 0.03)
 DECAYS, EPSILONS = (0.0, 0.01), {"AP": (0.001, 0.01, 0.1, 1.0), "01": (0.1, 1.0, 10.0, 100.0)}
+# heading, what chose the setting, what it shows, digits
+COLUMNS = (
+    ("chosen on train: AP", "train", "test", 2),
+    ("accuracy", "train", "accuracy", 1),
+    ("chosen on validation: AP", "validation", "test", 2),
+    ("accuracy", "validation", "accuracy", 1),
+    ("accuracy, threshold from train", "validation", "tuned accuracy", 1),
+)
 BASELINES = [name for name in ALGORITHMS if name not in DIRECT]
 
 
@@ -56,10 +61,7 @@ def chosen(data: str, size: Size, runs: Runs, seeds: Sequence[int]) -> dict[str,
         found = tuned(runs, train_scorer, cases, grid, seeds, score=lambda result: result[by])
         return found[algorithm]
 
-    return {
-        by: {algorithm: search(algorithm, by) for algorithm in ALGORITHMS}
-        for by in ("train", "validation")
-    }
+    return {by: {name: search(name, by) for name in ALGORITHMS} for by in ("train", "validation")}
 
 
 def table(title: str, found: Mapping[str, Mapping[str, Tuned]]) -> Table:
@@ -69,27 +71,12 @@ def table(title: str, found: Mapping[str, Mapping[str, Tuned]]) -> Table:
     rows = []
     for name in ALGORITHMS:
         literal, careful = found["train"][name], found["validation"][name]
-        hyper = ", ".join(
-            f"{key.replace('_', ' ')} {value:g}" for key, value in careful.point["hyper"].items()
-        )
-        rows.append(
-            [
-                name,
-                spread(each(literal.results, "test"), 2),
-                spread(each(literal.results, "accuracy")),
-                spread(each(careful.results, "test"), 2),
-                spread(each(careful.results, "accuracy")),
-                spread(each(careful.results, "tuned accuracy")),
-                hyper,
-            ]
-        )
-    columns = [
-        "chosen on train: AP",
-        "accuracy",
-        "chosen on validation: AP",
-        "accuracy",
-        "accuracy, threshold from train",
-    ]
+        found_by = {"train": literal.results, "validation": careful.results}
+        cells = [spread(each(found_by[by], key), digits) for _, by, key, digits in COLUMNS]
+        hyper = careful.point["hyper"].items()
+        words = ", ".join(f"{key.replace('_', ' ')} {value:g}" for key, value in hyper)
+        rows.append([name, *cells, words])
+    columns = [column[0] for column in COLUMNS]
     return Table(title, ["algorithm", *columns, "setting (validation)"], rows)
 
 
@@ -145,17 +132,11 @@ def verdict_teacher(numbers: Mapping[str, Any]) -> Verdict:
     ours = by["pos-AP"]
     best = max(BASELINES, key=lambda name: fmean(by[name]))
     lead, literal = gap(ours, by[best]), gap(numbers["train"]["pos-AP"], numbers["train"][best])
-    negative, perceptrons = (
-        gap(by["neg-AP"], ours),
-        [gap(by[name], ours) for name in ("per-AP", "per-01")],
-    )
+    negative, *perceptrons = (gap(by[name], ours) for name in ("neg-AP", "per-AP", "per-01"))
     # A perceptron that fails on some teachers spreads too widely for an interval; that it is behind
     # on every one is clear.
-    behind = sum(
-        other < own
-        for name in ("per-AP", "per-01")
-        for other, own in zip(by[name], ours, strict=True)
-    )
+    pairs = zip(by["per-AP"] + by["per-01"], 2 * ours, strict=True)
+    behind = sum(other < own for other, own in pairs)
     claims = [lead.verdict == "win", negative.verdict == "loss", behind == 2 * len(ours)]
     margin = "beats" if claims[0] else "does not clearly beat"
     return judge(
@@ -181,15 +162,10 @@ def run_linear(size: Size, runs: Runs) -> Outcome:
         f"{SIZES[size][0] + SIZES[size][2]:,} points of a 10-dimensional Gaussian, positive where"
         " the sum is above 0; a linear scorer; all else as for figure 3.",
         seeds,
-        [
-            table(f"{titles[data]}: test AP and accuracy, %", methods)
-            for data, methods in found.items()
-        ],
+        [table(f"{titles[data]}: test AP and accuracy, %", some) for data, some in found.items()],
         {
-            f"{titles[data]}, chosen on the training set as in the paper": draw(
-                found[data]["train"]
-            )
-            for data in found
+            f"{titles[data]}, chosen on the training set as in the paper": draw(methods["train"])
+            for data, methods in found.items()
         },
     )
 
@@ -200,18 +176,11 @@ def verdict_linear(numbers: Mapping[str, Any]) -> Verdict:
     """
     clean, noisy = numbers["linear"], numbers["noisy"]
     ahead = gap(clean["neg-AP"], clean["pos-AP"])
-    negative, perceptron = (
-        gap(noisy["neg-AP"], noisy["pos-AP"]),
-        gap(noisy["per-AP"], noisy["pos-AP"]),
-    )
+    negative, perceptron = (gap(noisy[name], noisy["pos-AP"]) for name in ("neg-AP", "per-AP"))
     worst = min(fmean(values) for values in clean.values())
-    claims = [
-        ahead.mean >= 0,
-        fmean(clean["per-AP"]) > 99,
-        negative.verdict == "loss" and perceptron.verdict == "loss",
-    ]
+    badly = negative.verdict == perceptron.verdict == "loss"
     return judge(
-        claims,
+        [ahead.mean >= 0, fmean(clean["per-AP"]) > 99, badly],
         f"on clean labels negative minus positive AP is {in_words(ahead, 3)}, the AP perceptron has"
         f" {fmean(clean['per-AP']):.2f} and no algorithm less than {worst:.2f},"
         f" {'so they are hardly told apart' if worst > 99 else 'so they differ'}. With label noise"

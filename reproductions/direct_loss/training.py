@@ -16,7 +16,7 @@ from evalgrad_lab.data.embedded.points import linear_ranking, teacher_ranking
 from evalgrad_lab.fit import Every, Pace, scores_of
 from evalgrad_lab.loss_factories import make
 from evalgrad_lab.models.mlp import mlp
-from reproductions.training import Loss, seeded, train
+from reproductions.training import Counts, Loss, seeded, train
 
 Hyper = dict[str, float]  # learning_rate, and epsilon (direct losses) or weight_decay (the others)
 
@@ -41,7 +41,7 @@ def loss_of(algorithm: str, hyper: Hyper) -> Loss:
     return partial(loss, epsilon=hyper["epsilon"]) if algorithm in DIRECT else loss
 
 
-def load(data: str, seed: int, sizes: tuple[int, int, int], positives: float) -> Dataset[Part]:
+def load(data: str, seed: int, sizes: Counts, positives: float) -> Dataset[Part]:
     """Points ranked by a random network ("teacher") or a plane, with clean labels ("linear") or a
     fifth of them wrong ("noisy").
     """
@@ -54,7 +54,7 @@ def train_scorer(
     *,
     data: str,
     seed: int,
-    sizes: tuple[int, int, int],
+    sizes: Counts,
     algorithm: str,
     hyper: Hyper,
     iterations: int,

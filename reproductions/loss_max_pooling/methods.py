@@ -17,19 +17,8 @@ from reproductions.experiment import Experiment, Outcome, Size, Table
 from reproductions.loss_max_pooling.sizes import BUDGETS, METHODS, trained
 from reproductions.verdicts import Verdict, each, gap, in_words, judge, spread
 
-REPORTED = {
-    "BASE": 72.55,
-    "BASE+": 73.63,
-    "inverse median frequency": 69.81,
-    "proposed loss only": 74.17,
-    "LMP": 75.06,
-}
+REPORTED = dict(zip(METHODS, (72.55, 73.63, 69.81, 74.17, 75.06), strict=True))
 RIVALS = {name: METHODS[name] for name in ("BASE+", "LMP")}
-
-
-def on_test(method: Tuned) -> list[float]:
-    """Test mIoU of every seed."""
-    return each(method.results, "test")
 
 
 def run_table(size: Size, runs: Runs) -> Outcome:
@@ -39,22 +28,17 @@ def run_table(size: Size, runs: Runs) -> Outcome:
     budget = BUDGETS[size]
     short = trained(runs, budget, METHODS, budget.iterations)
     long = trained(runs, budget, RIVALS, budget.long)
-    rows = [
-        [
-            name,
-            spread(on_test(short[name])),
-            spread(on_test(long[name])) if name in long else "",
-            f"{short[name].point['learning_rate']:g}",
-            REPORTED[name],
-        ]
-        for name in METHODS
-    ]
+    numbers = {
+        length: {name: each(method.results, "test") for name, method in found.items()}
+        for length, found in (("short", short), ("long", long))
+    }
+    rows = []
+    for name in METHODS:
+        later = spread(numbers["long"][name]) if name in long else ""
+        rate = f"{short[name].point['learning_rate']:g}"
+        rows.append([name, spread(numbers["short"][name]), later, rate, REPORTED[name]])
     lengths = [f"{steps} iterations" for steps in (budget.iterations, budget.long)]
     columns = ["method", *lengths, "learning rate (short)", "paper (Cityscapes)"]
-    numbers = {
-        "short": {name: on_test(short[name]) for name in METHODS},
-        "long": {name: on_test(long[name]) for name in RIVALS},
-    }
     table = Table("Test mIoU, %", columns, rows)
     return Outcome(numbers, budget.words(), budget.seeds, [table])
 
@@ -66,11 +50,10 @@ def verdict_table(numbers: Mapping[str, Any]) -> Verdict:
         "the loss (loss only against BASE)": gap(short["proposed loss only"], short["BASE"]),
         "the sampling (BASE+ against BASE)": gap(short["BASE+"], short["BASE"]),
         "both (LMP against BASE+)": gap(short["LMP"], short["BASE+"]),
-        "class weights (against BASE; the paper loses 2.7)": gap(
-            short["inverse median frequency"], short["BASE"]
-        ),
     }
-    *gains, weights = steps.values()
+    gains = list(steps.values())
+    weights = gap(short["inverse median frequency"], short["BASE"])
+    steps["class weights (against BASE; the paper loses 2.7)"] = weights
     later = gap(long["LMP"], long["BASE+"])
     claims = [gain.mean > 0 and gain.verdict != "loss" for gain in gains] + [weights.mean < 0]
     told = "; ".join(f"{name} {in_words(step)}" for name, step in steps.items())
@@ -86,38 +69,33 @@ def run_classes(size: Size, runs: Runs) -> Outcome:
     found = trained(runs, budget, RIVALS, budget.iterations)
     pixels = [sum(some) for some in zip(*each(found["LMP"].results, "pixels"), strict=True)]
     gains = [_mean_gain(found, label) for label in range(len(pixels))]
-    kept = [
-        (count, gain, label)
-        for label, (count, gain) in enumerate(zip(pixels, gains, strict=True))
-        if gain is not None
-    ]
-    counts, values, labels = (list(column) for column in zip(*sorted(kept), strict=True))
+    pairs = enumerate(zip(pixels, gains, strict=True))
+    kept = sorted((count, gain, label) for label, (count, gain) in pairs if gain is not None)
+    rows = [[label, count, f"{gain:+.1f}"] for count, gain, label in kept]
+    numbers = {"pixels": [count for count, _, _ in kept], "gains": [gain for _, gain, _ in kept]}
+    title = "IoU of LMP minus BASE+ per class, mean over the seeds"
+    caption = "Figure 3: the gain of each class against its number of pixels"
+    tables = [Table(title, ["class", "test pixels", "gain"], rows)]
+    figures = {caption: _draw_gains(kept)}
+    return Outcome(numbers, budget.words(), budget.seeds, tables, figures)
+
+
+def _draw_gains(classes: Sequence[tuple[int, float, int]]) -> Figure:
     figure = new_figure(5.5, 3.0)
     panel = figure.subplots()
     panel.axhline(0, color="grey", linewidth=0.8)
-    panel.semilogx(counts, values, "o")
-    for count, value, label in zip(counts, values, labels, strict=True):
-        panel.annotate(
-            str(label), (count, value), textcoords="offset points", xytext=(4, 4), fontsize=7
-        )
+    offset: Any = {"textcoords": "offset points", "xytext": (4, 4), "fontsize": 7}
+    for count, gain, label in classes:
+        panel.semilogx(count, gain, "o", color="C0")
+        panel.annotate(str(label), (count, gain), **offset)
     panel.set(xlabel="test pixels of the class", ylabel="LMP - BASE+, points of IoU")
-    rows = [
-        [label, count, f"{value:+.1f}"]
-        for label, count, value in zip(labels, counts, values, strict=True)
-    ]
-    title = "IoU of LMP minus BASE+ per class, mean over the seeds"
-    numbers, table = {"pixels": counts, "gains": values}, ["class", "test pixels", "gain"]
-    caption = "Figure 3: the gain of each class against its number of pixels"
-    tables, figures = [Table(title, table, rows)], {caption: figure}
-    return Outcome(numbers, budget.words(), budget.seeds, tables, figures)
+    return figure
 
 
 def _mean_gain(found: Mapping[str, Tuned], label: int) -> float | None:
     """Over the seeds in whose test part the class occurs."""
-    pairs = [
-        (ours["per_class"][label], other["per_class"][label])
-        for ours, other in zip(found["LMP"].results, found["BASE+"].results, strict=True)
-    ]
+    ours, others = (each(found[name].results, "per_class") for name in ("LMP", "BASE+"))
+    pairs = [(one[label], other[label]) for one, other in zip(ours, others, strict=True)]
     gains = [ours - other for ours, other in pairs if ours is not None and other is not None]
     return fmean(gains) if gains else None
 
@@ -125,10 +103,8 @@ def _mean_gain(found: Mapping[str, Tuned], label: int) -> float | None:
 def verdict_classes(numbers: Mapping[str, Any]) -> Verdict:
     """Most classes gain, and the rarer a class the more."""
     gains = numbers["gains"]
-    better, correlation = (
-        sum(gain > 0 for gain in gains),
-        rank_correlation(numbers["pixels"], gains),
-    )
+    correlation = rank_correlation(numbers["pixels"], gains)
+    better = sum(gain > 0 for gain in gains)
     half = len(gains) // 2
     return judge(
         [better > len(gains) / 2, correlation is not None and correlation < 0],
@@ -148,40 +124,35 @@ def run_evolution(size: Size, runs: Runs) -> Outcome:
         for name, method in found.items()
     }
     moments = [row[0] for row in found["LMP"].results[0]["curve"]]
-    rows = [
-        [name, *(f"{fmean(column):.1f}" for column in zip(*curves[name], strict=True))]
-        for name in RIVALS
-    ]
+    means = {name: map(fmean, zip(*curves[name], strict=True)) for name in RIVALS}
+    rows = [[name, *(f"{mean:.1f}" for mean in course)] for name, course in means.items()]
     pictures = {name: method.results[0]["pictures"] for name, method in found.items()}
     title = "Validation IoU of the rarer half of the classes, %, at each iteration"
+    caption = (
+        "Figure 4: image and truth, then the prediction during training, BASE+ (odd rows) and LMP"
+        " (even rows)"
+    )
     return Outcome(
         {name: [fmean(curve) for curve in curves[name]] for name in RIVALS},
         budget.words() + " The pictures are two training images of the first seed.",
         budget.seeds,
         [Table(title, ["method", *map(str, moments)], rows)],
-        {
-            "Figure 4: image and truth, then the prediction during training, BASE+ (odd rows) and"
-            " LMP (even rows)": _strip(pictures, moments)
-        },
+        {caption: _strip(pictures, moments)},
     )
 
 
 def _strip(pictures: Mapping[str, Any], moments: Sequence[int]) -> Figure:
     figure = new_figure(7.5, 3.8)
     panels = figure.subplots(4, 1 + len(moments))
-    colours = mpl.colormaps["tab20"]
+    labelled = {"cmap": mpl.colormaps["tab20"], "vmin": 0, "vmax": 19}
+    firsts: Any = (("images", {"cmap": "grey"}), ("target", labelled))
     for image in range(2):
         for row, (name, found) in enumerate(pictures.items()):
-            line = panels[2 * image + row]
-            first, style = (
-                (found["images"], {"cmap": "grey"})
-                if row == 0
-                else (found["target"], {"cmap": colours, "vmin": 0, "vmax": 19})
-            )
-            line[0].imshow(first[image], **style)
+            line, (first, style) = panels[2 * image + row], firsts[row]
+            line[0].imshow(found[first][image], **style)
             line[0].set_ylabel(name, fontsize=7)
             for panel, labels, moment in zip(line[1:], found["course"], moments, strict=True):
-                panel.imshow(labels[image], cmap=colours, vmin=0, vmax=19)
+                panel.imshow(labels[image], **labelled)
                 panel.set_title(str(moment), fontsize=6)
     for panel in panels.flat:
         panel.set(xticks=[], yticks=[])

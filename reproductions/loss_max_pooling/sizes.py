@@ -17,9 +17,7 @@ Method = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Budget:
-    """Data, its sizes (training, validation, test), iterations, learning rates to choose from,
-    seeds.
-    """
+    """What is trained on, for how long, with which learning rates to choose from."""
 
     data: str
     sizes: Sequence[int]
@@ -29,15 +27,14 @@ class Budget:
     seeds: Sequence[int]
 
     def words(self) -> str:
-        images = {
-            "scenes": (
+        images = (
+            "tiles of 32x32 pixels of a Landsat scene with 7 land-cover classes, split by tiles"
+        )
+        if self.data == "scenes":
+            images = (
                 "digit scenes of 32x32 pixels, 10 digits with a 9:1 tail and a dominant background,"
                 " class 0"
-            ),
-            "landsat": (
-                "tiles of 32x32 pixels of a Landsat scene with 7 land-cover classes, split by tiles"
-            ),
-        }[self.data]
+            )
         train_images, validation, test = self.sizes
         return (
             f"{images}, in place of Cityscapes, which cannot be had here; {train_images},"

@@ -8,14 +8,7 @@ from typing import Any
 
 from evalgrad_lab.runs import Runs
 from reproductions.experiment import Experiment, Outcome, Size, Table
-from reproductions.loss_max_pooling.sizes import (
-    BLEND,
-    BUDGETS,
-    METHODS,
-    Method,
-    pooled,
-    trained,
-)
+from reproductions.loss_max_pooling.sizes import BLEND, BUDGETS, METHODS, Method, pooled, trained
 from reproductions.verdicts import Verdict, each, gap, in_words, judge, spread
 
 EXPONENTS = ["1", "1.1", "1.2", "1.3", "1.4", "1.5", "1.6", "1.7", "1.8", "1.9", "2.3"]
@@ -42,21 +35,15 @@ def run(size: Size, runs: Runs) -> Outcome:
     """Every value with a learning rate of its own."""
     budget, swept = BUDGETS[size], methods(size)
     names = {" ".join(key).strip(): key for key in swept}
-    found = trained(
-        runs, budget, {name: swept[key] for name, key in names.items()}, budget.iterations
-    )
+    asked = {name: swept[key] for name, key in names.items()}
+    found = trained(runs, budget, asked, budget.iterations)
     numbers: dict[str, dict[str, list[float]]] = {}
     for name, (kind, value) in names.items():
         numbers.setdefault(kind, {})[value] = each(found[name].results, "test")
-    rows = [
-        [
-            name,
-            spread(numbers[kind][value]),
-            f"{found[name].point['learning_rate']:g}",
-            REPORTED[kind][value],
-        ]
-        for name, (kind, value) in names.items()
-    ]
+    rows = []
+    for name, (kind, value) in names.items():
+        rate = f"{found[name].point['learning_rate']:g}"
+        rows.append([name, spread(numbers[kind][value]), rate, REPORTED[kind][value]])
     return Outcome(
         numbers,
         f"{budget.words()} {budget.iterations} iterations, with the paper's sampling throughout; p"
@@ -71,10 +58,7 @@ def verdict(numbers: Mapping[str, Any]) -> Verdict:
     base, by_p, by_support = numbers["BASE+"][""], numbers["p"], numbers["support"]
     means = {p: fmean(values) for p, values in by_p.items()}
     supports = {m: fmean(values) for m, values in by_support.items()}
-    best_p, best_support = (
-        max(means, key=means.__getitem__),
-        max(supports, key=supports.__getitem__),
-    )
+    best_p, best_support = (max(some, key=some.__getitem__) for some in (means, supports))
     worst = min(means, key=means.__getitem__)
     least = gap(by_p[worst], base)
     claims = [least.mean > 0, float(best_p) <= 1.4, best_support == "0.25"]

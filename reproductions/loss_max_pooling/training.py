@@ -18,14 +18,14 @@ from evalgrad_lab.data.fetched.mapped import IGNORE, LAND_CLASSES, land_tiles
 from evalgrad_lab.fit import Every, Hook, Pace, Training, scores_of
 from evalgrad_lab.loss_factories import make
 from evalgrad_lab.models.unet import UNet
-from reproductions.training import Loss, seeded, train
+from reproductions.training import Counts, Loss, seeded, train
 
 BATCH = 16
 UPDATE = 25  # iterations between two looks at the IoU on the training data, for the sampler
 MOMENTS = 8  # at which the training is looked at
 
 
-def load(data: str, seed: int, sizes: tuple[int, int, int]) -> tuple[Dataset[Part], int]:
+def load(data: str, seed: int, sizes: Counts) -> tuple[Dataset[Part], int]:
     """The images and the number of their classes; the label `IGNORE` does not count."""
     if data == "scenes":
         return digit_scenes(seed, Sizes(*sizes)), SCENE_CLASSES
@@ -59,10 +59,8 @@ def counts_on(model: nn.Module, part: Part, classes: int) -> Tensor:
 
 def class_ious(counts: Tensor) -> list[float | None]:
     """IoU in per cent of the classes that occur, None for the others."""
-    return [
-        100 * value if true else None
-        for value, true in zip(iou_of(counts).tolist(), counts[:, 2].tolist(), strict=True)
-    ]
+    pairs = zip(iou_of(counts).tolist(), counts[:, 2].tolist(), strict=True)
+    return [100 * value if true else None for value, true in pairs]
 
 
 def mean_iou(counts: Tensor, classes: Tensor | None = None) -> float:
@@ -73,16 +71,13 @@ def mean_iou(counts: Tensor, classes: Tensor | None = None) -> float:
 
 class Course(Hook):
     """Batches as the paper draws them: a share `blend` by the classes that do badly, the rest at
-    random. An epoch is `UPDATE` batches; after it the sampler learns the IoU on them.
+    random. After an epoch of `UPDATE` batches the sampler learns the IoU on them.
     """
 
     def __init__(self, part: Part, classes: int, blend: float, seed: int) -> None:
-        presence = eg.class_presence(
-            list(zip(part.inputs, part.target, strict=True)),
-            num_classes=classes,
-            ignore_index=IGNORE,
-            progress=False,
-        )
+        pairs = list(zip(part.inputs, part.target, strict=True))
+        known: Any = {"num_classes": classes, "ignore_index": IGNORE, "progress": False}
+        presence = eg.class_presence(pairs, **known)
         occurring = presence.any(0).nonzero()[:, 0].tolist()
         self.sampler = eg.PerformanceSampler(
             presence, blend=blend, classes=occurring, num_samples=UPDATE * BATCH, seed=seed
@@ -110,7 +105,7 @@ def train_scenes(
     *,
     data: str,
     seed: int,
-    sizes: tuple[int, int, int],
+    sizes: Counts,
     loss: dict[str, Any],
     blend: float,
     learning_rate: float,
@@ -139,11 +134,8 @@ def train_scenes(
     criterion = loss_of(loss, split.train.target, classes)
     train(model, criterion, course.batches, pace, iterations, hooks)
     counts = counts_on(model, split.test, classes)
-    pictures = {
-        "images": shown.inputs[:, 0].tolist(),
-        "target": shown.target.tolist(),
-        "course": labels,
-    }
+    images, target = shown.inputs[:, 0].tolist(), shown.target.tolist()
+    pictures = {"images": images, "target": target, "course": labels}
     return {
         "validation": mean_iou(counts_on(model, split.validation, classes)),
         "test": mean_iou(counts),

@@ -4,6 +4,7 @@ supports.
 
 import math
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -60,9 +61,8 @@ def draw_weights(by_p: Mapping[str, list[float]], by_support: Mapping[str, list[
     """Figure 2."""
     figure = new_figure(7.0, 3.2)
     panels = figure.subplots(1, 2)
-    for panel, curves, title in zip(
-        panels, (by_p, by_support), ("m = n/3", "p = 1.7"), strict=True
-    ):
+    found = ((by_p, "m = n/3"), (by_support, "p = 1.7"))
+    for panel, (curves, title) in zip(panels, found, strict=True):
         lines = {label: (range(PIXELS), curve) for label, curve in curves.items()}
         plot_lines(panel, lines, title=title, xlabel="pixels, by increasing loss", ylabel="w*")
     return figure
@@ -79,20 +79,16 @@ def run(size: Size, runs: Runs) -> Outcome:
     by_support = {f"m/n = {share:g}": weights(1.7, share) for share in SUPPORTS}
     curves = by_p | by_support
     columns = ["setting", "weight of the worst tenth, %", "pixels with weight"]
-    rows = [
-        [label, f"{concentration(curve):.1f}", sum(weight > 0 for weight in curve)]
-        for label, curve in curves.items()
-    ]
+    used = {label: sum(weight > 0 for weight in curve) for label, curve in curves.items()}
+    rows = [[name, f"{concentration(curves[name]):.1f}", used[name]] for name in curves]
+    second = draw_weights(by_p, by_support)
+    limits = (by_p["p = inf"], by_support["m/n = 1"])
     return Outcome(
         {
             "by p": [concentration(curve) for curve in by_p.values()],
             "by support": [concentration(curve) for curve in by_support.values()],
-            "fewest at m = n/3": min(
-                sum(weight > 0 for weight in curve) for curve in by_p.values()
-            ),
-            "uniform": [
-                max(curve) / min(curve) for curve in (by_p["p = inf"], by_support["m/n = 1"])
-            ],
+            "fewest at m = n/3": min(used[name] for name in by_p),
+            "uniform": [max(curve) / min(curve) for curve in limits],
         },
         f"{PIXELS} synthetic losses, the quantiles of an exponential distribution; the paper does"
         " not give its own.",
@@ -100,20 +96,15 @@ def run(size: Size, runs: Runs) -> Outcome:
         [Table("How the weight is spread", columns, rows)],
         {
             "Figure 1: spheres of the p-norm, and the set of weightings for two pixels": draw_set(),
-            "Figure 2: optimal weights of 100 pixels for several p and m": draw_weights(
-                by_p, by_support
-            ),
+            "Figure 2: optimal weights of 100 pixels for several p and m": second,
         },
     )
 
 
 def verdict(numbers: Mapping[str, Any]) -> Verdict:
     """What the paper reads from figure 2."""
-    falls = all(
-        later <= earlier + 1e-9
-        for name in ("by p", "by support")
-        for earlier, later in zip(numbers[name], numbers[name][1:], strict=False)
-    )
+    steps = [step for name in ("by p", "by support") for step in pairwise(numbers[name])]
+    falls = all(later <= earlier + 1e-9 for earlier, later in steps)
     enough = numbers["fewest at m = n/3"] >= PIXELS / 3
     uniform = max(numbers["uniform"]) < 1 + 1e-9
     return judge(

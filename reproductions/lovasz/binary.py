@@ -11,24 +11,26 @@ from typing import Any
 
 from evalgrad_lab.data.fetched import place
 from evalgrad_lab.runs import Runs
-from evalgrad_lab.tune import best_mean, product
-from reproductions.experiment import Experiment, Outcome, Size, Table
+from evalgrad_lab.tune import Tuned, product
+from reproductions.experiment import Experiment, Outcome, Size, Table, by_size
 from reproductions.lovasz.binary_pieces import EVALUATED, fine_tune_binary, train_binary
-from reproductions.training import tuned
+from reproductions.training import best_forks, rates_in_words, tuned
 from reproductions.verdicts import Verdict, each, gap, in_words, judge, spread
 
 RATES = {"tiny": [0.01], "default": [0.003, 0.01, 0.03, 0.1], "full": [0.003, 0.01, 0.03, 0.1]}
-SETTINGS: dict[str, dict[str, Any]] = {
-    "tiny": {"data": "strokes", "sizes": [16, 8, 8], "iterations": 2},
-    "default": {"data": "strokes", "sizes": [600, 200, 300], "iterations": 300},
-    "full": {"data": "nuclei", "sizes": [128, 48, 80], "iterations": 300},
-}
+SETTINGS = by_size(
+    "data sizes iterations",
+    tiny=("strokes", [16, 8, 8], 2),
+    default=("strokes", [600, 200, 300], 300),
+    full=("nuclei", [128, 48, 80], 300),
+)
 # Further training: as many iterations for every loss, cross-entropy included.
-FURTHER: dict[str, dict[str, Any]] = {
-    "tiny": {"learning_rates": [0.01], "iterations": 2},
-    "default": {"learning_rates": [0.001, 0.003, 0.01, 0.03], "iterations": 150},
-    "full": {"learning_rates": [0.001, 0.003, 0.01, 0.03], "iterations": 150},
-}
+FURTHER = by_size(
+    "learning_rates iterations",
+    tiny=([0.01], 2),
+    default=([0.001, 0.003, 0.01, 0.03], 150),
+    full=([0.001, 0.003, 0.01, 0.03], 150),
+)
 STARTS = ("scratch", "fine-tuned")
 SEEDS = {"tiny": [0], "default": [0, 1, 2], "full": [0, 1, 2, 3, 4]}
 DATA = {
@@ -45,17 +47,17 @@ def numbers_in(row: str) -> list[float]:
     return [float(number) for number in row.split()]
 
 
-# Table 1, in units of the losses themselves; per-class image IoU of table A.2.
+# Table 1, in units of the losses themselves, and image IoU: by the loss that was trained with
+MEASURED = ("cross-entropy", "hinge", "Lovász hinge", "iou")
 TABLE_1 = {
-    "cross-entropy": {
-        "cross-entropy": 0.0684,
-        "hinge": 0.0781,
-        "Lovász hinge": 0.837,
-        "iou": 77.14,
-    },
-    "hinge": {"cross-entropy": 0.0696, "hinge": 0.0695, "Lovász hinge": 0.745, "iou": 75.8},
-    "Lovász hinge": {"cross-entropy": 0.0791, "hinge": 0.0711, "Lovász hinge": 0.544, "iou": 80.5},
+    name: dict(zip(MEASURED, row, strict=True))
+    for name, row in (
+        ("cross-entropy", (0.0684, 0.0781, 0.837, 77.14)),
+        ("hinge", (0.0696, 0.0695, 0.745, 75.8)),
+        ("Lovász hinge", (0.0791, 0.0711, 0.544, 80.5)),
+    )
 }
+# per-class image IoU
 TABLE_A2 = {
     "soft Jaccard": numbers_in(
         "79.9 54.7 75.5 72.5 68.7 86.2 73.3 78.4 56.6 75.4 72.2 76.9 68.8 79.4 71.7 62.1 76.5 69.9"
@@ -68,60 +70,38 @@ TABLE_A2 = {
 }
 
 
-# loss -> its learning rate, and the result of every seed
-Found = Mapping[str, tuple[float, list[Any]]]
+EMPTY = "Lovász hinge, empty left out"  # on nuclei, where tiles are empty
+Found = Mapping[str, Tuned]  # by loss
 
 
 def _trained(size: Size, runs: Runs, names: list[str]) -> dict[str, Found]:
     """For both starts, each loss with its best learning rate. The base of fine-tuning is
     cross-entropy's own best network.
     """
-    setting = SETTINGS[size]
+    setting, seeds = SETTINGS[size], SEEDS[size]
     if setting["data"] == "nuclei":
         place("nuclei")  # tells what is missing before anything runs
-    wanted = dict.fromkeys(["cross-entropy", *names])
-    grid, seeds = product({"learning_rate": RATES[size]}), SEEDS[size]
-    cases = {name: {**setting, "loss": name} for name in wanted}
-    found = tuned(runs, train_binary, cases, grid, seeds, search=seeds)
-    scratch = {name: (case.point["learning_rate"], case.results) for name, case in found.items()}
-    base = {"learning_rate": scratch["cross-entropy"][0], "iterations": setting["iterations"]}
+    cases = {name: {**setting, "loss": name} for name in ["cross-entropy", *names]}
+    grid = product({"learning_rate": RATES[size]})
+    scratch = tuned(runs, train_binary, cases, grid, seeds, search=seeds)
+    base = {**scratch["cross-entropy"].point, "iterations": setting["iterations"]}
     # All losses in one piece, so that both tables share it and it trains its base once.
-    every = [
-        *EVALUATED,
-        "soft Jaccard",
-        *(["Lovász hinge, empty left out"] if setting["data"] == "nuclei" else []),
-    ]
+    every = [*EVALUATED, "soft Jaccard", *([EMPTY] if setting["data"] == "nuclei" else [])]
     further = {**setting, **FURTHER[size], "base": base, "names": every}
-    tuned_on = runs.run(fine_tune_binary, [{**further, "seed": seed} for seed in seeds])
+    found = runs.run(fine_tune_binary, [{**further, "seed": seed} for seed in seeds])
+    fine_tuned = best_forks(names, found, further["learning_rates"])
     return {
-        "scratch": {name: scratch[name] for name in names},
-        "fine-tuned": {
-            name: best_rate([run[name] for run in tuned_on], further["learning_rates"])
-            for name in names
-        },
+        start: {name: every[name] for name in names}
+        for start, every in zip(STARTS, (scratch, fine_tuned), strict=True)
     }
-
-
-def best_rate(runs: Sequence[Sequence[Any]], rates: Sequence[float]) -> tuple[float, list[Any]]:
-    """The learning rate with the best mean `validation` over the seeds, and the results with it;
-    `runs[seed][rate]`.
-    """
-    best = best_mean([[run[at]["validation"] for run in runs] for at in range(len(rates))])
-    return rates[best], [run[best] for run in runs]
 
 
 def _outcome(size: Size, found: Mapping[str, Found], tables: list[Table]) -> Outcome:
     setting, further = SETTINGS[size], FURTHER[size]
     train, validation, test = setting["sizes"]
-    chosen = {
-        start: ", ".join(f"{name} {rate:g}" for name, (rate, _) in found[start].items())
-        for start in STARTS
-    }
-    means = {
-        start: {name: _means(runs) for name, (_, runs) in found[start].items()} for start in STARTS
-    }
+    chosen = {start: rates_in_words(losses) for start, losses in found.items()}
     return Outcome(
-        means,
+        {s: {name: _means(t.results) for name, t in found[s].items()} for s in STARTS},
         f"{DATA[setting['data']]}, {train} + {validation} + {test} images; U-Net of 16 channels,"
         f" Adam, poly schedule, batches of 16. From scratch: {setting['iterations']} iterations;"
         f" best of the learning rates {RATES[size]} by image IoU on validation:"
@@ -147,34 +127,25 @@ def run_matrix(size: Size, runs: Runs) -> Outcome:
     """Table 1, with a tuned decision threshold beside it; on nuclei also with empty tiles left out
     of the Lovász hinge.
     """
-    names = [
-        *EVALUATED,
-        *(["Lovász hinge, empty left out"] if SETTINGS[size]["data"] == "nuclei" else []),
-    ]
+    names = [*EVALUATED, *([EMPTY] if SETTINGS[size]["data"] == "nuclei" else [])]
     found = _trained(size, runs, names)
-    titles = {
-        "scratch": "Table 1 from scratch: every loss after training with each of them",
-        "fine-tuned": (
-            "Table 1 fine-tuned: the network trained on cross-entropy, after further training with"
-            " each of them"
-        ),
-    }
-    return _outcome(size, found, [_matrix(titles[start], found[start]) for start in STARTS])
+    titles = (
+        "Table 1 from scratch: every loss after training with each of them",
+        "Table 1 fine-tuned: the network trained on cross-entropy, after further training with each"
+        " of them",
+    )
+    return _outcome(size, found, list(map(_matrix, titles, found.values())))
 
 
 def _matrix(title: str, found: Found) -> Table:
-    columns = [runs for _, runs in found.values()]
+    columns: list[Any] = [tuned.results for tuned in found.values()]
+    reported = {name: [TABLE_1[loss][name] for loss in EVALUATED] for name in MEASURED}
     rows = [
-        [
-            name,
-            *(spread(each(runs, "losses", name), 3) for runs in columns),
-            *(TABLE_1[loss][name] for loss in EVALUATED),
-        ]
+        [name, *_spreads([each(runs, "losses") for runs in columns], name, 3), *reported[name]]
         for name in EVALUATED
     ]
-    reported = [TABLE_1[loss]["iou"] for loss in EVALUATED]
     rows += [
-        ["image IoU", *_spreads(columns, "iou"), *reported],
+        ["image IoU", *_spreads(columns, "iou"), *reported["iou"]],
         ["image IoU, tuned threshold", *_spreads(columns, "iou with threshold"), "", "", ""],
         ["mean size of the scores", *_spreads(columns, "size of scores", 2), "", "", ""],
     ]
@@ -191,12 +162,10 @@ def _spreads(columns: Sequence[Sequence[Any]], key: str, digits: int = 1) -> lis
 
 def matrix_verdict(numbers: Mapping[str, Any]) -> Verdict:
     """For both starts the diagonal, and the order of the image IoU; then why the starts differ."""
-    (scratch, scratch_claims), (fine, fine_claims) = (
-        _matrix_words(numbers[start]) for start in STARTS
-    )
+    (scratch, claims), (fine, fine_claims) = (_matrix_words(numbers[start]) for start in STARTS)
     before, after = (numbers[start]["cross-entropy"]["iou"] for start in STARTS)
     return judge(
-        [*fine_claims, *scratch_claims],
+        [*fine_claims, *claims],
         "fine-tuned, as in the paper, from a network that cross-entropy has trained (further"
         f" cross-entropy moves its IoU by {after - before:+.1f}), {fine}. From scratch"
         f" {scratch}.{_stuck(numbers['scratch']['Lovász hinge'])}",
@@ -208,14 +177,12 @@ def _matrix_words(numbers: Mapping[str, Any]) -> tuple[str, list[bool]]:
     diagonal = [name for name in EVALUATED if lowest[name] == name]
     rival = max(("cross-entropy", "hinge"), key=lambda name: numbers[name]["iou"])
     gain = gap(numbers["Lovász hinge"]["by seed"], numbers[rival]["by seed"])
-    ours, theirs = (
-        numbers[name]["iou with threshold"] for name in ("Lovász hinge", "cross-entropy")
-    )
+    tuned = {name: numbers[name]["iou with threshold"] for name in EVALUATED}
     words = (
         f"{len(diagonal)} of 3 losses are smallest after training with that loss (paper 3), and the"
         f" image IoU of the Lovász hinge is {in_words(gain)} points from that of the better of"
         f" cross-entropy and hinge, {rival} (paper +3.4); with a threshold chosen on validation for"
-        f" both it is {ours - theirs:+.1f} from cross-entropy"
+        f" both it is {tuned['Lovász hinge'] - tuned['cross-entropy']:+.1f} from cross-entropy"
     )
     return words, [len(diagonal) == len(EVALUATED), gain.mean > 0]
 
@@ -232,13 +199,11 @@ def _stuck(lovasz: Mapping[str, float]) -> str:
 
 
 def run_prior_work(size: Size, runs: Runs) -> Outcome:
-    """Table A.2: the Lovász hinge against the soft Jaccard loss, each with its best
-    learning rate.
-    """
+    """Table A.2: the Lovász hinge against the soft Jaccard loss, both at their best rate."""
     names = ["soft Jaccard", "Lovász hinge"]
     found = _trained(size, runs, names)
     rows = [
-        [name, *_spreads([found[start][name][1] for start in STARTS], "iou"), fmean(TABLE_A2[name])]
+        [name, *_spreads([f[name].results for f in found.values()], "iou"), fmean(TABLE_A2[name])]
         for name in names
     ]
     columns = ["loss", *STARTS, "paper, mean of 20 classes"]

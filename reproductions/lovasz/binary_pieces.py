@@ -2,7 +2,6 @@
 losses and by image IoU.
 """
 
-import copy
 from typing import Any
 
 import torch
@@ -13,10 +12,10 @@ from evalgrad_lab.data.batches import in_memory
 from evalgrad_lab.data.dataset import Dataset, Part, Sizes
 from evalgrad_lab.data.embedded.digits import strokes
 from evalgrad_lab.data.fetched.mapped import nucleus_tiles
-from evalgrad_lab.fit import Pace, scores_of
+from evalgrad_lab.fit import scores_of
 from evalgrad_lab.loss_factories import make
 from evalgrad_lab.models.unet import UNet
-from reproductions.training import Loss, seeded, train
+from reproductions.training import Counts, Loss, adam_poly, forked, seeded, train
 
 BATCH = 16
 EVALUATED = ("cross-entropy", "hinge", "Lovász hinge")
@@ -34,9 +33,7 @@ def losses() -> dict[str, Loss]:
 
 
 def load(data: str, seed: int, sizes: Sizes) -> Dataset[Part]:
-    """Strokes (embedded), or the nuclei (fetched): one image in tiles of 32 x 32, some of them
-    without a nucleus.
-    """
+    """Strokes (embedded), or tiles of the nuclei (fetched), some of them empty."""
     return strokes(seed, sizes) if data == "strokes" else nucleus_tiles(seed, sizes)
 
 
@@ -44,34 +41,20 @@ def image_iou(scores: Tensor, target: Tensor, threshold: float = 0.0) -> float:
     """Mean IoU of the foreground over the images, in per cent; an empty image predicted empty
     counts as 1.
     """
-    prediction = (scores > threshold).long()
-    return (
-        100
-        * eg.metrics.jaccard_index(
-            prediction, target, num_classes=2, over="image", classes=[1]
-        ).item()
-    )
+    found = (scores > threshold).long()
+    index = eg.metrics.jaccard_index(found, target, num_classes=2, over="image", classes=[1])
+    return 100 * index.item()
 
 
 def best_threshold(scores: Tensor, target: Tensor) -> float:
     """Of 25 quantiles of the scores and zero, the threshold with the best image IoU."""
-    candidates = [
-        0.0,
-        *scores.flatten()[:: max(scores.numel() // 20000, 1)]
-        .quantile(torch.linspace(0.5, 0.99, 25))
-        .tolist(),
-    ]
+    some = scores.flatten()[:: max(scores.numel() // 20000, 1)]
+    candidates = [0.0, *some.quantile(torch.linspace(0.5, 0.99, 25)).tolist()]
     return max(candidates, key=lambda threshold: image_iou(scores, target, threshold))
 
 
 def train_binary(
-    *,
-    data: str,
-    sizes: tuple[int, int, int],
-    loss: str,
-    learning_rate: float,
-    seed: int,
-    iterations: int,
+    *, data: str, sizes: Counts, loss: str, learning_rate: float, seed: int, iterations: int
 ) -> dict[str, Any]:
     """A piece: a network trained with one loss from scratch, `judged`."""
     split = load(data, seed, Sizes(*sizes))
@@ -81,28 +64,24 @@ def train_binary(
 def fine_tune_binary(
     *,
     data: str,
-    sizes: tuple[int, int, int],
+    sizes: Counts,
     base: dict[str, Any],
     names: list[str],
     learning_rates: list[float],
     seed: int,
     iterations: int,
 ) -> dict[str, list[dict[str, Any]]]:
-    """A piece: one network trained with cross-entropy, then with each loss and learning rate on
-    from there, `judged`.
-
-    `base` has the learning rate and the iterations of cross-entropy. For every loss the results in
-    the order of the rates.
+    """A piece: one network trained with cross-entropy, `forked` over the losses, `judged`; `base`
+    has the learning rate and the iterations of cross-entropy.
     """
     split = load(data, seed, Sizes(*sizes))
     start = _from_scratch(split.train, "cross-entropy", seed=seed, **base)
 
-    def further(loss: str, rate: float) -> dict[str, Any]:
+    def further(network: nn.Module, loss: str, rate: float) -> dict[str, Any]:
         # not the order that cross-entropy has seen
-        model = _trained(copy.deepcopy(start), split.train, loss, rate, seed + 1, iterations)
-        return judged(model, split)
+        return judged(_trained(network, split.train, loss, rate, seed + 1, iterations), split)
 
-    return {name: [further(name, rate) for rate in learning_rates] for name in names}
+    return forked(start, {name: name for name in names}, learning_rates, further)
 
 
 def _from_scratch(
@@ -115,8 +94,8 @@ def _from_scratch(
 def _trained(
     network: nn.Module, part: Part, loss: str, rate: float, seed: int, iterations: int
 ) -> nn.Module:
-    pace = Pace(rate, optimiser="adam", schedule="poly", seed=seed)
-    return train(network, losses()[loss], in_memory(part, BATCH, seed), pace, iterations)
+    batches = in_memory(part, BATCH, seed)
+    return train(network, losses()[loss], batches, adam_poly(rate, seed=seed), iterations)
 
 
 def judged(model: nn.Module, split: Dataset[Part]) -> dict[str, Any]:
@@ -124,22 +103,19 @@ def judged(model: nn.Module, split: Dataset[Part]) -> dict[str, Any]:
     from validation.
     """
     validation, test = (scores_of(model, part.inputs) for part in (split.validation, split.test))
-    threshold = best_threshold(validation, split.validation.target)
+    threshold, target = best_threshold(validation, split.validation.target), split.test.target
     return {
         "validation": image_iou(validation, split.validation.target),
-        "losses": {name: float(losses()[name](test, split.test.target)) for name in EVALUATED},
-        "iou": image_iou(test, split.test.target),
-        "iou with threshold": image_iou(test, split.test.target, threshold),
+        "losses": {name: float(losses()[name](test, target)) for name in EVALUATED},
+        "iou": image_iou(test, target),
+        "iou with threshold": image_iou(test, target, threshold),
         "size of scores": test.abs().mean().item(),
         "false alarms": _false_alarms(test, split.test),
     }
 
 
 def _false_alarms(scores: Tensor, part: Part) -> float | None:
-    """Share in per cent of the images without foreground that get some; None if there is no such
-    image.
-    """
+    """Per cent of the images without foreground that get some; None without such an image."""
     empty = part.target.flatten(1).sum(1) == 0
-    return (
-        100 * (scores[empty] > 0).flatten(1).any(1).double().mean().item() if empty.any() else None
-    )
+    alarms = (scores[empty] > 0).flatten(1).any(1)
+    return 100 * alarms.double().mean().item() if len(alarms) else None

@@ -7,26 +7,21 @@ from typing import Any
 from evalgrad_lab.data.fetched import place
 from evalgrad_lab.runs import Runs
 from evalgrad_lab.tune import product
-from reproductions.experiment import Experiment, Outcome, Size, SkippedError, Table
+from reproductions.experiment import Experiment, Outcome, Size, SkippedError, Table, by_size
 from reproductions.lovasz.brain_pieces import FOLDS, LOSSES, NAMES, train_brain
-from reproductions.training import tuned
+from reproductions.training import rates_in_words, tuned
 from reproductions.verdicts import Verdict, each, gap, in_words, judge, spread
 
 INDICES = ("Jaccard", "Dice")
 RATES = [0.03, 0.1]
-SETTINGS: dict[str, dict[str, Any]] = {
-    "tiny": {"width": 4, "epochs": 1, "block": 1},
-    "full": {"width": 16, "epochs": 70, "block": 4},
-}
+SETTINGS = by_size("width epochs block", tiny=(4, 1, 1), full=(16, 70, 4))
+STRUCTURES = ("Thalamus", "Caudate", "Putamen", "Pallidum")
 TABLE_B2 = {
-    "cross-entropy": {
-        "Jaccard": {"Thalamus": 72.74, "Caudate": 52.31, "Putamen": 61.55, "Pallidum": 54.04},
-        "Dice": {"Thalamus": 84.17, "Caudate": 68.33, "Putamen": 76.07, "Pallidum": 70.02},
-    },
-    "Lovász": {
-        "Jaccard": {"Thalamus": 73.56, "Caudate": 54.44, "Putamen": 62.57, "Pallidum": 55.74},
-        "Dice": {"Thalamus": 84.74, "Caudate": 70.25, "Putamen": 76.89, "Pallidum": 71.50},
-    },
+    loss: {k: dict(zip(STRUCTURES, row, strict=True)) for k, row in zip(INDICES, rows, strict=True)}
+    for loss, rows in (
+        ("cross-entropy", ((72.74, 52.31, 61.55, 54.04), (84.17, 68.33, 76.07, 70.02))),
+        ("Lovász", ((73.56, 54.44, 62.57, 55.74), (84.74, 70.25, 76.89, 71.50))),
+    )
 }
 
 
@@ -46,25 +41,12 @@ def run(size: Size, runs: Runs) -> Outcome:
         for loss, case in found.items()
     }
     rows = [_row(numbers[loss][kind], loss, kind) for loss in LOSSES for kind in INDICES]
-    columns = [
-        "loss",
-        "index",
-        *NAMES,
-        "mean",
-        *(f"paper: {name}" for name in NAMES),
-        "paper: mean",
-    ]
+    columns = ["loss", "index", *NAMES, "mean", *(f"paper: {name}" for name in (*NAMES, "mean"))]
     table = Table("Test slices, mean of left and right (%)", columns, rows)
-    return Outcome(
-        numbers,
-        _setting(setting, {loss: case.point["learning_rate"] for loss, case in found.items()}),
-        folds,
-        [table],
-    )
+    return Outcome(numbers, _setting(setting, rates_in_words(found)), folds, [table])
 
 
-def _setting(setting: Mapping[str, Any], chosen: Mapping[str, float]) -> str:
-    rates = ", ".join(f"{loss} {rate:g}" for loss, rate in chosen.items())
+def _setting(setting: Mapping[str, Any], rates: str) -> str:
     return (
         "one brain (T1, 1 mm) with its atlas in place of 18 patients; axial slices with a"
         f" structure, cropped around the structures, in blocks of {setting['block']}, every third"
@@ -78,55 +60,30 @@ def _setting(setting: Mapping[str, Any], chosen: Mapping[str, float]) -> str:
 
 def _row(found: list[dict[str, float]], loss: str, kind: str) -> list[str]:
     reported = TABLE_B2[loss][kind]
-    ours = [spread(each(found, name)) for name in NAMES]
-    mean = spread([fmean(one.values()) for one in found])
-    return [
-        loss,
-        kind,
-        *ours,
-        mean,
-        *(f"{reported[name]:.2f}" for name in NAMES),
-        f"{fmean(reported.values()):.2f}",
-    ]
+    ours = [*(each(found, name) for name in NAMES), [fmean(one.values()) for one in found]]
+    theirs = [*(reported[name] for name in NAMES), fmean(reported.values())]
+    return [loss, kind, *map(spread, ours), *(f"{value:.2f}" for value in theirs)]
 
 
 def verdict(numbers: Mapping[str, Any]) -> Verdict:
     """Is Lovász ahead in every structure and on average, in both indices;
     `numbers[loss][index][fold][structure]`.
     """
-    gains = {
-        kind: gap(
-            *(
-                [fmean(fold.values()) for fold in numbers[loss][kind]]
-                for loss in ("Lovász", "cross-entropy")
-            )
-        )
-        for kind in INDICES
-    }
-    ahead = {
-        kind: [
-            name
-            for name in NAMES
-            if _mean(numbers, "Lovász", kind, name) > _mean(numbers, "cross-entropy", kind, name)
-        ]
-        for kind in INDICES
-    }
+    gains, ahead, claims = {}, {}, []
+    for kind in INDICES:
+        ours, theirs = (numbers[loss][kind] for loss in ("Lovász", "cross-entropy"))
+        gains[kind] = gap(*([fmean(fold.values()) for fold in one] for one in (ours, theirs)))
+        means = {name: [fmean(each(one, name)) for one in (ours, theirs)] for name in NAMES}
+        ahead[kind] = [name for name, (own, other) in means.items() if own > other]
+        claims += [gains[kind].mean > 0, len(ahead[kind]) == len(NAMES)]
     behind = [name for name in NAMES if name not in ahead["Jaccard"]]
     return judge(
-        [
-            claim
-            for kind in INDICES
-            for claim in (gains[kind].mean > 0, len(ahead[kind]) == len(NAMES))
-        ],
+        claims,
         f"averaged over the structures Lovász-Softmax is {in_words(gains['Jaccard'])} points of"
         f" Jaccard and {in_words(gains['Dice'])} of Dice from cross-entropy (paper +1.4 and +1.2);"
         f" it is ahead in Jaccard in {len(ahead['Jaccard'])} of {len(NAMES)}"
         f" structures{', not in ' + ', '.join(behind) if behind else ''}.",
     )
-
-
-def _mean(numbers: Mapping[str, Any], loss: str, kind: str, name: str) -> float:
-    return fmean(each(numbers[loss][kind], name))
 
 
 BRAIN = Experiment(

@@ -46,33 +46,25 @@ def fold_of(part: Part, fold: int, block: int) -> Dataset[Part]:
     number = torch.arange(len(part)) // block
     test = number % FOLDS == fold
     validation = ~test & (number % 5 == fold)
-    return Dataset(
-        *(
-            Part(part.inputs[chosen], part.target[chosen])
-            for chosen in (~test & ~validation, validation, test)
-        )
-    )
+    masks = (~test & ~validation, validation, test)
+    return Dataset(*(Part(part.inputs[chosen], part.target[chosen]) for chosen in masks))
 
 
 def overlaps(prediction: Tensor, target: Tensor) -> dict[str, dict[str, float]]:
     """Jaccard and Dice index in per cent of the four structures, left and right averaged."""
-    hit, predicted, true = (
-        eg.metrics.jaccard_counts(prediction, target, num_classes=len(STRUCTURES) + 1)
-        .sum(0)
-        .double()
-        .unbind(-1)
-    )
-    found: dict[str, dict[str, float]] = {}
-    for kind, index in (
-        ("Jaccard", hit / (predicted + true - hit).clamp(min=1)),
-        ("Dice", 2 * hit / (predicted + true).clamp(min=1)),
-    ):
-        sides = {
-            name: [index[at].item() for at, one in enumerate(STRUCTURES, 1) if one.startswith(name)]
-            for name in NAMES
-        }
-        found[kind] = {name: 100 * fmean(values) for name, values in sides.items()}
-    return found
+    counts = eg.metrics.jaccard_counts(prediction, target, num_classes=len(STRUCTURES) + 1)
+    hit, predicted, true = counts.sum(0).double().unbind(-1)
+    indices = {
+        "Jaccard": hit / (predicted + true - hit).clamp(min=1),
+        "Dice": 2 * hit / (predicted + true).clamp(min=1),
+    }
+    sides = {
+        name: [at for at, one in enumerate(STRUCTURES, 1) if one.startswith(name)] for name in NAMES
+    }
+    return {
+        kind: {name: 100 * fmean(index[both].tolist()) for name, both in sides.items()}
+        for kind, index in indices.items()
+    }
 
 
 def train_brain(
@@ -83,13 +75,8 @@ def train_brain(
     """
     split = fold_of(slices(*brain()), seed, block)
     network = seeded(seed, lambda: BrainNet(1, len(STRUCTURES) + 1, width))
-    pace = Pace(
-        learning_rate,
-        optimiser="sgd",
-        momentum=0.9,
-        schedule=lambda part: FALL**part,
-        seed=seed,
-    )
+    sgd: Any = {"optimiser": "sgd", "momentum": 0.9, "schedule": lambda part: FALL**part}
+    pace = Pace(learning_rate, seed=seed, **sgd)
     steps = epochs * steps_per_epoch(split.train, BATCH, 1)
     train(network, make(LOSSES[loss], {}), in_memory(split.train, BATCH, seed), pace, steps)
     validation, test = (

@@ -7,39 +7,20 @@ from typing import Any
 from matplotlib.figure import Figure
 
 from evalgrad_lab.runs import Runs
-from evalgrad_lab.tune import best_mean
+from evalgrad_lab.tune import Tuned
 from reproductions.drawing import mean_curve, new_figure, plot_lines
-from reproductions.experiment import Experiment, Outcome, Size, Table
+from reproductions.experiment import Experiment, Outcome, Size, Table, by_size
 from reproductions.lovasz.enet_pieces import BASE_RATE, CATEGORIES, fine_tunings
+from reproductions.training import best_forks, rates_in_words
 from reproductions.verdicts import Verdict, each, judge, spread
 
 RATES = [0.001, 0.003]
-SETTINGS: dict[str, dict[str, Any]] = {
-    "tiny": {
-        "sizes": [16, 8, 8],
-        "base_iterations": 1,
-        "iterations": 1,
-        "every": 1,
-        "batch_sizes": [2, 4],
-        "rates": RATES[:1],
-    },
-    "default": {
-        "sizes": [1000, 200, 400],
-        "base_iterations": 1500,
-        "iterations": 100,
-        "every": 25,
-        "batch_sizes": [2, 5, 10],
-        "rates": RATES,
-    },
-    "full": {
-        "sizes": [2000, 400, 1000],
-        "base_iterations": 6000,
-        "iterations": 2000,
-        "every": 200,
-        "batch_sizes": [2, 5, 10, 20],
-        "rates": RATES,
-    },
-}
+SETTINGS = by_size(
+    "sizes base_iterations iterations every batch_sizes rates",
+    tiny=([16, 8, 8], 1, 1, 1, [2, 4], RATES[:1]),
+    default=([1000, 200, 400], 1500, 100, 25, [2, 5, 10], RATES),
+    full=([2000, 400, 1000], 6000, 2000, 200, [2, 5, 10, 20], RATES),
+)
 SEEDS = {"tiny": [0], "default": [0, 1], "full": [0, 1, 2]}
 KINDS = ("class", "category")
 FURTHER = "weighted cross-entropy, batch 10"
@@ -53,14 +34,10 @@ def run(size: Size, runs: Runs) -> Outcome:
     """All fine-tunings from one base network per seed."""
     setting, seeds = SETTINGS[size], SEEDS[size]
     found = runs.run(fine_tunings, [{**setting, "seed": seed} for seed in seeds])
-    rates, names = (
-        setting["rates"],
-        [FURTHER, *map("Lovász, batch {}".format, setting["batch_sizes"])],
-    )
-    best = {name: _best_rate(found, name, len(rates)) for name in names}
-    tuned = {name: [run["tuned"][name][at] for run in found] for name, at in best.items()}
+    names = [FURTHER, *map("Lovász, batch {}".format, setting["batch_sizes"])]
+    tuned = best_forks(names, each(found, "tuned"), setting["rates"])
     results = {"base": each(found, "base")}
-    results |= {name: each(ones, "test") for name, ones in tuned.items()}
+    results |= {name: each(way.results, "test") for name, way in tuned.items()}
     rows = [
         [name, *(spread(each(ones, key)) for key in KINDS), *_reported(name)]
         for name, ones in results.items()
@@ -68,23 +45,15 @@ def run(size: Size, runs: Runs) -> Outcome:
     columns = ["network", "class IoU", "category IoU", "paper: class IoU", "paper: category IoU"]
     return Outcome(
         {name: {key: fmean(each(ones, key)) for key in KINDS} for name, ones in results.items()},
-        _setting(setting, {name: rates[at] for name, at in best.items()}),
+        _setting(setting, rates_in_words(tuned)),
         seeds,
         [Table("Table 4: IoU (%) on test scenes", columns, rows)],
         {"Figure 9: class IoU on validation during fine-tuning, mean over the seeds": _draw(tuned)},
     )
 
 
-def _best_rate(found: list[Any], name: str, rates: int) -> int:
-    """Which learning rate has the best validation IoU over the seeds."""
-    return best_mean(
-        [[run["tuned"][name][at]["validation"] for run in found] for at in range(rates)]
-    )
-
-
-def _setting(setting: Mapping[str, Any], chosen: Mapping[str, float]) -> str:
+def _setting(setting: Mapping[str, Any], rates: str) -> str:
     train, validation, test = setting["sizes"]
-    rates = ", ".join(f"{name} {rate:g}" for name, rate in chosen.items())
     groups = "; ".join(
         f"{name} {digits}" for name, digits in CATEGORIES.items() if name != "background"
     )
@@ -101,9 +70,9 @@ def _reported(name: str) -> list[str]:
     return [f"{TABLE_4[name][key]:.2f}" if name in TABLE_4 else "" for key in KINDS]
 
 
-def _draw(tuned: Mapping[str, list[Any]]) -> Figure:
+def _draw(tuned: Mapping[str, Tuned]) -> Figure:
     figure = new_figure(6.0, 3.0)
-    lines = {name: mean_curve(each(ones, "curve")) for name, ones in tuned.items()}
+    lines = {name: mean_curve(each(way.results, "curve")) for name, way in tuned.items()}
     words = {"xlabel": "iteration of fine-tuning", "ylabel": "class IoU, %"}
     plot_lines(figure.subplots(), lines, **words)
     return figure

@@ -7,37 +7,21 @@ from statistics import fmean
 from typing import Any
 
 from evalgrad_lab.runs import Runs
-from evalgrad_lab.tune import best_mean
-from reproductions.experiment import Experiment, Outcome, Size, Table
+from evalgrad_lab.tune import Tuned
+from reproductions.experiment import Experiment, Outcome, Size, Table, by_size
 from reproductions.lovasz.binary import TABLE_A2, numbers_in
 from reproductions.lovasz.binary_pieces import EVALUATED
 from reproductions.lovasz.per_class_pieces import one_by_one
+from reproductions.training import best_forks, rates_in_words
 from reproductions.verdicts import Verdict, each, judge, spread
 
 RATES = [0.001, 0.003, 0.01]
-SETTINGS: dict[str, dict[str, Any]] = {
-    "tiny": {
-        "labels": [1, 2],
-        "sizes": [32, 32, 32],
-        "base_iterations": 2,
-        "iterations": 1,
-        "rates": RATES[:2],
-    },
-    "default": {
-        "labels": list(range(1, 11)),
-        "sizes": [1000, 200, 400],
-        "base_iterations": 1200,
-        "iterations": 30,
-        "rates": RATES,
-    },
-    "full": {
-        "labels": list(range(1, 11)),
-        "sizes": [2000, 400, 1000],
-        "base_iterations": 2000,
-        "iterations": 250,
-        "rates": RATES,
-    },
-}
+SETTINGS = by_size(
+    "labels sizes base_iterations iterations rates",
+    tiny=([1, 2], [32, 32, 32], 2, 1, RATES[:2]),
+    default=(list(range(1, 11)), [1000, 200, 400], 1200, 30, RATES),
+    full=(list(range(1, 11)), [2000, 400, 1000], 2000, 250, RATES),
+)
 SEEDS = {"tiny": [0], "default": [0, 1], "full": [0, 1, 2]}
 
 
@@ -59,25 +43,23 @@ TABLE_A1 = {
 }
 
 
-def choose(found: list[Any], loss: str, rates: list[float]) -> int:
-    """Which learning rate has the best validation IoU, over classes and seeds."""
-    scores = [
-        [one["validation"] for run in found for one in run["tuned"][loss][at]]
-        for at in range(len(rates))
-    ]
-    return best_mean(scores)
+def choose(found: list[Any], rates: list[float]) -> dict[str, Tuned]:
+    """Every loss at the learning rate with the best validation IoU, over classes and seeds."""
+
+    def mean(classes: list[Any]) -> float:
+        return fmean(each(classes, "validation"))
+
+    return best_forks(EVALUATED, each(found, "tuned"), rates, mean)
 
 
 def run(size: Size, runs: Runs) -> Outcome:
     """Fine-tune to every digit with every loss."""
     setting, seeds = SETTINGS[size], SEEDS[size]
     found = runs.run(one_by_one, [{**setting, "seed": seed} for seed in seeds])
-    chosen = {loss: choose(found, loss, setting["rates"]) for loss in EVALUATED}
+    chosen = choose(found, setting["rates"])
+    seen = {"base": each(found, "base"), **{loss: chosen[loss].results for loss in EVALUATED}}
     by_class: list[dict[str, Any]] = [
-        {
-            "base": [run["base"][at] for run in found],
-            **{loss: [run["tuned"][loss][chosen[loss]][at] for run in found] for loss in EVALUATED},
-        }
+        {name: [classes[at] for classes in results] for name, results in seen.items()}
         for at in range(len(setting["labels"]))
     ]
 
@@ -91,12 +73,11 @@ def run(size: Size, runs: Runs) -> Outcome:
         },
     }
     tables = [_matrix(setting["labels"], by_class), _means(numbers)]
-    return Outcome(numbers, _setting(setting, chosen), seeds, tables)
+    return Outcome(numbers, _setting(setting, rates_in_words(chosen)), seeds, tables)
 
 
-def _setting(setting: Mapping[str, Any], chosen: Mapping[str, int]) -> str:
+def _setting(setting: Mapping[str, Any], rates: str) -> str:
     train, validation, test = setting["sizes"]
-    rates = ", ".join(f"{loss} {setting['rates'][at]:g}" for loss, at in chosen.items())
     return (
         f"digit scenes, {train} + {validation} + {test}; one U-Net per seed trained for all 11"
         f" classes with cross-entropy ({setting['base_iterations']} iterations), then fine-tuned to"

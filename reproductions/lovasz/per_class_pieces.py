@@ -15,7 +15,7 @@ from evalgrad_lab.fit import Pace, scores_of
 from evalgrad_lab.loss_factories import make
 from evalgrad_lab.models.unet import UNet
 from reproductions.lovasz.binary_pieces import EVALUATED, image_iou, losses
-from reproductions.training import equibatches, seeded, train
+from reproductions.training import Counts, adam_poly, equibatches, forked, seeded, train
 
 BATCH = 16
 
@@ -33,25 +33,13 @@ class OneClass(nn.Module):
         return scores[:, self.label] - others.logsumexp(1)
 
 
-def base_network(split: Dataset[Part], seed: int, iterations: int) -> nn.Module:
-    """Trained with cross-entropy on all classes."""
-    model, batches = (
-        seeded(seed, lambda: UNet(1, SCENE_CLASSES)),
-        in_memory(split.train, BATCH, seed),
-    )
-    pace = Pace(0.01, optimiser="adam", schedule="poly", seed=seed)
-    return train(model, make("cross_entropy", {}), batches, pace, iterations)
-
-
 def has(target: Tensor, label: int) -> Tensor:
     """Which images have the class."""
     return (target == label).flatten(1).any(1)
 
 
 def half_with(part: Part, label: int) -> Part:
-    """As many images without the class as there are with it, as the paper samples its validation
-    set; labels 0 and 1.
-    """
+    """As many images without the class as with it, as the paper validates; labels 0 and 1."""
     present = has(part.target, label)
     count = min(int(present.sum()), int((~present).sum()))
     chosen = torch.cat([present.nonzero()[:count, 0], (~present).nonzero()[:count, 0]])
@@ -59,26 +47,18 @@ def half_with(part: Part, label: int) -> Part:
 
 
 def fine_tune(
-    base: nn.Module,
-    split: Dataset[Part],
-    label: int,
-    loss: str,
-    rate: float,
-    iterations: int,
-    seed: int,
+    model: nn.Module, split: Dataset[Part], label: int, loss: str, pace: Pace, iterations: int
 ) -> dict[str, Any]:
     """One class, one loss: image IoU on validation; image IoU and every loss on test."""
-    model = OneClass(copy.deepcopy(base), label)
     present = has(split.train.target, label)
     binary = Part(split.train.inputs, (split.train.target == label).long())
     # half of the images have the class
-    batches = equibatches(binary, torch.stack([present, ~present], 1), BATCH, seed)
-    pace = Pace(rate, optimiser="adam", schedule="poly", seed=seed)
-    train(model, losses()[loss], batches, pace, iterations)
+    batches = equibatches(binary, torch.stack([present, ~present], 1), BATCH, pace.seed)
+    one = train(OneClass(model, label), losses()[loss], batches, pace, iterations)
     validation, test = half_with(split.validation, label), half_with(split.test, label)
-    scores = scores_of(model, test.inputs)
+    scores = scores_of(one, test.inputs)
     return {
-        "validation": image_iou(scores_of(model, validation.inputs), validation.target),
+        "validation": image_iou(scores_of(one, validation.inputs), validation.target),
         "losses": {name: float(losses()[name](scores, test.target)) for name in EVALUATED},
         "iou": image_iou(scores, test.target),
     }
@@ -88,27 +68,27 @@ def one_by_one(
     *,
     seed: int,
     labels: list[int],
-    sizes: tuple[int, int, int],
+    sizes: Counts,
     base_iterations: int,
     iterations: int,
     rates: list[float],
 ) -> dict[str, Any]:
-    """A piece: image IoU of the base network by class, and the fine-tuned results by loss, learning
-    rate and class.
+    """A piece: image IoU of the base network, trained with cross-entropy for all classes, by class;
+    and the fine-tuned results by loss, learning rate and class.
     """
     split = digit_scenes(seed, Sizes(*sizes))
-    base = base_network(split, seed, base_iterations)
+    base = seeded(seed, lambda: UNet(1, SCENE_CLASSES))
+    batches = in_memory(split.train, BATCH, seed)
+    train(base, make("cross_entropy", {}), batches, adam_poly(0.01, seed=seed), base_iterations)
     test = {label: half_with(split.test, label) for label in labels}
+    found = {label: scores_of(base, part.inputs).argmax(1) == label for label, part in test.items()}
+
+    def further(network: nn.Module, loss: str, rate: float) -> list[dict[str, Any]]:
+        models = {label: copy.deepcopy(network) for label in labels}
+        how = (loss, adam_poly(rate, seed=seed), iterations)
+        return [fine_tune(model, split, label, *how) for label, model in models.items()]
+
     return {
-        "base": [
-            image_iou((scores_of(base, part.inputs).argmax(1) == label).float() - 0.5, part.target)
-            for label, part in test.items()
-        ],
-        "tuned": {
-            loss: [
-                [fine_tune(base, split, label, loss, rate, iterations, seed) for label in labels]
-                for rate in rates
-            ]
-            for loss in EVALUATED
-        },
+        "base": [image_iou(found[at].float() - 0.5, part.target) for at, part in test.items()],
+        "tuned": forked(base, {loss: loss for loss in EVALUATED}, rates, further),
     }

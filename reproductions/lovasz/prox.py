@@ -1,7 +1,7 @@
 """Figures C.1 and C.2: the proximal step against gradient descent and momentum."""
 
+import itertools
 from collections.abc import Mapping, Sequence
-from itertools import pairwise
 from statistics import fmean
 from typing import Any
 
@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from evalgrad_lab.runs import Runs
 from evalgrad_lab.tune import best_mean
 from reproductions.drawing import mean_curve, new_figure, plot_lines
-from reproductions.experiment import Experiment, Outcome, Size, Table
+from reproductions.experiment import Experiment, Outcome, Size, Table, by_size
 from reproductions.lovasz.prox_pieces import METHODS, descend, last_layer
 from reproductions.training import repeated
 from reproductions.verdicts import Verdict, judge, spread
@@ -20,21 +20,17 @@ PLAIN = METHODS[:3]
 SLOPES = [1.0, 2.0, 0.2]  # nu of equation C.4; the paper does not give its three
 WALK: dict[str, Any] = {"step": 0.1, "iterations": 30, "start": [1.01, 1.13]}
 # Eight settings for every method: (learning rate, lam); lam is used by the proximal ones.
-GRID: dict[str, list[tuple[float, float]]] = {
-    method: (
-        [(rate, lam) for rate in (0.0625, 0.25, 1.0, 2.0) for lam in (0.01, 0.1)]
-        if "prox" in method
-        else [(rate, 1.0) for rate in (0.03125, 0.0625, 0.125, 0.25, 0.5, 1.0, 2.0, 4.0)]
-    )
-    for method in METHODS
-}
+PROX = [(rate, lam) for rate in (0.0625, 0.25, 1.0, 2.0) for lam in (0.01, 0.1)]
+OTHERS = [(rate, 1.0) for rate in (0.03125, 0.0625, 0.125, 0.25, 0.5, 1.0, 2.0, 4.0)]
+GRID = {method: PROX if "prox" in method else OTHERS for method in METHODS}
 SIMILAR = 0.5  # per cent of the loss
 STARTS = ("zero", "cross-entropy")
-SETTINGS: dict[str, dict[str, Any]] = {
-    "tiny": {"sizes": [16, 8, 8], "base_iterations": 1, "iterations": 2, "every": 1},
-    "default": {"sizes": [400, 200, 1], "base_iterations": 150, "iterations": 120, "every": 10},
-    "full": {"sizes": [1000, 500, 1], "base_iterations": 600, "iterations": 1000, "every": 50},
-}
+SETTINGS = by_size(
+    "sizes base_iterations iterations every",
+    tiny=([16, 8, 8], 1, 2, 1),
+    default=([400, 200, 1], 150, 120, 10),
+    full=([1000, 500, 1], 600, 1000, 50),
+)
 SEEDS = {"tiny": [0], "default": [0, 1], "full": [0, 1, 2, 3, 4]}
 
 
@@ -43,10 +39,7 @@ def run_surface(size: Size, runs: Runs) -> Outcome:
     walks = [(nu, method) for nu in SLOPES for method in PLAIN]
     asked = [{**WALK, "nu": nu, "method": method} for nu, method in walks]
     paths = dict(zip(walks, runs.run(descend, asked), strict=True))
-    numbers = {
-        method: [fmean(point[2] for point in paths[nu, method]) for nu in SLOPES]
-        for method in PLAIN
-    }
+    numbers = {m: [fmean(point[2] for point in paths[nu, m]) for nu in SLOPES] for m in PLAIN}
     turns = {method: [_crossings(paths[nu, method], nu) for nu in SLOPES] for method in PLAIN}
     rows = [
         [f"{nu:g}", *(found[method][at] for found in (numbers, turns) for method in PLAIN)]
@@ -69,7 +62,7 @@ def run_surface(size: Size, runs: Runs) -> Outcome:
 def _crossings(path: list[list[float]], nu: float) -> int:
     """Changes of the steeper piece while on the slope; staying on the edge is no change."""
     sides = [np.sign(round(nu * x - y, 9)) for x, y, value in path if value > 1e-9]
-    return sum(bool(a * b < 0) for a, b in pairwise(sides))
+    return sum(bool(a * b < 0) for a, b in itertools.pairwise(sides))
 
 
 def _draw_paths(paths: Mapping[tuple[float, str], list[list[float]]]) -> Figure:
@@ -93,17 +86,13 @@ def surface_verdict(numbers: Mapping[str, Any]) -> Verdict:
     not.
     """
     value, crossings = numbers["value"], numbers["crossings"]
-    oscillate = [
-        min(crossings["SGD"]) > max(crossings["prox"]),
-        max(crossings["momentum"]) > max(crossings["prox"]),
-    ]
+    most = max(crossings["prox"])
+    oscillate = [min(crossings["SGD"]) > most, max(crossings["momentum"]) > most]
     faster = sum(value["prox"][at] < value["SGD"][at] for at in range(len(value["prox"])))
     ahead = sum(value["momentum"][at] < value["prox"][at] for at in range(len(value["prox"])))
-    speed = (
-        f"momentum, with ten times the speed, is still lower on average in {ahead}"
-        if ahead
-        else "momentum is not lower on average in any"
-    )
+    speed = "momentum is not lower on average in any"
+    if ahead:
+        speed = f"momentum, with ten times the speed, is still lower on average in {ahead}"
     return judge(
         [all(oscillate), faster == len(value["prox"])],
         f"the proximal path crosses the edge {max(crossings['prox'])} times at most, gradient"
@@ -120,43 +109,20 @@ def run_last_layer(size: Size, runs: Runs) -> Outcome:
     trials = [[method, rate, lam] for method in METHODS for rate, lam in GRID[method]]
     cases = {start: {**setting, "start": start, "settings": trials} for start in STARTS}
     found = repeated(runs, last_layer, cases, seeds)
-    best = {
-        start: {method: _best(method, trials, some) for method in METHODS}
-        for start, some in found.items()
-    }
-    curves = {
-        start: {
-            method: [run[trials.index([method, *pair])] for run in found[start]]
-            for method, pair in best[start].items()
-        }
-        for start in STARTS
-    }
-    numbers = {
-        start: {
-            method: _numbers(runs) | {"lam": best[start][method][1]}
-            for method, runs in curves[start].items()
-        }
-        for start in STARTS
-    }
-    rows = [
-        [
-            start,
-            method,
-            f"{best[start][method][0]:g}",
-            f"{best[start][method][1]:g}" if "prox" in method else "",
-            spread([curve[-1][1] for curve in runs], 4),
-            numbers[start][method]["area"],
-        ]
-        for start in STARTS
-        for method, runs in curves[start].items()
-    ]
+    curves: dict[str, dict[str, list[Any]]] = {start: {} for start in STARTS}
+    numbers: dict[str, dict[str, Any]] = {start: {} for start in STARTS}
+    rows = []
+    for start, method in itertools.product(STARTS, METHODS):
+        rate, lam = _best(method, trials, found[start])
+        own = [run[trials.index([method, rate, lam])] for run in found[start]]
+        curves[start][method], numbers[start][method] = own, _numbers(own) | {"lam": lam}
+        end, area = spread([curve[-1][1] for curve in own], 4), numbers[start][method]["area"]
+        rows.append([start, method, f"{rate:g}", f"{lam:g}" * ("prox" in method), end, area])
     columns = ["start", "method", "learning rate", "lam", "at the end", "mean of the curve"]
-    caption = (
-        "Figure C.2: Lovász hinge on validation while the last layer is trained, mean over the"
-        " seeds"
-    )
-    tables = [Table("Lovász hinge on validation", columns, rows)]
-    return Outcome(numbers, _setting(setting), seeds, tables, {caption: _draw_curves(curves)})
+    title = "Lovász hinge on validation"
+    caption = f"Figure C.2: {title} while the last layer is trained, mean over the seeds"
+    tables, figures = [Table(title, columns, rows)], {caption: _draw_curves(curves)}
+    return Outcome(numbers, _setting(setting), seeds, tables, figures)
 
 
 def _best(method: str, trials: list[list[Any]], runs: Sequence[Any]) -> tuple[float, float]:
@@ -166,12 +132,8 @@ def _best(method: str, trials: list[list[Any]], runs: Sequence[Any]) -> tuple[fl
 
 
 def _numbers(runs: Sequence[Any]) -> dict[str, float]:
-    values = {
-        "start": [curve[0][1] for curve in runs],
-        "end": [curve[-1][1] for curve in runs],
-        "area": list(map(_area, runs)),
-    }
-    return {key: fmean(each) for key, each in values.items()}
+    start, end = ([curve[at][1] for curve in runs] for at in (0, -1))
+    return {"start": fmean(start), "end": fmean(end), "area": fmean(map(_area, runs))}
 
 
 def _setting(setting: Mapping[str, Any]) -> str:
@@ -205,33 +167,26 @@ def last_layer_verdict(numbers: Mapping[str, Any]) -> Verdict:
     """For both starts: prox better than SGD over the curve, and similar to momentum or better, by
     more than half a per cent.
     """
-    (zero, zero_claims), (trained, trained_claims) = (
-        _last_layer_words(numbers[start]) for start in STARTS
-    )
+    (zero, claims), (trained, trained_claims) = (_last_layer_words(numbers[s]) for s in STARTS)
     lowest = min(values["end"] for values in numbers["zero"].values())
-    still = lowest >= numbers["zero"]["SGD"]["start"]
-    why = (
-        " There no method ends below the value it starts from: the methods are compared on how"
-        " little they move."
-        if still
-        else ""
-    )
-    largest = numbers["cross-entropy"]["prox"]["lam"] == max(lam for _, lam in GRID["prox"])
-    near = (
-        " The best lam is the largest tried, where the proximal step is close to that of SGD."
-        if largest
-        else ""
-    )
+    why, near = "", ""
+    if lowest >= numbers["zero"]["SGD"]["start"]:
+        why = (
+            " There no method ends below the value it starts from: the methods are compared on how"
+            " little they move."
+        )
+    if numbers["cross-entropy"]["prox"]["lam"] == max(lam for _, lam in GRID["prox"]):
+        near = (
+            " The best lam is the largest tried, where the proximal step is close to that of SGD."
+        )
     return judge(
-        [*trained_claims, *zero_claims],
+        [*trained_claims, *claims],
         f"from the weights of cross-entropy {trained}.{near} From zero {zero}.{why}",
     )
 
 
 def _last_layer_words(numbers: Mapping[str, Any]) -> tuple[str, list[bool]]:
-    area, end = (
-        {method: values[key] for method, values in numbers.items()} for key in ("area", "end")
-    )
+    area, end = ({m: values[key] for m, values in numbers.items()} for key in ("area", "end"))
     against = {method: 100 * (area["prox"] / area[method] - 1) for method in ("SGD", "momentum")}
     words = (
         f"the validation loss of the proximal step is over the curve {against['SGD']:+.2f} % from"

@@ -15,7 +15,7 @@ from evalgrad_lab.data.embedded.digits import strokes
 from evalgrad_lab.fit import Every, Pace, Phase, Training, fit
 from evalgrad_lab.loss_factories import make
 from evalgrad_lab.models.unet import UNet
-from reproductions.training import seeded, train
+from reproductions.training import Counts, adam_poly, seeded, train
 
 MOMENTUM, BATCH = 0.9, 16
 METHODS = ("SGD", "momentum", "prox", "prox + momentum")
@@ -66,7 +66,7 @@ def descend(
 def last_layer(
     *,
     seed: int,
-    sizes: tuple[int, int, int],
+    sizes: Counts,
     base_iterations: int,
     iterations: int,
     every: int,
@@ -81,21 +81,16 @@ def last_layer(
     """
     split = strokes(seed, Sizes(*sizes))
     network = seeded(seed, lambda: UNet(1, 1))
-    pace = Pace(0.01, optimiser="adam", schedule="poly", seed=seed)
     model, batches = nn.Sequential(network, nn.Flatten(1, 2)), in_memory(split.train, BATCH, seed)
-    train(model, make("bce", {}), batches, pace, base_iterations)
-    seen, new = (
-        Part(features(network, part.inputs), part.target)
-        for part in (split.train, split.validation)
-    )
+    train(model, make("bce", {}), batches, adam_poly(0.01, seed=seed), base_iterations)
+    parts = (split.train, split.validation)
+    seen, new = (Part(features(network, part.inputs), part.target) for part in parts)
     head = nn.Sequential(network.head, nn.Flatten(1, 2))
     if start == "zero":
         for parameter in head.parameters():
             nn.init.zeros_(parameter)
-    return [
-        fit_head(copy.deepcopy(head), seen, new, iterations, every, seed, *setting)
-        for setting in settings
-    ]
+    how = (iterations, every, seed)
+    return [fit_head(copy.deepcopy(head), seen, new, *how, *setting) for setting in settings]
 
 
 @torch.no_grad()
@@ -134,13 +129,9 @@ def fit_head(
 
     curve: list[list[float]] = []
     gradient: Literal["prox", "subgradient"] = "prox" if "prox" in method else "subgradient"
-    pace = Pace(
-        learning_rate,
-        optimiser="sgd",
-        momentum=MOMENTUM if "momentum" in method else 0.0,
-        schedule=lambda part: (1 + part * iterations) ** -0.5,
-        seed=seed,
-    )
+    momentum = MOMENTUM if "momentum" in method else 0.0
+    sgd: Any = {"optimiser": "sgd", "schedule": lambda part: (1 + part * iterations) ** -0.5}
+    pace = Pace(learning_rate, momentum=momentum, seed=seed, **sgd)
     training = Training(head, [Phase(loss, iterations)], pace)
     look(0)
     fit(training, in_memory(part, BATCH, seed), [Every(every, look)])

@@ -3,25 +3,27 @@ of mIoU during training.
 """
 
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from statistics import correlation, fmean
 from typing import Any
 
 from matplotlib.figure import Figure
 
 from evalgrad_lab.runs import Runs
-from evalgrad_lab.tune import product
+from evalgrad_lab.tune import Tuned, product
 from reproductions.drawing import mean_curve, new_figure, plot_lines
-from reproductions.experiment import Experiment, Outcome, Size, Table
+from reproductions.experiment import Experiment, Outcome, Size, Table, by_size
 from reproductions.lovasz.scenes_pieces import train_scenes
-from reproductions.training import repeated, tuned
+from reproductions.training import rates_in_words, repeated, tuned
 from reproductions.verdicts import Verdict, each, judge, spread
 
 RATES = {"tiny": [0.01], "default": [0.003, 0.01, 0.03], "full": [0.003, 0.01, 0.03]}
-SETTINGS: dict[str, dict[str, Any]] = {
-    "tiny": {"sizes": [32, 16, 16], "iterations": 2, "every": 1},
-    "default": {"sizes": [1000, 200, 400], "iterations": 400, "every": 50},
-    "full": {"sizes": [2000, 400, 1000], "iterations": 2000, "every": 200},
-}
+SETTINGS = by_size(
+    "sizes iterations every",
+    tiny=([32, 16, 16], 2, 1),
+    default=([1000, 200, 400], 400, 50),
+    full=([2000, 400, 1000], 2000, 200),
+)
 SEEDS = {"tiny": [0], "default": [0, 1, 2], "full": [0, 1, 2, 3, 4]}
 KINDS = ("dataset", "batch", "image")  # of mIoU
 # variant: loss, equibatch, factor of the iterations (the paper's 20K and 30K)
@@ -47,39 +49,31 @@ TABLE_2 = {
 
 def _trained(
     size: Size, runs: Runs, variants: Sequence[str]
-) -> tuple[dict[str, float], dict[str, list[Any]]]:
-    """The learning rate of each loss, chosen with the first seed; the results of each variant over
-    the seeds.
-    """
+) -> tuple[dict[str, Tuned], dict[str, list[Any]]]:
+    """Each loss at the rate chosen with the first seed; the results of each variant by seed."""
     setting, seeds = SETTINGS[size], SEEDS[size]
     wanted = dict.fromkeys(VARIANTS[name][0] for name in variants)
     plain = {loss: {**setting, "loss": loss, "equibatch": False} for loss in wanted}
     grid = product({"learning_rate": RATES[size]})
     searched = tuned(runs, train_scenes, plain, grid, [], search=seeds[:1])
-    rates = {loss: case.point["learning_rate"] for loss, case in searched.items()}
-    cases = {
-        name: {
-            **setting,
-            "loss": loss,
-            "equibatch": equibatch,
-            "iterations": round(factor * setting["iterations"]),
-            "learning_rate": rates[loss],
-        }
-        for name, (loss, equibatch, factor) in VARIANTS.items()
-        if name in variants
-    }
-    return rates, repeated(runs, train_scenes, cases, seeds)
+    cases = {}
+    for name in variants:
+        loss, equibatch, factor = VARIANTS[name]
+        steps = round(factor * setting["iterations"])
+        case = {**plain[loss], **searched[loss].point, "iterations": steps}
+        cases[name] = {**case, "equibatch": equibatch}
+    return searched, repeated(runs, train_scenes, cases, seeds)
 
 
-def _setting(size: Size, rates: Mapping[str, float]) -> str:
+def _setting(size: Size, rates: Mapping[str, Tuned]) -> str:
     setting = SETTINGS[size]
     train, validation, test = setting["sizes"]
-    chosen = ", ".join(f"{loss} {rate:g}" for loss, rate in rates.items())
     return (
         f"digit scenes of 32 x 32, 11 classes, {train} + {validation} + {test} scenes; U-Net of 16"
         f" channels from scratch, Adam, poly schedule, {setting['iterations']} iterations of 16"
         f" scenes, `longer` half as many again; learning rates of {RATES[size]} by validation mIoU"
-        f" of the first seed, without equibatch and at the shorter length: {chosen}. No CRF."
+        f" of the first seed, without equibatch and at the shorter length:"
+        f" {rates_in_words(rates)}. No CRF."
     )
 
 
@@ -87,17 +81,13 @@ def run_table(size: Size, runs: Runs) -> Outcome:
     """Table 2 without the CRF."""
     rates, found = _trained(size, runs, list(TABLE_2))
     scales = ("dataset", "multi-scale")
+    seen = {name: [each(runs, "test", key) for key in scales] for name, runs in found.items()}
     numbers = {
-        name: {key: fmean(each(runs, "test", key)) for key in scales}
-        for name, runs in found.items()
+        name: dict(zip(scales, map(fmean, values), strict=True)) for name, values in seen.items()
     }
     rows = [
-        [
-            name,
-            *(spread(each(runs, "test", key)) for key in scales),
-            *(f"{value:.2f}" for value in TABLE_2[name]),
-        ]
-        for name, runs in found.items()
+        [name, *map(spread, values), *(f"{value:.2f}" for value in TABLE_2[name])]
+        for name, values in seen.items()
     ]
     names = ["single-scale", "multi-scale"]
     columns = ["training", *names, *(f"paper: {name}" for name in names)]
@@ -110,30 +100,19 @@ def table_verdict(numbers: Mapping[str, Any]) -> Verdict:
     helps Lovász more.
     """
     miou = {name: values["dataset"] for name, values in numbers.items()}
-    gains = [
-        miou[f"Lovász{end}"] - miou[f"cross-entropy{end}"]
-        for end in ("", " + equibatch", " + equibatch, longer")
-    ]
+    ends, losses = ("", " + equibatch", " + equibatch, longer"), ("cross-entropy", "Lovász")
+    gains = [miou[f"Lovász{end}"] - miou[f"cross-entropy{end}"] for end in ends]
     equi, longer = (
-        {
-            loss: miou[f"{loss}{end}"] - miou[f"{loss}{start}"]
-            for loss in ("cross-entropy", "Lovász")
-        }
-        for start, end in (("", " + equibatch"), (" + equibatch", " + equibatch, longer"))
+        {loss: miou[f"{loss}{end}"] - miou[f"{loss}{start}"] for loss in losses}
+        for start, end in pairwise(ends)
     )
     scales = fmean(values["multi-scale"] - values["dataset"] for values in numbers.values())
     reported = fmean(several - single for single, several in TABLE_2.values())
-    why = (
-        "Trained from scratch, cross-entropy is still far from its end. "
-        if longer["cross-entropy"] > longer["Lovász"]
-        else ""
-    )
+    far = longer["cross-entropy"] > longer["Lovász"]
+    why = "Trained from scratch, cross-entropy is still far from its end. " if far else ""
+    more = longer["Lovász"] > longer["cross-entropy"]
     return judge(
-        [
-            min(gains) > 0,
-            equi["cross-entropy"] > equi["Lovász"],
-            longer["Lovász"] > longer["cross-entropy"],
-        ],
+        [min(gains) > 0, equi["cross-entropy"] > equi["Lovász"], more],
         f"Lovász is {gains[0]:+.1f}, {gains[1]:+.1f} and {gains[2]:+.1f} points of mIoU from"
         " cross-entropy (plain, equibatch, longer; paper +1.9, +1.0, +2.4). Equibatch gives"
         f" cross-entropy {equi['cross-entropy']:+.1f} and Lovász {equi['Lovász']:+.1f} (paper +0.9,"
@@ -158,11 +137,8 @@ def run_curves(size: Size, runs: Runs) -> Outcome:
     rows = [
         [name, *(spread(each(runs, "test", key)) for key in KINDS)] for name, runs in found.items()
     ]
-    table = Table(
-        "mIoU (%) on test scenes at the end",
-        ["trained with", "dataset", "batches of 16, present classes", "image, all classes"],
-        rows,
-    )
+    columns = ["trained with", "dataset", "batches of 16, present classes", "image, all classes"]
+    table = Table("mIoU (%) on test scenes at the end", columns, rows)
     caption = (
         "Figure 6: dataset, batch and image mIoU on validation during training, mean over the seeds"
     )
@@ -183,11 +159,8 @@ def curves_verdict(numbers: Mapping[str, Any]) -> Verdict:
     mIoU.
     """
     batch, image = (numbers["test"][name] for name in ("Lovász", "Lovász per image"))
-    follows, lost, won = (
-        numbers["correlation"]["batch"],
-        batch["dataset"] - image["dataset"],
-        image["image"] - batch["image"],
-    )
+    follows, won = numbers["correlation"]["batch"], image["image"] - batch["image"]
+    lost = batch["dataset"] - image["dataset"]
     return judge(
         [follows > 0.9, lost > 0, won > 0],
         f"during training the batch mIoU has a correlation of {follows:.3f} with the dataset mIoU"

@@ -1,5 +1,6 @@
 """Section 4.3 on digit scenes: one training of one loss, watched by the three kinds of mIoU."""
 
+from functools import partial
 from typing import Any
 
 import torch
@@ -9,11 +10,11 @@ import evalgrad as eg
 from evalgrad_lab.data.batches import in_memory
 from evalgrad_lab.data.dataset import Part, Sizes
 from evalgrad_lab.data.embedded.digits import SCENE_CLASSES, digit_scenes
-from evalgrad_lab.fit import Every, Pace, scores_of
+from evalgrad_lab.fit import Every, scores_of
 from evalgrad_lab.loss_factories import make
 from evalgrad_lab.models.unet import UNet
 from evalgrad_lab.views import multi_scale
-from reproductions.training import Loss, equibatches, seeded, train
+from reproductions.training import Counts, Loss, adam_poly, equibatches, seeded, train
 
 BATCH = 16
 
@@ -31,25 +32,21 @@ def losses() -> dict[str, Loss]:
 
 def class_table(target: Tensor) -> Tensor:
     """Which classes each image has: (images, classes)."""
-    return torch.zeros(len(target), SCENE_CLASSES, dtype=torch.bool).scatter_(
-        1, target.flatten(1), True
-    )
+    table = torch.zeros(len(target), SCENE_CLASSES, dtype=torch.bool)
+    return table.scatter_(1, target.flatten(1), True)
 
 
 def mious(prediction: Tensor, target: Tensor) -> dict[str, float]:
     """In per cent: over the dataset and over batches of 16 with the classes present, over images
     with all classes (0/0 = 1).
     """
-    index = {
-        "dataset": eg.metrics.jaccard_index(prediction, target, num_classes=SCENE_CLASSES),
-        "batch": eg.metrics.jaccard_index(
-            prediction, target, num_classes=SCENE_CLASSES, over="batch", batch_size=BATCH
-        ),
-        "image": eg.metrics.jaccard_index(
-            prediction, target, num_classes=SCENE_CLASSES, over="image", classes="all"
-        ),
+    kinds: dict[str, Any] = {
+        "dataset": {},
+        "batch": {"over": "batch", "batch_size": BATCH},
+        "image": {"over": "image", "classes": "all"},
     }
-    return {name: 100 * value.item() for name, value in index.items()}
+    index = partial(eg.metrics.jaccard_index, prediction, target, num_classes=SCENE_CLASSES)
+    return {name: 100 * index(**how).item() for name, how in kinds.items()}
 
 
 def evaluate(model: nn.Module, part: Part) -> dict[str, float]:
@@ -60,15 +57,13 @@ def evaluate(model: nn.Module, part: Part) -> dict[str, float]:
 @torch.no_grad()
 def multi_scale_miou(model: nn.Module, part: Part) -> float:
     """Dataset mIoU of the mean probabilities at the paper's three scales."""
-    prediction = torch.cat(
-        [multi_scale(model, images).argmax(1) for images in part.inputs.split(100)]
-    )
-    return mious(prediction, part.target)["dataset"]
+    found = [multi_scale(model, images).argmax(1) for images in part.inputs.split(100)]
+    return mious(torch.cat(found), part.target)["dataset"]
 
 
 def train_scenes(
     *,
-    sizes: tuple[int, int, int],
+    sizes: Counts,
     loss: str,
     equibatch: bool,
     iterations: int,
@@ -89,7 +84,7 @@ def train_scenes(
         batches = equibatches(split.train, class_table(split.train.target), BATCH, seed)
     else:
         batches = in_memory(split.train, BATCH, seed)
-    pace = Pace(learning_rate, optimiser="adam", schedule="poly", seed=seed)
-    train(model, losses()[loss], batches, pace, iterations, [Every(every, look)])
+    pace, hooks = adam_poly(learning_rate, seed=seed), [Every(every, look)]
+    train(model, losses()[loss], batches, pace, iterations, hooks)
     test = {**evaluate(model, split.test), "multi-scale": multi_scale_miou(model, split.test)}
     return {"validation": curve[-1]["dataset"], "test": test, "curve": curve}

@@ -3,23 +3,26 @@ projections does it take.
 """
 
 from collections.abc import Mapping, Sequence
+from itertools import product as product_of
 from statistics import fmean
 from typing import Any
 
 from evalgrad_lab.runs import Runs, Settings
 from evalgrad_lab.tune import Tuned, product
 from reproductions.drawing import draw_epochs
-from reproductions.experiment import Experiment, Outcome, Size, Table
+from reproductions.experiment import Experiment, Outcome, Size, Table, by_size
 from reproductions.s_measures.literal import PRIMAL_STEP
 from reproductions.s_measures.regulariser import ALPHAS
 from reproductions.s_measures.training import train_digits, train_measure
 from reproductions.training import repeated, tuned
 from reproductions.verdicts import Verdict, each, gap, in_words, judge, spread
 
-DATA = {"tiny": "s-digits", "default": "s-digits", "full": "s-mnist"}
-EPOCHS = {"tiny": 1, "default": 40, "full": 40}  # the paper's 40
-SEEDS = {"tiny": [0], "default": [0, 1, 2, 3, 4], "full": [0, 1, 2]}
-RATES = {"tiny": (0.01,), "default": (0.003, 0.01, 0.03), "full": (0.001, 0.003, 0.01)}
+SETTINGS = by_size(
+    "data epochs seeds rates",  # the paper's 40 epochs
+    tiny=("s-digits", 1, [0], (0.01,)),
+    default=("s-digits", 40, [0, 1, 2, 3, 4], (0.003, 0.01, 0.03)),
+    full=("s-mnist", 40, [0, 1, 2], (0.001, 0.003, 0.01)),
+)
 HIDDEN = 64
 BASE = "baseline"
 NAMES = {BASE: 0.0, **{f"alpha {alpha:g}": alpha for alpha in ALPHAS}}
@@ -49,27 +52,28 @@ def run(size: Size, runs: Runs) -> Outcome:
     """The paper's linear model; the same with a shared hidden layer, tuned; and that with the
     paper's own algorithm and steps.
     """
-    seeds, common = SEEDS[size], {"data": DATA[size], "epochs": EPOCHS[size], "project": "epoch"}
+    data, epochs, seeds, rates = SETTINGS[size].values()
+    common = {"data": data, "epochs": epochs, "project": "epoch"}
     literal, theirs = (_with_papers_steps(runs, common, hidden, seeds) for hidden in (0, HIDDEN))
-    ours = _tuned(runs, common, RATES[size], seeds)
-    results = {name: method.results for name, method in ours.items()}
+    ours = _tuned(runs, common, rates, seeds)
+    curves, validation = (
+        {name: each(method.results, key) for name, method in ours.items()}
+        for key in ("curve", "validation")
+    )
     numbers: dict[str, dict[str, Any]] = {
         "linear weights": {name: each(some, "weights") for name, some in literal.items()},
-        "ours": {name: each(some, "test") for name, some in results.items()},
-        "course": {
-            name: [fmean(curve) for curve in each(some, "curve")] for name, some in results.items()
-        },
-        "validation": {name: fmean(each(some, "validation")) for name, some in results.items()},
+        "ours": {name: each(method.results, "test") for name, method in ours.items()},
+        "course": {name: list(map(fmean, some)) for name, some in curves.items()},
+        "validation": {name: fmean(some) for name, some in validation.items()},
         "paper's steps": {name: each(some, "test") for name, some in theirs.items()},
     }
+    weights = numbers["linear weights"]
     rows = [
         [
             name,
             spread(each(literal[name], "test")),
-            "yes" if numbers["linear weights"][name] == numbers["linear weights"][BASE] else "no",
-            spread(numbers["ours"][name]),
-            spread(numbers["course"][name]),
-            spread(numbers["paper's steps"][name]),
+            "yes" if weights[name] == weights[BASE] else "no",
+            *(spread(numbers[kind][name]) for kind in ("ours", "course", "paper's steps")),
         ]
         for name in ours
     ]
@@ -83,11 +87,11 @@ def run(size: Size, runs: Runs) -> Outcome:
     ]
     return Outcome(
         numbers,
-        f"{DATA[size]}: digits of single or double size, half of each; batches of 100,"
-        f" {EPOCHS[size]} epochs, Adam, as in the paper. The linear model and `paper's steps` use"
+        f"{data}: digits of single or double size, half of each; batches of 100,"
+        f" {epochs} epochs, Adam, as in the paper. The linear model and `paper's steps` use"
         " the paper's algorithm and step sizes (0.01 for the network, tau and epsilon, 0.001 for"
         " lambda, 1e-5 for mu); `ours` the ratio solver and a learning rate from"
-        f" {', '.join(f'{rate:g}' for rate in RATES[size])} chosen on validation for each alpha."
+        f" {', '.join(f'{rate:g}' for rate in rates)} chosen on validation for each alpha."
         f" The shared layer has {HIDDEN} units.",
         seeds,
         [Table("Test accuracy, %", columns, rows)],
@@ -103,40 +107,36 @@ def verdict(numbers: Mapping[str, Any]) -> Verdict:
     """The claim for the linear model, and for one in which it could hold."""
     weights, ours = numbers["linear weights"], numbers["ours"]
     identical = all(values == weights[BASE] for values in weights.values())
-    best = max(
-        (name for name in ours if name != BASE), key=lambda name: numbers["validation"][name]
-    )
-    lead, course = (
-        gap(ours[best], ours[BASE]),
-        gap(numbers["course"][best], numbers["course"][BASE]),
-    )
-    steps = {
-        name: gap(values, numbers["paper's steps"][BASE])
-        for name, values in numbers["paper's steps"].items()
-        if name != BASE
-    }
-    literal = (
-        "read literally it cannot: the extra node shares no parameter with the digit nodes, whose"
-        " weights are bitwise identical for every alpha"
-        if identical
-        else "the linear model's weights depend on alpha"
-    )
+    best = best_alpha(numbers)
+    lead, course = (gap(some[best], some[BASE]) for some in (ours, numbers["course"]))
+    literal = "the linear model's weights depend on alpha"
+    if identical:
+        literal = (
+            "read literally it cannot: the extra node shares no parameter with the digit nodes,"
+            " whose weights are bitwise identical for every alpha"
+        )
     return judge(
         [not identical, lead.verdict == "win"],
         f"{literal}. With a shared hidden layer the best alpha on validation ({best}) is"
         f" {in_words(lead)} points from the baseline at the end and {in_words(course)} averaged"
-        " over the epochs; with the paper's steps"
-        f" {', '.join(f'{name} {in_words(step)}' for name, step in steps.items())}.",
+        f" over the epochs; with the paper's steps {with_steps(numbers)}.",
     )
 
 
-WAYS = [
-    ("ratio", "epoch"),
-    ("lagrangian", "epoch"),
-    ("lagrangian", "step"),
-    ("paper", "epoch"),
-    ("paper", "step"),
-]
+def best_alpha(numbers: Mapping[str, Any]) -> str:
+    """The one that validation chooses."""
+    validation = {name: score for name, score in numbers["validation"].items() if name != BASE}
+    return max(validation, key=validation.__getitem__)
+
+
+def with_steps(numbers: Mapping[str, Any]) -> str:
+    """How far the paper's algorithm and steps lead from the baseline, by alpha."""
+    steps = dict(numbers["paper's steps"])
+    base = steps.pop(BASE)
+    return ", ".join(f"{name} {in_words(gap(values, base))}" for name, values in steps.items())
+
+
+WAYS = [("ratio", "epoch"), *product_of(("lagrangian", "paper"), ("epoch", "step"))]
 MEASURE_EPOCHS, MEASURE_SIZES = {"tiny": 1, "default": 150, "full": 600}, [1000, 100, 1000]
 MEASURE_RATE = 0.03
 
@@ -145,32 +145,19 @@ def run_projections(size: Size, runs: Runs) -> Outcome:
     """The same training with a projection per epoch and per step, by the corrected algorithm and
     with the paper's steps.
     """
-    seeds = SEEDS[size]
-    common = {
-        "data": DATA[size],
-        "epochs": EPOCHS[size],
-        "hidden": HIDDEN,
-        "alpha": ALPHAS[0],
-        "learning_rate": PRIMAL_STEP,
-    }
+    data, epochs, seeds, _ = SETTINGS[size].values()
+    common = {"data": data, "epochs": epochs, "hidden": HIDDEN, "alpha": ALPHAS[0]}
+    common |= {"learning_rate": PRIMAL_STEP}
     alone = {"size": MEASURE_SIZES, "epochs": MEASURE_EPOCHS[size], "learning_rate": MEASURE_RATE}
+    ways = {way: {"solver": way[0], "project": way[1]} for way in WAYS}
     digits, measure = (
-        repeated(
-            runs,
-            function,
-            {way: {**settings, "solver": way[0], "project": way[1]} for way in WAYS},
-            seeds,
-        )
+        repeated(runs, function, {way: {**settings, **how} for way, how in ways.items()}, seeds)
         for function, settings in ((train_digits, common), (train_measure, alone))
     )
-    words = {
-        "ratio": "ratio (no projection)",
-        "lagrangian": "corrected steps",
-        "paper": "paper's steps",
-    }
+    words = {"lagrangian": "corrected steps", "paper": "paper's steps"}
     rows = []
     for way in WAYS:
-        name = words[way[0]] if way[0] == "ratio" else f"{words[way[0]]}, once per {way[1]}"
+        name = f"{words[way[0]]}, once per {way[1]}" if way[0] in words else "ratio (no projection)"
         accuracy = spread(each(digits[way], "test"))
         bound = [spread(each(measure[way], key)) for key in ("certificate", "f1")]
         rows.append([name, digits[way][0]["projections"], accuracy, *bound])
@@ -182,7 +169,7 @@ def run_projections(size: Size, runs: Runs) -> Outcome:
             "accuracy": {" ".join(way): each(digits[way], "test") for way in WAYS},
             "certificate": {" ".join(way): each(measure[way], "certificate") for way in WAYS},
         },
-        f"{DATA[size]} with the shared layer, alpha {ALPHAS[0]:g}, as in experiment 1; and the"
+        f"{data} with the shared layer, alpha {ALPHAS[0]:g}, as in experiment 1; and the"
         f" measure alone, without a main loss, for a linear scorer of {MEASURE_SIZES[0]} points of"
         f" two modes that no plane divides (designed), {MEASURE_EPOCHS[size]} epochs; a training"
         " that ends in NaN counts as 0.",
@@ -197,19 +184,13 @@ def verdict_projections(numbers: Mapping[str, Any]) -> Verdict:
     """
     once, every = numbers["projections"]["epoch"], numbers["projections"]["step"]
     accuracy, bound = numbers["accuracy"], numbers["certificate"]
-    losses = [
-        gap(accuracy[f"{solver} epoch"], accuracy[f"{solver} step"])
-        for solver in ("lagrangian", "paper")
-    ]
-    bounds = [
-        gap(bound[f"{solver} epoch"], bound[f"{solver} step"]) for solver in ("lagrangian", "paper")
-    ]
+    losses, bounds = (
+        [gap(some[f"{solver} epoch"], some[f"{solver} step"]) for solver in ("lagrangian", "paper")]
+        for some in (accuracy, bound)
+    )
+    kept = [all(loss.verdict != "loss" for loss in some) for some in (losses, bounds)]
     return judge(
-        [
-            once < every,
-            all(loss.verdict != "loss" for loss in losses),
-            all(loss.verdict != "loss" for loss in bounds),
-        ],
+        [once < every, *kept],
         f"{once} projections instead of {every} change the accuracy by {in_words(losses[0])} points"
         f" (corrected steps) and {in_words(losses[1])} (paper's steps), and the certified F1 of the"
         f" measure alone by {in_words(bounds[0])} and {in_words(bounds[1])}. There the paper's step"

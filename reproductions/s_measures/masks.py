@@ -10,6 +10,7 @@ from evalgrad_lab.runs import Runs, Settings
 from evalgrad_lab.tune import Tuned, product
 from reproductions.drawing import draw_epochs
 from reproductions.experiment import Experiment, Outcome, Size, Table
+from reproductions.s_measures.digits import BASE, best_alpha, with_steps
 from reproductions.s_measures.literal import PRIMAL_STEP
 from reproductions.s_measures.regulariser import ALPHAS
 from reproductions.s_measures.training import THRESHOLDS, train_masks
@@ -24,12 +25,7 @@ ONE_CLASS = {
 SCENES = {"tiny": ([32, 8, 8], 1), "default": ([500, 100, 200], 10), "full": ([1500, 200, 400], 20)}
 RATES = {"tiny": (0.01,), "default": (0.007, 0.02), "full": (0.003, 0.007, 0.02)}
 SEEDS = {"tiny": [0], "default": [0, 1, 2], "full": [0, 1, 2, 3, 4]}
-VOLUMES = {
-    "tiny": (0.07, 0.09),
-    "default": (0.05, 0.06, 0.07, 0.08, 0.09),
-    "full": (0.05, 0.06, 0.07, 0.08, 0.09),
-}
-BASE = "baseline"
+VOLUMES = (0.05, 0.06, 0.07, 0.08, 0.09)
 REPORTED = {"one class": {BASE: 77.6, "ours": 80.0}, "many classes": {BASE: 30.0, "ours": 32.0}}
 
 
@@ -57,29 +53,22 @@ def run_one_class(size: Size, runs: Runs) -> Outcome:
         runs, train_masks, {name: {**case, **steps} for name, case in cases.items()}, seeds
     )
     theirs = {name: each(results, "test") for name, results in found.items()}
+    reported: list[object] = [REPORTED["one class"][BASE]]
+    reported += [f"{REPORTED['one class']['ours']} (best alpha)", "", ""]
+    rates = [f"{method.point['learning_rate']:g}" for method in ours.values()]
     rows = [
-        [
-            name,
-            spread(on_test(ours[name])),
-            f"{ours[name].point['learning_rate']:g}",
-            spread(theirs[name]),
-            REPORTED["one class"].get(name, ""),
-        ]
-        for name in names
+        [name, spread(on_test(ours[name])), rate, spread(theirs[name]), paper]
+        for name, rate, paper in zip(names, rates, reported, strict=True)
     ]
-    rows[1][-1] = f"{REPORTED['one class']['ours']} (best alpha)"
     what = {
         "strokes": "thin lines of digits under heavy noise",
         "nuclei": "tiles of a microscope image with cell nuclei",
     }[data]
+    validation = {name: each(method.results, "validation") for name, method in ours.items()}
+    tests = {name: on_test(method) for name, method in ours.items()}
+    means = {name: fmean(values) for name, values in validation.items()}
     return Outcome(
-        {
-            "ours": {name: on_test(method) for name, method in ours.items()},
-            "validation": {
-                name: fmean(each(method.results, "validation")) for name, method in ours.items()
-            },
-            "paper's steps": theirs,
-        },
+        {"ours": tests, "validation": means, "paper's steps": theirs},
         f"{data}, {what}, in place of the sky of MS-COCO, which cannot be had here; {sizes[0]}"
         " images for training; a small U-Net, the size node on its last features; an image is"
         f" large where its foreground is above the mean of the training masks. {epochs} epochs,"
@@ -99,46 +88,31 @@ def run_one_class(size: Size, runs: Runs) -> Outcome:
 
 def verdict_one_class(numbers: Mapping[str, Any]) -> Verdict:
     """The best alpha on validation against the baseline."""
-    ours, steps = numbers["ours"], numbers["paper's steps"]
-    best = max(
-        (name for name in ours if name != BASE), key=lambda name: numbers["validation"][name]
-    )
-    lead = gap(ours[best], ours[BASE])
-    others = ", ".join(
-        f"{name} {in_words(gap(values, steps[BASE]))}"
-        for name, values in steps.items()
-        if name != BASE
-    )
+    best = best_alpha(numbers)
+    lead = gap(numbers["ours"][best], numbers["ours"][BASE])
     return judge(
         [lead.verdict == "win"],
         f"the best alpha on validation ({best}) is {in_words(lead)} points of IoU from the baseline"
-        f" (paper +2.4); with the paper's algorithm and steps {others}.",
+        f" (paper +2.4); with the paper's algorithm and steps {with_steps(numbers)}.",
     )
 
 
 def run_scenes(size: Size, runs: Runs) -> Outcome:
     """Experiment 3: one training per volume threshold."""
-    (sizes, epochs), seeds, volumes = SCENES[size], SEEDS[size], VOLUMES[size]
+    (sizes, epochs), seeds = SCENES[size], SEEDS[size]
+    volumes = VOLUMES[2::2] if size == "tiny" else VOLUMES
     common = {"data": "scenes", "sizes": sizes, "epochs": epochs, "solver": "ratio"}
     cases = {BASE: {**common, "alpha": 0.0, "volume": volumes[0]}}
     cases |= {f"{v:.2f}": {**common, "alpha": ALPHAS[0], "volume": v} for v in volumes}
     found = _tuned(size, runs, cases)
-    regularised = [
-        fmean(values)
-        for values in zip(*(on_test(found[name]) for name in found if name != BASE), strict=True)
-    ]
-    rows = [
-        [
-            name,
-            spread(on_test(method)),
-            "" if name == BASE else f"{fmean(each(method.results, 'large')):.0%}",
-            REPORTED["many classes"].get(name, ""),
-        ]
-        for name, method in found.items()
-    ]
-    rows.append(
-        ["average over the thresholds", spread(regularised), "", REPORTED["many classes"]["ours"]]
-    )
+    by_volume = [on_test(method) for name, method in found.items() if name != BASE]
+    regularised = [fmean(values) for values in zip(*by_volume, strict=True)]
+    reported = REPORTED["many classes"]
+    rows = [[BASE, spread(on_test(found[BASE])), "", reported[BASE]]]
+    for name in list(found)[1:]:
+        large = f"{fmean(each(found[name].results, 'large')):.0%}"
+        rows.append([name, spread(on_test(found[name])), large, ""])
+    rows.append(["average over the thresholds", spread(regularised), "", reported["ours"]])
     columns = ["volume threshold", "mIoU", "large images", "paper (COCO Stuff)"]
     return Outcome(
         {BASE: on_test(found[BASE]), "regularised": regularised},

@@ -1,7 +1,8 @@
 """One training of digits, masks or points with the size as a regulariser, on the lab's engine."""
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -14,11 +15,11 @@ from evalgrad_lab.data.dataset import Dataset, Part, Sizes
 from evalgrad_lab.data.embedded.digits import SCENE_CLASSES, digit_scenes, s_digits, strokes
 from evalgrad_lab.data.embedded.points import two_modes
 from evalgrad_lab.data.fetched.mapped import nucleus_tiles
-from evalgrad_lab.fit import BatchLoss, Every, Pace, Phase, Training, fit, scores_of
+from evalgrad_lab.fit import BatchLoss, Every, Hook, Pace, Phase, Training, fit, scores_of
 from evalgrad_lab.models.mlp import mlp
 from reproductions.s_measures.regulariser import Regulariser
 from reproductions.s_measures.sized import Sized, s_mnist, sized_classifier, sized_unet
-from reproductions.training import seeded
+from reproductions.training import Counts, seeded
 
 DIGIT_BATCH, MASK_BATCH = 100, 16  # the first is the paper's
 DATA: dict[str, Callable[[int, Sizes], Dataset[Part]]] = {
@@ -29,23 +30,23 @@ DATA: dict[str, Callable[[int, Sizes], Dataset[Part]]] = {
 THRESHOLDS = (0.55, 0.6, 0.65)  # of the probability, in experiment 2
 
 
+adam = partial(Pace, optimiser="adam", schedule="constant")  # (learning rate, seed=)
+
+
 def trained(
     network: nn.Module,
-    part: Part,
     loss: BatchLoss,
-    regulariser: Regulariser,
-    *,
-    batch: int,
-    learning_rate: float,
+    data: tuple[Part, int],
+    pace: Pace,
     epochs: int,
-    seed: int,
+    hooks: Sequence[Hook],
     look: Callable[[int], object] = lambda step: None,
 ) -> None:
-    """Adam at a constant rate; `look` is called after every epoch."""
+    """On a part in batches of a size; `look` is called after every epoch."""
+    part, batch = data
     length = steps_per_epoch(part, batch, 1)
-    pace = Pace(learning_rate, optimiser="adam", schedule="constant", seed=seed)
     training = Training(network, [Phase(loss, epochs * length)], pace)
-    fit(training, in_memory(part, batch, seed), [regulariser, Every(length, look)])
+    fit(training, in_memory(part, batch, pace.seed), [*hooks, Every(length, look)])
 
 
 def train_digits(
@@ -73,17 +74,11 @@ def train_digits(
         digit, size = batch.target.unbind(1)
         return F.cross_entropy(output[0], digit) + regulariser.loss(output[1], size, batch.index)
 
-    trained(
-        model,
-        split.train,
-        loss,
-        regulariser,
-        batch=DIGIT_BATCH,
-        learning_rate=learning_rate,
-        epochs=epochs,
-        seed=seed,
-        look=lambda step: curve.append(_accuracy(model, split.test)),
-    )
+    def look(step: int) -> None:
+        curve.append(_accuracy(model, split.test))
+
+    digits, pace = (split.train, DIGIT_BATCH), adam(learning_rate, seed=seed)
+    trained(model, loss, digits, pace, epochs, [regulariser], look)
     size, weight = model.sizes_of(split.test.inputs), model.head.get_parameter("weight").detach()
     return {
         "validation": _accuracy(model, split.validation),
@@ -102,13 +97,7 @@ def _accuracy(model: Sized, part: Part) -> float:
 
 
 def train_measure(
-    *,
-    seed: int,
-    size: tuple[int, int, int],
-    solver: str,
-    project: str,
-    learning_rate: float,
-    epochs: int,
+    *, seed: int, size: Counts, solver: str, project: str, learning_rate: float, epochs: int
 ) -> dict[str, Any]:
     """A piece: the measure alone, without a main loss, for a linear scorer of data that no plane
     divides. F1 in per cent.
@@ -120,31 +109,25 @@ def train_measure(
     for parameter in model.parameters():
         nn.init.zeros_(parameter)
     regulariser = Regulariser(split.train.target, 1.0, solver, project)
-    trained(
-        model,
-        split.train,
-        lambda scores, batch: regulariser.loss(scores, batch.target, batch.index),
-        regulariser,
-        batch=DIGIT_BATCH,
-        learning_rate=learning_rate,
-        epochs=epochs,
-        seed=seed,
-    )
+    data, pace = (split.train, DIGIT_BATCH), adam(learning_rate, seed=seed)
+
+    def loss(scores: Tensor, batch: Batch) -> Tensor:
+        return regulariser.loss(scores, batch.target, batch.index)
+
+    trained(model, loss, data, pace, epochs, [regulariser])
     seen, scores = (scores_of(model, part.inputs) for part in (split.train, split.test))
-    if not seen.isfinite().all():
-        return {"certificate": 0.0, "f1": 0.0, "projections": regulariser.projections}
-    return {
-        "certificate": regulariser.certificate(seen, split.train.target),
-        "f1": 100 * eg.metrics.fbeta_score(scores, split.test.target, ties="worst").item(),
-        "projections": regulariser.projections,
-    }
+    certificate, f1 = 0.0, 0.0
+    if seen.isfinite().all():
+        certificate = regulariser.certificate(seen, split.train.target)
+        f1 = 100 * eg.metrics.fbeta_score(scores, split.test.target, ties="worst").item()
+    return {"certificate": certificate, "f1": f1, "projections": regulariser.projections}
 
 
 def train_masks(
     *,
     data: str,
     seed: int,
-    sizes: tuple[int, int, int],
+    sizes: Counts,
     alpha: float,
     solver: str,
     learning_rate: float,
@@ -164,17 +147,11 @@ def train_masks(
         size = regulariser.loss(output[1], labels[batch.index], batch.index)
         return pixel_loss(output[0], batch.target) + size
 
-    trained(
-        model,
-        split.train,
-        loss,
-        regulariser,
-        batch=MASK_BATCH,
-        learning_rate=learning_rate,
-        epochs=epochs,
-        seed=seed,
-        look=lambda step: curve.append(quality(model, split.test)),
-    )
+    def look(step: int) -> None:
+        curve.append(quality(model, split.test))
+
+    images, pace = (split.train, MASK_BATCH), adam(learning_rate, seed=seed)
+    trained(model, loss, images, pace, epochs, [regulariser], look)
     return {
         "validation": quality(model, split.validation),
         "test": curve[-1],

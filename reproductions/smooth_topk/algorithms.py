@@ -18,15 +18,10 @@ def _log_product(left: Tensor, right: Tensor, degrees: int) -> Tensor:
     """Product of polynomials given by log-coefficients on the last axis, its first ``degrees``
     coefficients.
     """
-    size = min(left.shape[-1] + right.shape[-1] - 1, degrees)
-    shifted = [
-        F.pad(
-            left[..., a : a + 1] + right[..., : size - a],
-            (a, max(size - a - right.shape[-1], 0)),
-            value=-math.inf,
-        )
-        for a in range(min(left.shape[-1], size))
-    ]
+    size, shifted = min(left.shape[-1] + right.shape[-1] - 1, degrees), []
+    for a in range(min(left.shape[-1], size)):
+        terms = left[..., a : a + 1] + right[..., : size - a]
+        shifted.append(F.pad(terms, (a, size - a - terms.shape[-1]), value=-math.inf))
     return _log_sum(torch.stack(shifted), 0)
 
 
@@ -85,9 +80,8 @@ def marginals(x: Tensor, log_sigma: Tensor, k: int, threshold: float = 1e-2) -> 
     series = torch.zeros_like(x)
     # sum_j (-1)^j sigma_{k+j} / e_i^(j+1), times e_i / sigma_k
     for j in range(log_sigma.shape[-1] - k):
-        series = series + (-1) ** j * torch.exp(
-            log_sigma[:, k + j : k + j + 1] - log_sigma[:, k : k + 1] - j * x
-        )
+        ratio = log_sigma[:, k + j : k + j + 1] - log_sigma[:, k : k + 1]
+        series = series + (-1) ** j * torch.exp(ratio - j * x)
     return torch.where(stable, share, series)
 
 
@@ -105,12 +99,8 @@ def smooth_topk_paper(
     """
     rows, classes = scores.shape
     others = torch.arange(classes, device=scores.device) != target.unsqueeze(-1)
-    rest = (
-        scores[others]
-        .view(rows, classes - 1)
-        .div(k * temperature)
-        .requires_grad_(not custom_backward)
-    )
+    rest = scores[others].view(rows, classes - 1).div(k * temperature)
+    rest.requires_grad_(not custom_backward)
     own = scores.gather(-1, target.unsqueeze(-1)).squeeze(-1)
     order = max(1, round(0.2 * k)) if custom_backward else 0
     with torch.set_grad_enabled(not custom_backward):
@@ -124,6 +114,5 @@ def smooth_topk_paper(
         (derivative,) = torch.autograd.grad(ratio.sum(), rest)
     gradient = torch.empty_like(scores)
     gradient[others] = (slope.unsqueeze(-1) * derivative).flatten()
-    return temperature * F.softplus(z, threshold=80), gradient.scatter(
-        -1, target.unsqueeze(-1), -slope.unsqueeze(-1)
-    )
+    gradient.scatter_(-1, target.unsqueeze(-1), -slope.unsqueeze(-1))
+    return temperature * F.softplus(z, threshold=80), gradient

@@ -19,9 +19,8 @@ def nine_crops(inputs: Tensor) -> Tensor:
     height = int((inputs.shape[1] / 2) ** 0.5)
     images = F.pad(inputs.view(-1, height, 2 * height), (1, 1, 1, 1), value=inputs.min().item())
     places = itertools.product(range(3), range(3))
-    return torch.stack(
-        [images[:, y : y + height, x : x + 2 * height].flatten(1) for y, x in places], 1
-    )
+    crops = [images[:, y : y + height, x : x + 2 * height].flatten(1) for y, x in places]
+    return torch.stack(crops, 1)
 
 
 def shifted(inputs: Tensor, generator: torch.Generator) -> Tensor:
@@ -41,7 +40,5 @@ def crop_accuracies(model: nn.Module, inputs: Tensor, target: Tensor, k: int) ->
         "softmax": scores.softmax(-1).mean(1),
         "marginals": eg.topk_probabilities(scores, k=k).mean(1),
     }
-    return {
-        name: 100 * (1 - eg.metrics.topk_error(values, target, k=k).item())
-        for name, values in averaged.items()
-    }
+    errors = {name: eg.metrics.topk_error(some, target, k=k) for name, some in averaged.items()}
+    return {name: 100 * (1 - error.item()) for name, error in errors.items()}

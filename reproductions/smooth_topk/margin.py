@@ -1,5 +1,6 @@
 """Tables 7 and 8: margin 0 or 1, for the top-1 and for the top-5 loss."""
 
+import itertools
 from collections.abc import Mapping
 from statistics import fmean, stdev
 from typing import Any
@@ -19,26 +20,18 @@ LOSSES = {"top1": (1, 1.0), "top5": (5, 0.1)}
 def run(size: Size, runs: Runs) -> Outcome:
     """Four objectives, tuned; the best network on validation, as in the paper, without crops."""
     scale = SCALES[size]
-    names = [(metric, margin) for metric in LOSSES for margin in ("0", "1")]
-    cases = {
-        (metric, margin): {
-            "objective": smooth(LOSSES[metric][1], k=LOSSES[metric][0], margin=float(margin))
-        }
-        for metric, margin in names
-    }
+    cases = {}
+    for metric, margin in itertools.product(LOSSES, ("0", "1")):
+        k, temperature = LOSSES[metric]
+        objective = smooth(temperature, k=k, margin=float(margin))
+        cases[metric, margin] = {"objective": objective}
     numbers: dict[str, Any] = {metric: {} for metric in LOSSES}
+    rows = []
     for (metric, margin), results in scale.tuned(runs, cases).items():
-        numbers[metric][margin] = each(results, "best", metric)
-    rows = [
-        [
-            f"k = {LOSSES[metric][0]}, temperature {LOSSES[metric][1]:g}",
-            margin,
-            f"top-{metric[3:]}",
-            REPORTED[metric][margin],
-            spread(numbers[metric][margin]),
-        ]
-        for metric, margin in names
-    ]
+        k, temperature = LOSSES[metric]
+        found = numbers[metric][margin] = each(results, "best", metric)
+        names = [f"k = {k}, temperature {temperature:g}", margin, f"top-{metric[3:]}"]
+        rows.append([*names, REPORTED[metric][margin], spread(found)])
     table = Table("Accuracy in %", ["loss", "margin", "accuracy", "paper", "ours"], rows)
     return Outcome(numbers, scale.sentence(), scale.seeds, [table])
 
@@ -49,9 +42,8 @@ def verdict(numbers: Mapping[str, Any]) -> Verdict:
     """
     gains, spreads = {}, {}
     for metric in LOSSES:
-        differences = [
-            one - zero for one, zero in zip(numbers[metric]["1"], numbers[metric]["0"], strict=True)
-        ]
+        pairs = zip(numbers[metric]["1"], numbers[metric]["0"], strict=True)
+        differences = [one - zero for one, zero in pairs]
         gains[metric], spreads[metric] = fmean(differences), stdev(differences)
     ties = [metric for metric in LOSSES if abs(gains[metric]) <= spreads[metric]]
     paper = {metric: REPORTED[metric]["1"] - REPORTED[metric]["0"] for metric in LOSSES}
@@ -60,15 +52,10 @@ def verdict(numbers: Mapping[str, Any]) -> Verdict:
         f" {paper[metric]:+.2f})"
         for metric in LOSSES
     ]
-    why = (
-        f" Within the spread of the seeds: {', '.join('top-' + metric[3:] for metric in ties)}."
-        if ties
-        else ""
-    )
-    return judge(
-        [gain > 0 for gain in gains.values()],
-        f"margin 1 against 0 changes {' and '.join(words)}.{why}",
-    )
+    tied = ", ".join(f"top-{metric[3:]}" for metric in ties)
+    why = f" Within the spread of the seeds: {tied}." if ties else ""
+    sentence = f"margin 1 against 0 changes {' and '.join(words)}.{why}"
+    return judge([gain > 0 for gain in gains.values()], sentence)
 
 
 EXPERIMENT = Experiment(

@@ -28,9 +28,8 @@ def ours(
 ) -> tuple[Tensor, Tensor]:
     """Value and gradient of the library's loss, per sample."""
     leaf = scores.detach().requires_grad_()
-    value = eg.smooth_topk_loss(
-        leaf, target, k=k, temperature=temperature, margin=margin, reduction="none"
-    )
+    how: Any = {"temperature": temperature, "margin": margin}
+    value = eg.smooth_topk_loss(leaf, target, k=k, **how, reduction="none")
     (gradient,) = torch.autograd.grad(value.sum(), leaf)
     return value.detach(), gradient
 
@@ -56,9 +55,8 @@ STABLE: dict[str, Callable[..., tuple[Tensor, Tensor]]] = {
 def draw(rows: int, classes: int, deviation: float = 3.0) -> tuple[Tensor, Tensor]:
     """Normal scores and random labels."""
     generator = torch.Generator().manual_seed(0)
-    return deviation * torch.randn(rows, classes, generator=generator), torch.randint(
-        classes, (rows,), generator=generator
-    )
+    scores = deviation * torch.randn(rows, classes, generator=generator)
+    return scores, torch.randint(classes, (rows,), generator=generator)
 
 
 def seconds(*, algorithm: str, backward: bool, n: int, rows: int, rounds: int) -> float:

@@ -13,77 +13,47 @@ from reproductions.verdicts import Verdict, judge
 
 TEMPERATURES = (1e1, 1e0, 1e-1, 1e-2, 1e-3, 1e-4, 1e-36)
 # From which temperature down an overflow occurs; None: at none of those tried.
-REPORTED: dict[str, float | None] = {
-    "SA single": 1e-1,
-    "SA double": 1e-2,
-    "DC log single": None,
-    "DC log double": None,
-}
+REPORTED = {"SA single": 1e-1, "SA double": 1e-2, "DC log single": None, "DC log double": None}
 
 
 def run(size: Size, runs: Runs) -> Outcome:
     """Table 5, and the error of the gradients, which the paper leaves out."""
-    source, what = (
-        "normal",
-        "normal scores of deviation 3 for 1000 classes, synthetic (--full takes a network's)",
-    )
+    source = "imagenet" if size == "full" else "normal"
+    what = "normal scores of deviation 3 for 1000 classes, synthetic (--full takes a network's)"
     if size == "full":
         place("imagenet-logits")
-        source, what = (
-            "imagenet",
-            "scores of EfficientNet-Lite0 on 128 crops of ImageNet photographs (paper: ResNet-18)",
+        what = (
+            "scores of EfficientNet-Lite0 on 128 crops of ImageNet photographs (paper: ResNet-18)"
         )
     rows, classes = (4, 30) if size == "tiny" else (128, 1000)
-    settings = [
-        {"scores": source, "rows": rows, "classes": classes, "temperature": temperature}
-        for temperature in TEMPERATURES
-    ]
-    found = runs.run(stability, settings)
+    common = {"scores": source, "rows": rows, "classes": classes}
+    found = runs.run(stability, [{**common, "temperature": t} for t in TEMPERATURES])
     numbers = {"temperature": list(TEMPERATURES), "found": found}
-    table = Table(
-        "Stability (float32 / float64)",
-        ["temperature", "paper SA", "paper DC log", *STABLE],
-        [_finite_row(*pair) for pair in zip(TEMPERATURES, found, strict=True)],
-    )
-    columns = ["temperature", *STABLE]
-    errors = [
-        [f"{t:g}", *[_error(row[name]["error"]) for name in STABLE]]
-        for t, row in zip(TEMPERATURES, found, strict=True)
-    ]
+    pairs = list(zip(TEMPERATURES, found, strict=True))
+    columns = ["temperature", "paper SA", "paper DC log", *STABLE]
+    finite = [_finite_row(*pair) for pair in pairs]
+    errors = [[f"{t:g}", *[_error(row[name]["error"]) for name in STABLE]] for t, row in pairs]
     title = (
         "Largest error of the gradient in float32, as a share of the largest derivative there can"
         " be, 1/k"
     )
-    return Outcome(
-        numbers, f"{what}; k = 5, {rows} samples.", [0], [table, Table(title, columns, errors)]
-    )
+    tables = [Table("Stability (float32 / float64)", columns, finite)]
+    tables.append(Table(title, ["temperature", *STABLE], errors))
+    return Outcome(numbers, f"{what}; k = 5, {rows} samples.", [0], tables)
 
 
 def _finite_row(temperature: float, row: Mapping[str, Any]) -> list[str]:
     """Finite in float32 / float64; the paper's table ends at 1e-4."""
-    tried = temperature >= 1e-4
-    paper = [
-        (
-            _mark(
-                *(
-                    temperature > (REPORTED[f"{name} {precision}"] or 0.0)
-                    for precision in ("single", "double")
-                )
-            )
-            if tried
-            else ""
-        )
-        for name in ("SA", "DC log")
-    ]
-    return [
-        f"{temperature:g}",
-        *paper,
-        *[_mark(row[name]["single"], row[name]["double"]) for name in STABLE],
-    ]
+    paper = ["", ""]
+    if temperature >= 1e-4:
+        fine = {name: temperature > (least or 0.0) for name, least in REPORTED.items()}
+        paper = [_mark(fine[f"{name} single"], fine[f"{name} double"]) for name in ("SA", "DC log")]
+    ours = [_mark(row[name]["single"], row[name]["double"]) for name in STABLE]
+    return [f"{temperature:g}", *paper, *ours]
 
 
-def _mark(single: bool, double: bool) -> str:
-    return f"{'yes' if single else 'no'} / {'yes' if double else 'no'}"
+def _mark(*finite: bool) -> str:
+    return " / ".join("yes" if each else "no" for each in finite)
 
 
 def _error(error: float | None) -> str:
@@ -93,27 +63,17 @@ def _error(error: float | None) -> str:
 def first_overflow(numbers: Mapping[str, Any], name: str, precision: str) -> float | None:
     """The highest temperature at which a value is not finite."""
     pairs = zip(numbers["temperature"], numbers["found"], strict=True)
-    return max(
-        (temperature for temperature, row in pairs if not row[name][precision]), default=None
-    )
+    return max((t for t, row in pairs if not row[name][precision]), default=None)
 
 
 def verdict(numbers: Mapping[str, Any]) -> Verdict:
     """Claim: SA overflows, in single precision earlier than in double; DC in log-space does not."""
-    single, double = (
-        first_overflow(numbers, "SA", precision) for precision in ("single", "double")
-    )
+    single, double = (first_overflow(numbers, "SA", kind) for kind in ("single", "double"))
     log = first_overflow(numbers, "DC log", "single")
     errors = {name: [row[name]["error"] for row in numbers["found"]] for name in ("DC log", "ours")}
-    worst = {
-        name: max((error for error in values if error is not None), default=0.0)
-        for name, values in errors.items()
-    }
-    claims = [
-        single is not None,
-        single is not None and (double is None or double < single),
-        log is None,
-    ]
+    worst = {name: max(e or 0.0 for e in values) for name, values in errors.items()}
+    later = single is not None and (double is None or double < single)
+    claims = [single is not None, later, log is None]
     when = ["never" if value is None else f"from {value:g} down" for value in (single, double, log)]
     sentence = (
         f"SA overflows {when[0]} in float32 (paper: from 0.1) and {when[1]} in float64 (paper: from"

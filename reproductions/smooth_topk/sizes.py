@@ -9,14 +9,14 @@ from evalgrad_lab.runs import Runs, Settings
 from evalgrad_lab.tune import product
 from reproductions.experiment import Size
 from reproductions.smooth_topk.training import train_pairs
-from reproductions.training import Name, tuned
+from reproductions.training import Counts, Name, tuned
 
 
 class Scale(NamedTuple):
     """One size of the learned experiments."""
 
     data: str
-    sizes: tuple[int, int, int]  # pairs for training, validation and test
+    sizes: Counts  # pairs for training, validation and test
     steps: int
     seeds: tuple[int, ...]
     grid: list[Settings]
@@ -33,27 +33,24 @@ class Scale(NamedTuple):
         on validation.
         """
         asked = {name: {**self.common, **case} for name, case in cases.items()}
-        found = tuned(
-            runs,
-            train_pairs,
-            asked,
-            grid or self.grid,
-            self.seeds,
-            score=lambda result: result["best"]["validation"],
-        )
+        grid = grid or self.grid
+
+        def score(result: Any) -> float:
+            return float(result["best"]["validation"])
+
+        found = tuned(runs, train_pairs, asked, grid, self.seeds, score=score)
         return {name: case.results for name, case in found.items()}
 
     def sentence(self) -> str:
         """The setting in words."""
-        name = {
-            "digits": "digits-100 (scikit-learn's digits in pairs)",
-            "mnist": "MNIST-100 (MNIST digits of 14x14 pixels in pairs)",
-        }
+        data = "digits-100 (scikit-learn's digits in pairs)"
+        if self.data == "mnist":
+            data = "MNIST-100 (MNIST digits of 14x14 pixels in pairs)"
         train, validation, test = self.sizes
-        rates = sorted({point["learning_rate"] for point in self.grid})
-        decays = sorted({point["weight_decay"] for point in self.grid})
+        names = ("learning_rate", "weight_decay")
+        rates, decays = (sorted({point[name] for point in self.grid}) for name in names)
         return (
-            f"{name[self.data]}, {train} pairs for training, {validation} for validation, {test}"
+            f"{data}, {train} pairs for training, {validation} for validation, {test}"
             " for test; a perceptron with two hidden layers of 128 units; AdamW, cosine schedule,"
             f" {self.steps} steps of batch 100. Every objective searches learning rate {rates} and"
             f" weight decay {decays} on the validation pairs of the first seed. ± is the deviation"

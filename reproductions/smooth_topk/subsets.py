@@ -2,7 +2,7 @@
 averaged over crops.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from statistics import fmean
 from typing import Any
 
@@ -35,10 +35,7 @@ def measure(size: Size, runs: Runs) -> dict[str, Any]:
         for share in shares
         for name, objective in OBJECTIVES.items()
     }
-    numbers: dict[str, Any] = {
-        "share": list(shares),
-        "pairs": [pairs[share][0] for share in shares],
-    }
+    numbers: dict[str, Any] = {"share": list(shares), "pairs": [p[0] for p in pairs.values()]}
     for (name, _), results in scale.tuned(runs, cases).items():
         for prediction in PREDICTIONS:
             row = each(results, "crops", prediction)
@@ -63,34 +60,30 @@ def run_shares(size: Size, runs: Runs) -> Outcome:
     for row, share in enumerate(numbers["share"]):
         at = SHARES.index(share)
         ours = [spread(numbers[name]["marginals"][row]) for name in OBJECTIVES]
-        rows.append(
-            [f"{share} %", REPORTED["CE"][at], REPORTED["L5,0.1"][at], numbers["pairs"][row], *ours]
-        )
-    table = Table(
-        "Top-5 accuracy in %", ["share", "paper CE", "paper L5,0.1", "pairs", "CE", "L5,0.1"], rows
-    )
+        paper = [REPORTED[name][at] for name in OBJECTIVES]
+        rows.append([f"{share} %", *paper, numbers["pairs"][row], *ours])
+    columns = ["share", "paper CE", "paper L5,0.1", "pairs", "CE", "L5,0.1"]
+    table = Table("Top-5 accuracy in %", columns, rows)
     return Outcome(numbers, _setting(size), SCALES[size].seeds, [table])
+
+
+def _gains(ours: Sequence[Any], theirs: Sequence[Any]) -> list[float]:
+    """The difference of the means over the seeds, for each share."""
+    return [fmean(one) - fmean(other) for one, other in zip(ours, theirs, strict=True)]
 
 
 def verdict_shares(numbers: Mapping[str, Any]) -> Verdict:
     """Claim: the smooth loss is ahead when the data is scarce, and level when it is not."""
-    gains = [
-        fmean(ours) - fmean(theirs)
-        for ours, theirs in zip(
-            numbers["L5,0.1"]["marginals"], numbers["CE"]["marginals"], strict=True
-        )
-    ]
+    gains = _gains(*(numbers[name]["marginals"] for name in ("L5,0.1", "CE")))
     scarce, ample = gains[-1], gains[0]
     paper = REPORTED["L5,0.1"][-1] - REPORTED["CE"][-1]
     claims = [scarce > 0, scarce > ample]
-    why = (
-        ""
-        if all(claims)
-        else (
+    why = ""
+    if not all(claims):
+        why = (
             " With clean labels there is no ambiguity that a top-5 loss could forgive; see the"
             " label noise above."
         )
-    )
     sentence = (
         f"with {numbers['share'][-1]} % of the data L5,0.1 is {scarce:+.1f} points from CE (paper"
         f" {paper:+.1f}), with all of it {ample:+.1f} (paper"
@@ -109,23 +102,14 @@ def run_crops(size: Size, runs: Runs) -> Outcome:
             for name in OBJECTIVES
         ]
     columns = ["share", "loss", "one crop", "softmax over crops", "top-5 marginals over crops"]
-    return Outcome(
-        numbers, _setting(size), SCALES[size].seeds, [Table("Top-5 accuracy in %", columns, rows)]
-    )
-
-
-def boosts(numbers: Mapping[str, Any], name: str) -> list[float]:
-    """What the marginals gain over the softmax, both averaged over the crops, for each share."""
-    ways = numbers[name]
-    return [
-        fmean(ours) - fmean(theirs)
-        for ours, theirs in zip(ways["marginals"], ways["softmax"], strict=True)
-    ]
+    table = Table("Top-5 accuracy in %", columns, rows)
+    return Outcome(numbers, _setting(size), SCALES[size].seeds, [table])
 
 
 def verdict_crops(numbers: Mapping[str, Any]) -> Verdict:
     """Claim: marginals never hurt, and help cross-entropy most when data is scarce."""
-    by_name = {name: boosts(numbers, name) for name in OBJECTIVES}
+    ways = {name: numbers[name] for name in OBJECTIVES}
+    by_name = {name: _gains(way["marginals"], way["softmax"]) for name, way in ways.items()}
     every = [boost for values in by_name.values() for boost in values]
     positive = sum(boost > 0 for boost in every)
     sentence = (

@@ -2,7 +2,6 @@
 the gradient is.
 """
 
-import itertools
 from collections.abc import Mapping
 from statistics import fmean
 from typing import Any
@@ -29,16 +28,14 @@ def run(size: Size, runs: Runs) -> Outcome:
     """Every temperature in a narrow and in a wide network, the learning rate tuned for each."""
     scale = SCALES[size]
     temperatures = TEMPERATURES if size != "tiny" else (0.0, 0.01, 1.0)
-    names = [(width, temperature) for width in WIDTHS for temperature in temperatures]
     cases = {
         (width, temperature): {"objective": smooth(temperature), "width": WIDTHS[width]}
-        for width, temperature in names
+        for width in WIDTHS
+        for temperature in temperatures
     }
     found = scale.tuned(runs, cases, GRID)
     common = {"data": scale.data, "sizes": list(scale.sizes), "seed": scale.seeds[0]}
-    density = runs.run(
-        gradient_density, [{**common, "temperature": temperature} for temperature in temperatures]
-    )
+    density = runs.run(gradient_density, [{**common, "temperature": t} for t in temperatures])
     numbers: dict[str, Any] = {"temperature": list(temperatures), "density": density}
     for width in WIDTHS:
         rows = [found[width, temperature] for temperature in temperatures]
@@ -59,14 +56,13 @@ def run(size: Size, runs: Runs) -> Outcome:
 
 
 def _table(numbers: Mapping[str, Any]) -> Table:
-    columns = ["temperature", "paper train", "paper test"]
-    columns += [f"{width} {part}" for width in WIDTHS for part in ("train", "test")] + [
-        "non-zero derivatives (%)"
-    ]
+    names = [(width, part) for width in WIDTHS for part in ("train", "test")]
+    columns = ["temperature", "paper train", "paper test", *map(" ".join, names)]
+    columns.append("non-zero derivatives (%)")
     rows = []
     for row, temperature in enumerate(numbers["temperature"]):
         at = TEMPERATURES.index(temperature)
-        ours = [spread(numbers[width][part][row]) for width in WIDTHS for part in ("train", "test")]
+        ours = [spread(numbers[width][part][row]) for width, part in names]
         paper = (REPORTED["train"][at], REPORTED["test"][at])
         rows.append([f"{temperature:g}", *paper, *ours, numbers["density"][row]])
     return Table("Top-5 accuracy in %", columns, rows)
@@ -94,12 +90,9 @@ def verdict(numbers: Mapping[str, Any]) -> Verdict:
     """
     temperatures, density = numbers["temperature"], numbers["density"]
     train = {width: [fmean(values) for values in numbers[width]["train"]] for width in WIDTHS}
-    fails = {
-        width: values[0] < values[temperatures.index(1.0)] - 20 for width, values in train.items()
-    }
-    denser = density[0] < density[-1] / 2 and all(
-        low <= high for low, high in itertools.pairwise(density)
-    )
+    one = temperatures.index(1.0)
+    fails = {width: values[0] < values[one] - 20 for width, values in train.items()}
+    denser = density[0] < density[-1] / 2 and density == sorted(density)
     tests = {width: [fmean(values) for values in numbers[width]["test"]] for width in WIDTHS}
     best = {width: temperatures[values.index(max(values))] for width, values in tests.items()}
     sentence = (
@@ -109,8 +102,7 @@ def verdict(numbers: Mapping[str, Any]) -> Verdict:
         f" the best test accuracy is at temperature {best['narrow']:g} (narrow) and"
         f" {best['wide']:g} (wide; paper 0.1). {_why(fails)}"
     )
-    claims = [fails["narrow"], fails["wide"], denser]
-    return judge(claims, sentence)
+    return judge([fails["narrow"], fails["wide"], denser], sentence)
 
 
 def _why(fails: Mapping[str, bool]) -> str:

@@ -19,7 +19,7 @@ from evalgrad_lab.loss_factories import make
 from evalgrad_lab.models.mlp import mlp
 from evalgrad_lab.validation import Validation, looks
 from reproductions.smooth_topk.crops import crop_accuracies, shifted
-from reproductions.training import Loss, seeded
+from reproductions.training import Counts, Loss, seeded
 
 # LOOKS: how often the accuracies are taken during a training
 K, CLASSES, BATCH, LOOKS = 5, 100, 100, 10
@@ -42,7 +42,7 @@ def loss_of(objective: Objective) -> Loss:
     return make("smooth_topk", {**options, "temperature": objective["temperature"]})
 
 
-def load(data: str, seed: int, sizes: tuple[int, int, int], noise: float) -> Dataset[Part]:
+def load(data: str, seed: int, sizes: Counts, noise: float) -> Dataset[Part]:
     """digits-100 (embedded) or MNIST-100 (fetched): pairs whose training and validation labels are
     noisy within their group.
     """
@@ -59,7 +59,7 @@ def train_pairs(
     *,
     data: str,
     seed: int,
-    sizes: tuple[int, int, int],
+    sizes: Counts,
     objective: Objective,
     learning_rate: float,
     weight_decay: float,
@@ -77,11 +77,11 @@ def train_pairs(
     split, curve = load(data, seed, sizes, noise), []
     model = network(split.train.inputs.shape[1], width, seed)
     some = Part(split.train.inputs[:500], split.train.target[:500])  # enough for a curve
-    validation = Validation(
-        lambda: accuracies(model, split.validation)["top5"],
-        when=looks(steps, LOOKS),
-        keep_best=True,
-    )
+
+    def top5() -> float:
+        return accuracies(model, split.validation)["top5"]
+
+    validation = Validation(top5, when=looks(steps, LOOKS), keep_best=True)
 
     def look(step: int) -> None:
         curve.append([step, 100 - accuracies(model, some)["top5"]])
@@ -92,11 +92,8 @@ def train_pairs(
     training = Training(model, [phase], Pace(learning_rate, weight_decay, seed=seed))
     hooks = [validation, Every(max(steps // LOOKS, 1), look)]
     fit(training, shifted_batches(batches, seed) if crops else batches, hooks)
-    result = {
-        "last": accuracies(model, split.test),
-        "train": accuracies(model, split.train),
-        "curve": curve,
-    }
+    last, seen = (accuracies(model, part) for part in (split.test, split.train))
+    result = {"last": last, "train": seen, "curve": curve}
     if crops:
         result["crops"] = crop_accuracies(model, split.test.inputs, split.test.target, K)
     validation.restore_best(training)
@@ -109,9 +106,8 @@ def shifted_batches(batches: Batches, seed: int) -> Batches:
 
     def epoch(number: int) -> Iterator[Batch]:
         generator = torch.Generator().manual_seed(mixed_seed(seed, number, 1))
-        return (
-            replace(batch, inputs=shifted(batch.inputs, generator)) for batch in batches(number)
-        )
+        for batch in batches(number):
+            yield replace(batch, inputs=shifted(batch.inputs, generator))
 
     return epoch
 
@@ -126,7 +122,7 @@ def accuracies(model: nn.Module, part: Part) -> dict[str, float]:
 
 
 def gradient_density(
-    *, data: str, seed: int, sizes: tuple[int, int, int], temperature: float, width: int = 128
+    *, data: str, seed: int, sizes: Counts, temperature: float, width: int = 128
 ) -> float:
     """A piece, figure 2b: the share of the loss's derivatives that are not numerically zero, at the
     initial random weights.

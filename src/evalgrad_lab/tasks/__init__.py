@@ -44,7 +44,7 @@ def called(names: Iterable[str]) -> list[Task]:
     >>> [task.name for task in called(["two-mode", "circles"])]
     ['two-mode-ap', 'two-mode-recall', 'two-mode-f1', 'circles']
     """
-    found = {}
+    found: dict[str, Task] = {}
     for name in names:
         family = [task for task in TASKS.values() if task.name.startswith(f"{name}-")]
         # `digit-table` is a task, beside `digit-table-mlp`
