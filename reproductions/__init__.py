@@ -17,9 +17,7 @@ def papers(modules: list[str] = MODULES) -> list[Paper]:
 
 
 def find(names: list[str]) -> list[Experiment]:
-    """The experiments called by name, by paper (`smooth_topk`) or by `all`, each once and in the
-    order of the papers.
-    """
+    """The experiments called by name, by paper or by `all`, in the order of the papers."""
     named = {name.partition("/")[0] for name in names}
     modules = [module for module in MODULES if module in named] if named <= {*MODULES} else MODULES
     every = [experiment for paper in papers(modules) for experiment in paper.experiments]

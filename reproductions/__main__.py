@@ -1,6 +1,4 @@
-"""`python -m reproductions`: run the papers' experiments, print each result next to the paper's
-numbers, and write the papers' pages.
-"""
+"""`python -m reproductions`: run the papers' experiments, show the results, write the pages."""
 
 import argparse
 import os

@@ -1,6 +1,4 @@
-"""Pictures that are the same bytes on every run: one style, text as text, no dates, no random
-names.
-"""
+"""Pictures that are the same bytes on every run: one style, text as text, no dates."""
 
 import io
 import re
@@ -31,9 +29,7 @@ def new_figure(width: float = 7.0, height: float = 3.2) -> Figure:
 
 
 def plot_lines(panel: Axes, lines: Mapping[str, tuple[Any, Any]], **words: Any) -> None:
-    """Lines (x, y) by their names, with a legend; `words` are those of `Axes.set`. Names that tell
-    of cross-entropy are dashed.
-    """
+    """Lines (x, y) by name, cross-entropy's dashed; `words` are those of `Axes.set`."""
     for name, (x, y) in lines.items():
         panel.plot(x, y, "--" if "cross-entropy" in name else "-", label=name, linewidth=1)
     panel.set(**words)

@@ -1,6 +1,4 @@
-"""What an experiment of a paper is: plain data, one function that runs it and one that judges the
-numbers.
-"""
+"""What an experiment is: plain data, a function that runs it and one that judges the numbers."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field

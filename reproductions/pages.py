@@ -65,9 +65,7 @@ def skipped_section(experiment: Experiment, sentence: str) -> str:
 def write_page(
     paper: Paper, sections: Mapping[tuple[str, Size], str], skipped: Mapping[str, str], folder: Path
 ) -> Path:
-    """Put the new sections into the paper's page. A skipped experiment is said until there is a
-    result of some size.
-    """
+    """Put new sections into the page; a skipped experiment is said until it has a result."""
     path = folder / f"{paper.name}.md"
     every = read_sections(path) | dict(sections)
     names = [experiment.name for experiment in paper.experiments]

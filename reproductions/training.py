@@ -40,9 +40,7 @@ def train(
 
 
 def equibatches(part: Part, presence: Tensor, size: int, seed: int) -> Batches:
-    """Batches of the Lovász paper's sampler, which cycles over those columns of a table (images,
-    classes) that have an image.
-    """
+    """Batches of the Lovász paper's sampler, over the classes that have an image."""
     classes = presence.any(0).nonzero()[:, 0].tolist()
     return sampled(part, eg.EquibatchSampler(presence, classes=classes, seed=seed), size)
 
@@ -72,9 +70,7 @@ def tuned(
     search: Sequence[int] | None = None,
     score: Callable[[Any], float] = lambda result: result["validation"],
 ) -> dict[Name, Tuned]:
-    """Every case at the point of the grid that validation chooses for it, with the first seed
-    unless `search` names others.
-    """
+    """Every case at the point that validation chooses, with the first seed or those of `search`."""
     asked = [Case(case, grid) for case in cases.values()]
     first = seeds[:1] if search is None else search
     found = tune(runs, function, asked, search=first, seeds=seeds, score=score)

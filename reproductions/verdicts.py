@@ -1,6 +1,4 @@
-"""What a result is judged by: the spread over the seeds, differences between methods that ran on
-the same seeds, and the verdict, with their words.
-"""
+"""What a result is judged by: spread over the seeds, paired differences, the verdict."""
 
 import statistics
 from collections.abc import Sequence

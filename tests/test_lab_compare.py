@@ -20,7 +20,7 @@ from evalgrad_lab.comparison import built_in
 from evalgrad_lab.data.batches import in_memory
 from evalgrad_lab.data.dataset import Part, Sizes
 from evalgrad_lab.data.embedded.points import two_modes
-from evalgrad_lab.metrics import Measure
+from evalgrad_lab.measures import Measure
 from evalgrad_lab.phases import Given, class_weights
 from evalgrad_lab.report import panels
 from evalgrad_lab.report.records import Record

@@ -16,7 +16,9 @@ from sklearn.metrics import (
 )
 
 from evalgrad import metrics
-from evalgrad_lab.metrics import best_threshold, find, judge, measured, thresholds
+from evalgrad_lab.decisions import choose_threshold, judge, thresholds
+from evalgrad_lab.measures import measured
+from evalgrad_lab.metrics import find
 
 torch.manual_seed(0)
 SCORES, MAPS = torch.randn(7, 3, 5, 4), torch.randint(3, (7, 5, 4))
@@ -165,11 +167,13 @@ def test_iou_and_accuracy_of_every_class():
 
 def test_the_best_threshold_is_the_best_of_all_that_are_tried():
     measure, target = measure_of("ranking", "f1"), (LINE > 0.7).long()
-    threshold = best_threshold(measure, LINE, target)
+    threshold, value = choose_threshold(measure, [(LINE, target, None)], LINE)
     tried = thresholds(LINE, 100)
-    assert measure(LINE, target, threshold) == max(measure(LINE, target, cut) for cut in tried)
+    assert measure(LINE, target, threshold) == pytest.approx(value)
+    assert value == pytest.approx(max(measure(LINE, target, cut) for cut in tried))
     assert measure(LINE, target, threshold) > measure(LINE, target)
-    assert best_threshold(measure, LINE, (LINE > 0).long()) == 0.0  # wins a draw
+    draw = [(LINE, (LINE > 0).long(), None)]
+    assert choose_threshold(measure, draw, LINE)[0] == 0.0  # wins a draw
 
 
 def test_binary_scores_are_decided_at_the_threshold():

@@ -1,6 +1,4 @@
-"""Direct loss minimisation (Song et al., ICML 2016): figures 3 to 5, table 1 and the batch size of
-section 4.3.
-"""
+"""Direct loss minimisation (Song et al., ICML 2016): figures 3 to 5, table 1, section 4.3."""
 
 from reproductions.direct_loss.batches import BATCH_SIZE
 from reproductions.direct_loss.classes import CLASSES_TABLE

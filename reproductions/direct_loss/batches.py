@@ -1,6 +1,4 @@
-"""Section 4.3: the AP of a batch stands for the AP of the data, the better the larger the batch.
-512 against 2048.
-"""
+"""Section 4.3: the larger the batch, the better its AP stands for the AP of the data."""
 
 import itertools
 from collections.abc import Mapping
@@ -66,9 +64,7 @@ def run(size: Size, runs: Runs) -> Outcome:
 
 
 def verdict(numbers: Mapping[str, Any]) -> Verdict:
-    """The largest batch against the one before, at equal iterations as the paper means it, and at
-    equal samples.
-    """
+    """The largest batch against the one before, at equal iterations and at equal samples."""
     middle, large = numbers["batches"][-2:]
 
     def lead(name: str, equal: str) -> Difference:

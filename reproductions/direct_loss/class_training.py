@@ -1,6 +1,4 @@
-"""One network per class, all classes side by side: the paper's protocol of table 1 on real digits,
-each against the rest.
-"""
+"""One network per class, side by side: the protocol of table 1 on real digits."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -22,9 +20,7 @@ Hyper = dict[str, float]
 
 
 class Bank(nn.Module):
-    """Networks of equal shape that share nothing: (n, inputs) -> (networks, n). Adam treats each as
-    if it were alone.
-    """
+    """Networks of equal shape that share nothing: (n, inputs) -> (networks, n)."""
 
     def __init__(self, networks: int, inputs: int, widths: Sequence[int]) -> None:
         super().__init__()
@@ -70,9 +66,7 @@ LOSSES: dict[str, Callable[[Tensor, Tensor, Hyper], Tensor]] = {
 def train_classes(
     *, seed: int, swapped: float, widths: list[int], loss: str, hyper: Hyper, iterations: int
 ) -> dict[str, list[float]]:
-    """A piece: Adam with a cosine schedule on the whole training set. AP in per cent of every class
-    on validation and test.
-    """
+    """A piece: Adam on the whole training set. AP in per cent of every class."""
     split = noisy_digits(seed, swapped=swapped)
     model = seeded(seed, lambda: Bank(CLASSES, PIXELS, widths))
     pace = Pace(hyper["learning_rate"], hyper["weight_decay"], seed=seed)

@@ -1,6 +1,4 @@
-"""Table 1's protocol on real digits with clean and noisy labels: one network per class, tuned on
-validation, judged by AP.
-"""
+"""Table 1 on real digits, clean and noisy: one network per class, tuned, judged by AP."""
 
 import itertools
 from collections.abc import Mapping

@@ -39,9 +39,7 @@ BASELINES = [name for name in ALGORITHMS if name not in DIRECT]
 
 
 def candidates(algorithm: str, size: Size) -> list[Hyper]:
-    """The search of one algorithm: the learning rate, and epsilon for the direct losses, weight
-    decay for the others.
-    """
+    """The learning rate, and epsilon for the direct losses, weight decay for the others."""
     axes: dict[str, Sequence[float]] = {"learning_rate": RATES, "weight_decay": DECAYS}
     if algorithm in DIRECT:
         axes = {"learning_rate": DIRECT_RATES, "epsilon": EPSILONS[algorithm[-2:]]}
@@ -50,9 +48,7 @@ def candidates(algorithm: str, size: Size) -> list[Hyper]:
 
 
 def chosen(data: str, size: Size, runs: Runs, seeds: Sequence[int]) -> dict[str, dict[str, Tuned]]:
-    """Selection -> algorithm -> results: by AP on the training set (the paper's way), and by AP on
-    validation points.
-    """
+    """Selection -> algorithm -> results: by AP on training points, as the paper, or validation."""
     common = {"data": data, "sizes": SIZES[size], "iterations": ITERATIONS[size]}
 
     def search(algorithm: str, by: str) -> Tuned:
@@ -65,9 +61,7 @@ def chosen(data: str, size: Size, runs: Runs, seeds: Sequence[int]) -> dict[str,
 
 
 def table(title: str, found: Mapping[str, Mapping[str, Tuned]]) -> Table:
-    """One row per algorithm. The paper has these results as curves only, hence no column of its
-    own.
-    """
+    """One row per algorithm; the paper has curves only, hence no column of its own."""
     rows = []
     for name in ALGORITHMS:
         literal, careful = found["train"][name], found["validation"][name]
@@ -125,9 +119,7 @@ def run_teacher(size: Size, runs: Runs) -> Outcome:
 
 
 def verdict_teacher(numbers: Mapping[str, Any]) -> Verdict:
-    """Three claims: positive AP beats all baselines clearly, negative AP does not compete,
-    perceptrons are poor.
-    """
+    """Positive AP beats all baselines clearly, negative AP does not, perceptrons are poor."""
     by = numbers["validation"]
     ours = by["pos-AP"]
     best = max(BASELINES, key=lambda name: fmean(by[name]))
@@ -171,9 +163,7 @@ def run_linear(size: Size, runs: Runs) -> Outcome:
 
 
 def verdict_linear(numbers: Mapping[str, Any]) -> Verdict:
-    """Clean: negative AP is at least as good as positive, the perceptron does well. Noisy: both
-    fall behind.
-    """
+    """Clean: negative AP is as good as positive, perceptrons do well. Noisy: both fall behind."""
     clean, noisy = numbers["linear"], numbers["noisy"]
     ahead = gap(clean["neg-AP"], clean["pos-AP"])
     negative, perceptron = (gap(noisy[name], noisy["pos-AP"]) for name in ("neg-AP", "per-AP"))

@@ -1,6 +1,4 @@
-"""One training of a scorer of points: the paper's nine algorithms on its synthetic rankings, in
-full batches or small ones.
-"""
+"""One training of a scorer of points by one of the paper's nine algorithms."""
 
 from collections.abc import Callable
 from functools import partial
@@ -42,9 +40,7 @@ def loss_of(algorithm: str, hyper: Hyper) -> Loss:
 
 
 def load(data: str, seed: int, sizes: Counts, positives: float) -> Dataset[Part]:
-    """Points ranked by a random network ("teacher") or a plane, with clean labels ("linear") or a
-    fifth of them wrong ("noisy").
-    """
+    """Ranked by a random network ("teacher") or a plane ("linear"; "noisy": a fifth is wrong)."""
     if data == "teacher":
         return teacher_ranking(seed, Sizes(*sizes), width=WIDTH, positives=positives)
     return linear_ranking(seed, Sizes(*sizes), flipped={"linear": 0.0, "noisy": 0.2}[data])

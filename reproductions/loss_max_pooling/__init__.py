@@ -1,6 +1,4 @@
-"""Loss max-pooling (Rota Bulò, Neuhold, Kontschieder, CVPR 2017): figures 1 to 4, tables 1
-and 2.
-"""
+"""Loss max-pooling (Rota Bulò et al., CVPR 2017): figures 1 to 4, tables 1 and 2."""
 
 from reproductions.experiment import Paper
 from reproductions.loss_max_pooling.methods import FIGURE_3, FIGURE_4, TABLE_2

@@ -1,6 +1,4 @@
-"""Table 2 and figures 3 and 4: the loss and the sampling, apart and together; which classes gain,
-and when.
-"""
+"""Table 2, figures 3 and 4: loss and sampling, apart and together; which classes gain, and when."""
 
 from collections.abc import Mapping, Sequence
 from statistics import fmean
@@ -22,9 +20,7 @@ RIVALS = {name: METHODS[name] for name in ("BASE+", "LMP")}
 
 
 def run_table(size: Size, runs: Runs) -> Outcome:
-    """Five methods at the short budget; the two rivals at the long one, to see what of the gain is
-    speed.
-    """
+    """Five methods at the short budget, the two rivals at the long one: what of it is speed?"""
     budget = BUDGETS[size]
     short = trained(runs, budget, METHODS, budget.iterations)
     long = trained(runs, budget, RIVALS, budget.long)

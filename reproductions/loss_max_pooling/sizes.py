@@ -1,6 +1,4 @@
-"""What the experiments share: data and budget at each size, the methods of table 2, and the search
-for the learning rate.
-"""
+"""What the experiments share: budgets, the methods of table 2, the search for the rate."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -1,6 +1,4 @@
-"""Table 1: the sensitivity to p with a support of a quarter of the pixels, then to the support with
-the paper's best p.
-"""
+"""Table 1: the sensitivity to p with a support of a quarter, then to the support at the best p."""
 
 from collections.abc import Mapping
 from statistics import fmean

@@ -1,6 +1,4 @@
-"""One training of a small U-Net with the paper's losses and its sampling, on digit scenes or on
-tiles of the Landsat scene.
-"""
+"""One training of a small U-Net with the paper's losses and its sampling."""
 
 from functools import partial
 from typing import Any

@@ -1,6 +1,4 @@
-"""Figures 1 and 2: the set of admissible weightings, and the optimal one for several p and
-supports.
-"""
+"""Figures 1 and 2: the admissible weightings, and the best for several p and supports."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -49,9 +47,7 @@ def draw_set(p: float = 1.4, tau: float = 0.6, n: int = 2) -> Figure:
 
 
 def weights(p: float, support: float) -> list[float]:
-    """The optimal weights of sorted synthetic losses, the quantiles of an exponential
-    distribution.
-    """
+    """The optimal weights of synthetic losses, the quantiles of an exponential distribution."""
     losses = -torch.log1p(-(torch.arange(PIXELS, dtype=torch.float64) + 0.5) / PIXELS)
     # m is at least one pixel; a support of exactly 0 is not an option of the loss.
     return loss_max_pooling_weights(losses[None], p=p, support=max(support, 1e-9))[0].tolist()

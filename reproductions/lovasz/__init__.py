@@ -1,6 +1,4 @@
-"""The Lovász-Softmax paper: surfaces, circles, binary and multi-class segmentation, fine-tuning,
-the proximal step.
-"""
+"""Lovász-Softmax (Berman et al., CVPR 2018): figures 1 to 9, tables 1 to 4, appendices A to C."""
 
 from reproductions.experiment import Paper
 from reproductions.lovasz.binary import MATRIX, PRIOR_WORK

@@ -75,9 +75,7 @@ Found = Mapping[str, Tuned]  # by loss
 
 
 def _trained(size: Size, runs: Runs, names: list[str]) -> dict[str, Found]:
-    """For both starts, each loss with its best learning rate. The base of fine-tuning is
-    cross-entropy's own best network.
-    """
+    """For both starts each loss at its best rate; cross-entropy's best network is the base."""
     setting, seeds = SETTINGS[size], SEEDS[size]
     if setting["data"] == "nuclei":
         place("nuclei")  # tells what is missing before anything runs
@@ -124,9 +122,7 @@ def _means(runs: Sequence[Any]) -> dict[str, Any]:
 
 
 def run_matrix(size: Size, runs: Runs) -> Outcome:
-    """Table 1, with a tuned decision threshold beside it; on nuclei also with empty tiles left out
-    of the Lovász hinge.
-    """
+    """Table 1, with a tuned threshold beside it; on nuclei also with empty tiles left out."""
     names = [*EVALUATED, *([EMPTY] if SETTINGS[size]["data"] == "nuclei" else [])]
     found = _trained(size, runs, names)
     titles = (

@@ -1,6 +1,4 @@
-"""Section 4.2 on a real binary task: training from scratch or on from cross-entropy, judged by all
-losses and by image IoU.
-"""
+"""Section 4.2 on a real binary task: from scratch, or on from cross-entropy."""
 
 from typing import Any
 
@@ -38,9 +36,7 @@ def load(data: str, seed: int, sizes: Sizes) -> Dataset[Part]:
 
 
 def image_iou(scores: Tensor, target: Tensor, threshold: float = 0.0) -> float:
-    """Mean IoU of the foreground over the images, in per cent; an empty image predicted empty
-    counts as 1.
-    """
+    """Mean foreground IoU of the images, in per cent; an empty one predicted empty has 1."""
     found = (scores > threshold).long()
     index = eg.metrics.jaccard_index(found, target, num_classes=2, over="image", classes=[1])
     return 100 * index.item()
@@ -99,9 +95,7 @@ def _trained(
 
 
 def judged(model: nn.Module, split: Dataset[Part]) -> dict[str, Any]:
-    """The image IoU on validation, and on test every loss, the image IoU, and that with a threshold
-    from validation.
-    """
+    """Image IoU on validation; on test every loss, image IoU, and that with a tuned threshold."""
     validation, test = (scores_of(model, part.inputs) for part in (split.validation, split.test))
     threshold, target = best_threshold(validation, split.validation.target), split.test.target
     return {

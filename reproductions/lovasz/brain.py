@@ -66,9 +66,7 @@ def _row(found: list[dict[str, float]], loss: str, kind: str) -> list[str]:
 
 
 def verdict(numbers: Mapping[str, Any]) -> Verdict:
-    """Is Lovász ahead in every structure and on average, in both indices;
-    `numbers[loss][index][fold][structure]`.
-    """
+    """Is Lovász ahead in every structure and on average? `numbers[loss][index][fold][structure]`"""
     gains, ahead, claims = {}, {}, []
     for kind in INDICES:
         ours, theirs = (numbers[loss][kind] for loss in ("Lovász", "cross-entropy"))

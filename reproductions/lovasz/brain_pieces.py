@@ -1,6 +1,4 @@
-"""Appendix B on one brain: axial slices with eight structures, blocks of slices as folds, the
-network of table B.1.
-"""
+"""Appendix B on one brain: axial slices, blocks of them as folds, the network of table B.1."""
 
 from statistics import fmean
 from typing import Any
@@ -26,9 +24,7 @@ NAMES = sorted({name.partition("_")[0] for name in STRUCTURES})
 
 
 def slices(volume: Tensor, classes: Tensor) -> Part:
-    """Axial slices (n, 1, x, y) that have a structure, cropped to where the structures are and some
-    room.
-    """
+    """Axial slices (n, 1, x, y) with a structure, cropped around the structures."""
     x, y, z = ((classes > 0).nonzero()[:, axis] for axis in range(3))
     box = [slice(max(int(at.min()) - ROOM, 0), int(at.max()) + ROOM + 1) for at in (x, y)]
     height = slice(int(z.min()), int(z.max()) + 1)
@@ -70,9 +66,7 @@ def overlaps(prediction: Tensor, target: Tensor) -> dict[str, dict[str, float]]:
 def train_brain(
     *, loss: str, learning_rate: float, seed: int, width: int, epochs: int, block: int
 ) -> dict[str, Any]:
-    """A piece: one fold, whose number is the seed. SGD with an exponentially falling learning rate,
-    as in the paper.
-    """
+    """A piece: one fold, whose number is the seed; SGD as in the paper."""
     split = fold_of(slices(*brain()), seed, block)
     network = seeded(seed, lambda: BrainNet(1, len(STRUCTURES) + 1, width))
     sgd: Any = {"optimiser": "sgd", "momentum": 0.9, "schedule": lambda part: FALL**part}

@@ -59,18 +59,14 @@ def losses_of_bias(
 
 
 def excess(curves: Mapping[str, list[float]]) -> dict[str, float]:
-    """By how much (x 100) the Jaccard loss at each loss's own best bias exceeds the least Jaccard
-    loss.
-    """
+    """Jaccard loss at each loss's own best bias minus the least Jaccard loss, x 100."""
     jaccard = curves["Jaccard"]
     at_best = {name: jaccard[curves[name].index(min(curves[name]))] for name in LOSSES}
     return {name: 100 * (value - min(jaccard)) for name, value in at_best.items()}
 
 
 def run(size: Size, runs: Runs) -> Outcome:
-    """An exhaustive search over the bias, for several draws of the noise and two ranges of
-    radii.
-    """
+    """An exhaustive search over the bias, for several draws and two ranges of radii."""
     seeds, (images, pixels) = list(range(DRAWS[size])), IMAGES[size]
     radii = [(low, min(high, pixels // 2 - 1)) for low, high in RADII]
     cases = {pair: {"radii": list(pair), "images": images, "size": pixels} for pair in radii}
@@ -124,9 +120,7 @@ def _draw(curves: Mapping[str, list[float]]) -> Figure:
 
 
 def verdict(numbers: Mapping[str, Any]) -> Verdict:
-    """Lovász finds the optimum where cross-entropy and hinge do not; whether it is the only one is
-    told from our additions.
-    """
+    """Lovász finds the optimum, cross-entropy and hinge do not; does another of ours?"""
     first = {name: values[0] for name, values in numbers.items()}
     finds = first["Lovász hinge"] < CLOSE
     others_miss = min(first["cross-entropy"], first["hinge"]) > CLOSE

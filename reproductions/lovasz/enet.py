@@ -79,9 +79,7 @@ def _draw(tuned: Mapping[str, Tuned]) -> Figure:
 
 
 def verdict(numbers: Mapping[str, Any]) -> Verdict:
-    """Fine-tuning with Lovász beats more weighted cross-entropy; larger batches are better; the
-    category IoU rises too.
-    """
+    """Lovász beats more weighted cross-entropy, larger batches are better, categories gain too."""
     # from the smallest batch to the largest
     lovasz = [name for name in numbers if name.startswith("Lovász")]
     gains = {name: numbers[name]["class"] - numbers["base"]["class"] for name in numbers}

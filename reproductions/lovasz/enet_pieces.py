@@ -1,6 +1,4 @@
-"""Section 4.4 on digit scenes: ENet trained with weighted cross-entropy, then fine-tuned from the
-same weights in several ways.
-"""
+"""Section 4.4 on digit scenes: ENet after weighted cross-entropy, fine-tuned in several ways."""
 
 from typing import Any
 

@@ -1,6 +1,4 @@
-"""Table A.1: the matrix of training loss and evaluated loss, class by class, from a network trained
-for all classes.
-"""
+"""Table A.1: training loss against evaluated loss, class by class."""
 
 from collections.abc import Mapping
 from statistics import fmean
@@ -119,9 +117,7 @@ def _means(numbers: Mapping[str, Any]) -> Table:
 
 
 def verdict(numbers: Mapping[str, Any]) -> Verdict:
-    """In how many classes the Lovász hinge has the best IoU, and how many cells of the diagonal are
-    best in their row.
-    """
+    """How often the Lovász hinge has the best IoU, and the diagonal the best loss."""
     iou, losses = numbers["iou"], numbers["losses"]
     classes = len(iou["base"])
     wins = sum(max(iou, key=lambda name: iou[name][at]) == "Lovász hinge" for at in range(classes))

@@ -1,6 +1,4 @@
-"""Table A.1 on digit scenes: a network for all classes, fine-tuned to one class at a time with each
-loss.
-"""
+"""Table A.1 on digit scenes: a network for all classes, fine-tuned to one class at a time."""
 
 import copy
 from typing import Any

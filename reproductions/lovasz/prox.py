@@ -82,9 +82,7 @@ def _draw_paths(paths: Mapping[tuple[float, str], list[list[float]]]) -> Figure:
 
 
 def surface_verdict(numbers: Mapping[str, Any]) -> Verdict:
-    """The proximal path never crosses the edge and the others do; its mean value is the lowest, or
-    not.
-    """
+    """The proximal path never crosses the edge and the others do; is its mean the lowest?"""
     value, crossings = numbers["value"], numbers["crossings"]
     most = max(crossings["prox"])
     oscillate = [min(crossings["SGD"]) > most, max(crossings["momentum"]) > most]
@@ -102,9 +100,7 @@ def surface_verdict(numbers: Mapping[str, Any]) -> Verdict:
 
 
 def run_last_layer(size: Size, runs: Runs) -> Outcome:
-    """Figure C.2: the last layer only, which makes the problem convex in its weights; from zero and
-    from a trained start.
-    """
+    """Figure C.2: the last layer only, convex in its weights; from zero, and trained before."""
     setting, seeds = SETTINGS[size], SEEDS[size]
     trials = [[method, rate, lam] for method in METHODS for rate, lam in GRID[method]]
     cases = {start: {**setting, "start": start, "settings": trials} for start in STARTS}
@@ -164,9 +160,7 @@ def _draw_curves(curves: Mapping[str, Mapping[str, list[Any]]]) -> Figure:
 
 
 def last_layer_verdict(numbers: Mapping[str, Any]) -> Verdict:
-    """For both starts: prox better than SGD over the curve, and similar to momentum or better, by
-    more than half a per cent.
-    """
+    """Prox is better than SGD over the curve, and similar to momentum or better."""
     (zero, claims), (trained, trained_claims) = (_last_layer_words(numbers[s]) for s in STARTS)
     lowest = min(values["end"] for values in numbers["zero"].values())
     why, near = "", ""

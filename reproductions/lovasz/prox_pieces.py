@@ -1,6 +1,4 @@
-"""Appendix C: descent on a piecewise linear surface, and the last layer of a network under the
-Lovász hinge.
-"""
+"""Appendix C: descent on a piecewise linear surface, and a last layer under the Lovász hinge."""
 
 import copy
 from typing import Any, Literal
@@ -46,9 +44,7 @@ def _project_on_triangle(point: Tensor, nu: float) -> Tensor:
 def descend(
     *, method: str, nu: float, step: float, iterations: int, start: list[float]
 ) -> list[list[float]]:
-    """A piece: the path of gradient descent, momentum (C.2, C.3) or the proximal algorithm on C.4;
-    points x, y and the value.
-    """
+    """A piece: the path of a method on C.4 (momentum as in C.2, C.3): points x, y and the value."""
     point, velocity = torch.tensor(start, dtype=torch.float64), torch.zeros(2, dtype=torch.float64)
     path = [[*point.tolist(), surface(point, nu)]]
     for _ in range(iterations):
@@ -114,9 +110,7 @@ def fit_head(
     learning_rate: float,
     lam: float,
 ) -> list[list[float]]:
-    """Minimise the Lovász hinge over the head, in place; the steps fall as 1 / sqrt(t) and lam
-    rises with them.
-    """
+    """Minimise the Lovász hinge over the head; steps fall as 1 / sqrt(t), lam rises with them."""
 
     @torch.no_grad()
     def look(step: int) -> None:

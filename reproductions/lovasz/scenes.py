@@ -1,6 +1,4 @@
-"""Table 2 and figure 6: cross-entropy and Lovász-Softmax on a multi-class task, and the three kinds
-of mIoU during training.
-"""
+"""Table 2 and figure 6: multi-class, and the three kinds of mIoU during training."""
 
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
@@ -96,9 +94,7 @@ def run_table(size: Size, runs: Runs) -> Outcome:
 
 
 def table_verdict(numbers: Mapping[str, Any]) -> Verdict:
-    """Lovász above cross-entropy in each row; equibatch helps cross-entropy more; longer training
-    helps Lovász more.
-    """
+    """Lovász is above; equibatch helps cross-entropy more, longer training Lovász."""
     miou = {name: values["dataset"] for name, values in numbers.items()}
     ends, losses = ("", " + equibatch", " + equibatch, longer"), ("cross-entropy", "Lovász")
     gains = [miou[f"Lovász{end}"] - miou[f"cross-entropy{end}"] for end in ends]
@@ -123,9 +119,7 @@ def table_verdict(numbers: Mapping[str, Any]) -> Verdict:
 
 
 def run_curves(size: Size, runs: Runs) -> Outcome:
-    """Figure 6: validation measures during training, for cross-entropy and both kinds of Lovász
-    loss.
-    """
+    """Figure 6: mIoU on validation during training, with three losses."""
     names = ["cross-entropy", "Lovász", "Lovász per image"]
     rates, found = _trained(size, runs, names)
     curves = {name: each(runs, "curve") for name, runs in found.items()}
@@ -155,9 +149,7 @@ def _draw(curves: Mapping[str, Sequence[Any]]) -> Figure:
 
 
 def curves_verdict(numbers: Mapping[str, Any]) -> Verdict:
-    """Batch mIoU follows dataset mIoU; training per image wins the image mIoU and loses the dataset
-    mIoU.
-    """
+    """Batch mIoU follows dataset mIoU; training per image wins image mIoU and loses the other."""
     batch, image = (numbers["test"][name] for name in ("Lovász", "Lovász per image"))
     follows, won = numbers["correlation"]["batch"], image["image"] - batch["image"]
     lost = batch["dataset"] - image["dataset"]

@@ -20,9 +20,7 @@ BATCH = 16
 
 
 def losses() -> dict[str, Loss]:
-    """The paper's three: the Lovász-Softmax loss of the batch over present classes, and that of
-    every image over all classes.
-    """
+    """The paper's three: Lovász of the batch is over present classes, per image over all."""
     return {
         "cross-entropy": make("cross_entropy", {}),
         "Lovász": make("lovasz_softmax", {}),
@@ -37,9 +35,7 @@ def class_table(target: Tensor) -> Tensor:
 
 
 def mious(prediction: Tensor, target: Tensor) -> dict[str, float]:
-    """In per cent: over the dataset and over batches of 16 with the classes present, over images
-    with all classes (0/0 = 1).
-    """
+    """In per cent: of the dataset, of batches of 16, of images with all classes (0/0 = 1)."""
     kinds: dict[str, Any] = {
         "dataset": {},
         "batch": {"over": "batch", "batch_size": BATCH},
@@ -71,9 +67,7 @@ def train_scenes(
     seed: int,
     every: int,
 ) -> dict[str, Any]:
-    """A piece: dataset mIoU on validation and its `curve` with the other mIoUs during training, and
-    all of them on test.
-    """
+    """A piece: dataset mIoU on validation, the `curve` of all kinds, and all of them on test."""
     split = digit_scenes(seed, Sizes(*sizes))
     model, curve = seeded(seed, lambda: UNet(1, SCENE_CLASSES)), []
 

@@ -29,9 +29,7 @@ def hinge(truth: tuple[int, int], margins: Tensor) -> Tensor:
 
 
 def softmax(truth: tuple[int, int], differences: Tensor) -> Tensor:
-    """Lovász-Softmax loss (n,) of the foreground at differences d = F(true class) - F(other class)
-    (n, 2).
-    """
+    """Lovász-Softmax (n,) of the foreground at differences F(true) - F(other) (n, 2)."""
     target = torch.tensor(truth).expand(len(differences), 2)
     logits = torch.stack([torch.where(target == label, differences, 0.0) for label in (0, 1)], 1)
     return eg.lovasz_softmax_loss(logits, target, classes=[1], per_image=True, reduction="none")[
@@ -40,9 +38,7 @@ def softmax(truth: tuple[int, int], differences: Tensor) -> Tensor:
 
 
 def jaccard_loss(truth: tuple[int, int], wrong: Tensor) -> Tensor:
-    """1 - IoU of the foreground (n,) when the pixels of `wrong` (n, 2) are mispredicted; 0/0 counts
-    as 1.
-    """
+    """1 - IoU of the foreground (n,) when `wrong` (n, 2) is mispredicted; 0/0 counts as 1."""
     target = torch.tensor(truth).expand(len(wrong), 2)
     prediction = torch.where(wrong > 0, 1 - target, target)
     indices = [
@@ -59,9 +55,7 @@ def square(low: float, high: float, points: int) -> Tensor:
 
 
 def convexity_gap(truth: tuple[int, int], grid: Tensor) -> float:
-    """How far the hinge rises above its chords, half way between every point of the grid and
-    another one; 0 if convex.
-    """
+    """How far the hinge rises above its chords between points of the grid; 0 if convex."""
     other = grid[permutation(len(grid), 0)]
     chord = (hinge(truth, grid) + hinge(truth, other)) / 2
     return float((hinge(truth, (grid + other) / 2) - chord).max())

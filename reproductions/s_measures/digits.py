@@ -1,6 +1,4 @@
-"""Experiment 1 with figure 3: does the size of the digits help to tell them, and how many
-projections does it take.
-"""
+"""Experiment 1, figure 3: does the size of the digits help to tell them; the projections."""
 
 from collections.abc import Mapping, Sequence
 from itertools import product as product_of
@@ -40,18 +38,14 @@ def _with_papers_steps(
 def _tuned(
     runs: Runs, common: Settings, rates: Sequence[float], seeds: Sequence[int]
 ) -> dict[str, Tuned]:
-    """Every alpha with the ratio solver on a shared hidden layer, and a learning rate of
-    its own.
-    """
+    """Every alpha with the ratio solver on a shared layer, with a rate of its own."""
     settings = {**common, "hidden": HIDDEN, "solver": "ratio"}
     cases = {name: {**settings, "alpha": alpha} for name, alpha in NAMES.items()}
     return tuned(runs, train_digits, cases, product({"learning_rate": rates}), seeds)
 
 
 def run(size: Size, runs: Runs) -> Outcome:
-    """The paper's linear model; the same with a shared hidden layer, tuned; and that with the
-    paper's own algorithm and steps.
-    """
+    """The paper's linear model, a shared hidden layer tuned, and that with the paper's steps."""
     data, epochs, seeds, rates = SETTINGS[size].values()
     common = {"data": data, "epochs": epochs, "project": "epoch"}
     literal, theirs = (_with_papers_steps(runs, common, hidden, seeds) for hidden in (0, HIDDEN))
@@ -142,9 +136,7 @@ MEASURE_RATE = 0.03
 
 
 def run_projections(size: Size, runs: Runs) -> Outcome:
-    """The same training with a projection per epoch and per step, by the corrected algorithm and
-    with the paper's steps.
-    """
+    """A projection per epoch or per step, by the corrected and the paper's steps."""
     data, epochs, seeds, _ = SETTINGS[size].values()
     common = {"data": data, "epochs": epochs, "hidden": HIDDEN, "alpha": ALPHAS[0]}
     common |= {"learning_rate": PRIMAL_STEP}
@@ -179,9 +171,7 @@ def run_projections(size: Size, runs: Runs) -> Outcome:
 
 
 def verdict_projections(numbers: Mapping[str, Any]) -> Verdict:
-    """One projection per epoch loses nothing, with the corrected algorithm and with the paper's
-    steps.
-    """
+    """One projection per epoch loses nothing, with corrected steps and with the paper's."""
     once, every = numbers["projections"]["epoch"], numbers["projections"]["step"]
     accuracy, bound = numbers["accuracy"], numbers["certificate"]
     losses, bounds = (

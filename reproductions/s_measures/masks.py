@@ -1,6 +1,4 @@
-"""Experiments 2 and 3: the size of the foreground, or of the classes present, as a regulariser of
-segmentation.
-"""
+"""Experiments 2 and 3: the size of foreground or classes as a regulariser of segmentation."""
 
 from collections.abc import Mapping
 from statistics import fmean
@@ -40,9 +38,7 @@ def _tuned(size: Size, runs: Runs, cases: Mapping[str, Settings]) -> dict[str, T
 
 
 def run_one_class(size: Size, runs: Runs) -> Outcome:
-    """Experiment 2: three alphas with the ratio solver, and with the paper's algorithm and step
-    sizes.
-    """
+    """Experiment 2: three alphas with the ratio solver, and with the paper's algorithm."""
     data, sizes, epochs = ONE_CLASS[size]
     seeds, common = SEEDS[size], {"data": data, "sizes": sizes, "epochs": epochs}
     names = {BASE: 0.0, **{f"alpha {alpha:g}": alpha for alpha in ALPHAS}}

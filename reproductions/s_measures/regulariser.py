@@ -1,6 +1,4 @@
-"""The paper's regulariser, alpha times the F1 of an extra node that tells large from small, and
-three ways to optimise it.
-"""
+"""The regulariser, alpha times the F1 of a node that tells large from small; three solvers."""
 
 import torch
 from torch import Tensor
@@ -36,9 +34,7 @@ class Regulariser(Hook):
         return torch.optim.SGD(self.measure.primal_groups(OWN_STEP / self.alpha))
 
     def loss(self, scores: Tensor, target: Tensor, index: Tensor) -> Tensor:
-        """What is added to the main loss; 0 for the baseline, which has the node but not
-        the term.
-        """
+        """What is added to the main loss; 0 for the baseline, which has the node too."""
         if self.alpha == 0:
             return scores.new_zeros(())
         if self.optimiser:

@@ -1,6 +1,4 @@
-"""What the experiments on sizes train: networks with an extra node for the size, and the digits of
-two sizes.
-"""
+"""What is trained: networks with an extra node for the size, and digits of two sizes."""
 
 import torch
 import torch.nn.functional as F

@@ -161,9 +161,7 @@ def train_masks(
 
 
 def size_labels(data: str, target: Tensor, volume: float) -> Tensor:
-    """Experiment 2: above the mean foreground. Experiment 3: the vote of the classes present, each
-    large above `volume`.
-    """
+    """Above the mean foreground; of scenes the vote of the classes, each large above `volume`."""
     if data == "scenes":
         return eg.majority_size_labels(target, classes=SCENE_CLASSES, threshold=volume)
     return eg.SizeLabels().fit(target)(target)
@@ -177,9 +175,7 @@ def pixel_loss(scores: Tensor, target: Tensor) -> Tensor:
 
 
 def quality(model: Sized, part: Part) -> float:
-    """One class: image IoU averaged over the paper's three thresholds. More: mean IoU of the data
-    set. In per cent.
-    """
+    """In per cent: image IoU averaged over three thresholds, or mean IoU of many classes."""
     index, scores = eg.metrics.jaccard_index, model.scores_of(part.inputs)
     classes = scores.shape[1]
     if classes > 1:

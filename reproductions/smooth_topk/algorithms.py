@@ -15,9 +15,7 @@ from torch import Tensor
 
 
 def _log_product(left: Tensor, right: Tensor, degrees: int) -> Tensor:
-    """Product of polynomials given by log-coefficients on the last axis, its first ``degrees``
-    coefficients.
-    """
+    """Product of polynomials by log-coefficients on the last axis, the first ``degrees`` of it."""
     size, shifted = min(left.shape[-1] + right.shape[-1] - 1, degrees), []
     for a in range(min(left.shape[-1], size)):
         terms = left[..., a : a + 1] + right[..., : size - a]
@@ -26,18 +24,14 @@ def _log_product(left: Tensor, right: Tensor, degrees: int) -> Tensor:
 
 
 def _log_sum(terms: Tensor, dim: int) -> Tensor:
-    """logsumexp, whose backward would be NaN where all terms are -inf: those coefficients are held
-    at -inf as constants.
-    """
+    """logsumexp that holds -inf as a constant where all terms are: its backward would be NaN."""
     empty = (terms == -math.inf).all(dim, keepdim=True)
     total = torch.where(empty, 0.0, terms).logsumexp(dim)
     return torch.where(empty.squeeze(dim), -math.inf, total)
 
 
 def divide_and_conquer(x: Tensor, k: int) -> Tensor:
-    """Algorithm 1 in log-space: (R, n) -> log sigma_0 .. sigma_k from sigma_n(e) prod (X +
-    1/e_i).
-    """
+    """Algorithm 1 in log-space: (R, n) -> log sigma_0 .. sigma_k, by sigma_n prod (X + 1/e_i)."""
     nodes = torch.stack([-x, torch.zeros_like(x)], dim=-1)  # (R, p, degrees)
     while nodes.shape[1] > 1:
         even = nodes.shape[1] // 2 * 2
@@ -94,9 +88,7 @@ def smooth_topk_paper(
     forward: Callable[[Tensor, int], Tensor] = divide_and_conquer,
     custom_backward: bool = True,
 ) -> tuple[Tensor, Tensor]:
-    """Value and gradient as the paper computes them; ``custom_backward=False`` differentiates the
-    forward instead.
-    """
+    """Value and gradient as in the paper; without ``custom_backward`` by autograd."""
     rows, classes = scores.shape
     others = torch.arange(classes, device=scores.device) != target.unsqueeze(-1)
     rest = scores[others].view(rows, classes - 1).div(k * temperature)

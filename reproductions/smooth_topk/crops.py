@@ -31,9 +31,7 @@ def shifted(inputs: Tensor, generator: torch.Generator) -> Tensor:
 
 @torch.no_grad()
 def crop_accuracies(model: nn.Module, inputs: Tensor, target: Tensor, k: int) -> dict[str, float]:
-    """Top-k accuracy in per cent of the image alone, and of softmax or top-k marginals averaged
-    over nine crops.
-    """
+    """Top-k accuracy in per cent: one crop, or softmax or marginals averaged over nine."""
     scores = model(nine_crops(inputs).flatten(0, 1)).view(len(inputs), 9, -1)
     averaged = {
         "one crop": scores[:, 4],

@@ -37,9 +37,7 @@ def run(size: Size, runs: Runs) -> Outcome:
 
 
 def verdict(numbers: Mapping[str, Any]) -> Verdict:
-    """Claim: a margin of 1 is a little better in both. A difference within the spread of its seeds
-    is called a tie.
-    """
+    """Claim: a margin of 1 is a little better; within the spread of the seeds it is a tie."""
     gains, spreads = {}, {}
     for metric in LOSSES:
         pairs = zip(numbers[metric]["1"], numbers[metric]["0"], strict=True)

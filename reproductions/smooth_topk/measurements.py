@@ -1,6 +1,4 @@
-"""Pieces that measure the algorithms themselves: their time, and what overflows at which
-temperature.
-"""
+"""Pieces that measure the algorithms: their time, and what overflows at which temperature."""
 
 import statistics
 import time
@@ -105,8 +103,6 @@ def stability(*, scores: str, rows: int, classes: int, temperature: float) -> di
 
 @cache
 def real_scores(rows: int) -> tuple[Tensor, Tensor]:
-    """Scores of 1000 classes by a pre-trained network on crops of photographs, and their
-    classes.
-    """
+    """Scores of 1000 classes by a pre-trained network on crops, and the true classes."""
     scores, label = ten_crop_scores()
     return scores.flatten(0, 1)[:rows], label.repeat_interleave(10)[:rows]

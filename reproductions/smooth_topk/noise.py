@@ -1,6 +1,4 @@
-"""Tables 1 and 9: label noise within the coarse class, cross-entropy with early stopping against
-the smooth top-5 loss.
-"""
+"""Tables 1 and 9: label noise within the coarse class; cross-entropy stops early."""
 
 from collections.abc import Mapping
 from statistics import fmean
@@ -79,9 +77,7 @@ def gains(numbers: Mapping[str, Any], metric: str, name: str) -> list[float]:
 
 
 def verdict(numbers: Mapping[str, Any]) -> Verdict:
-    """Two claims: the top-5 gain appears and grows with the noise; the top-1 accuracy gains too
-    where there is noise.
-    """
+    """The top-5 gain appears and grows with the noise; top-1 gains too where there is noise."""
     best = max(("L5,1", "L5,0.1"), key=lambda name: gains(numbers, "top5", name)[-1])
     top5, top1 = gains(numbers, "top5", best), gains(numbers, "top1", best)
     grows = top5[-1] > 0 and top5[-1] > top5[0]

@@ -1,6 +1,4 @@
-"""Table 5: which algorithm overflows at which temperature, and how exact its gradient is where it
-does not.
-"""
+"""Table 5: which algorithm overflows at which temperature, and how exact its gradient is."""
 
 from collections.abc import Mapping
 from typing import Any

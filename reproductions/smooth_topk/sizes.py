@@ -1,6 +1,4 @@
-"""How large the learned experiments are: data, steps, seeds and the grid that every objective
-searches.
-"""
+"""How large the learned experiments are: data, steps, seeds and the grid of all objectives."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
@@ -29,9 +27,7 @@ class Scale(NamedTuple):
     def tuned(
         self, runs: Runs, cases: Mapping[Name, Settings], grid: Sequence[Settings] | None = None
     ) -> dict[Name, list[Any]]:
-        """The results of every case over the seeds, at the point that has the best top-5 accuracy
-        on validation.
-        """
+        """Every case over the seeds, at the point with the best top-5 on validation."""
         asked = {name: {**self.common, **case} for name, case in cases.items()}
         grid = grid or self.grid
 

@@ -39,9 +39,7 @@ def run(size: Size, runs: Runs) -> Outcome:
 
 
 def _paper_seconds(kind: str, name: str, n: int) -> str:
-    """The paper's time; its table 4 has the backward pass alone, to which the forward pass of DC is
-    added.
-    """
+    """The paper's time; table 4 has the backward pass alone: the forward of DC is added."""
     if n not in REPORTED["n"] or name == "ours":
         return ""
     at = REPORTED["n"].index(n)
@@ -63,9 +61,7 @@ def _times(numbers: Mapping[str, Any], kind: str) -> Table:
 
 
 def verdict(numbers: Mapping[str, Any]) -> Verdict:
-    """Claims: DC grows more slowly with n than SA and is faster for many classes; Algorithm 2 beats
-    automatic differentiation.
-    """
+    """DC grows more slowly with n than SA; Algorithm 2 beats automatic differentiation."""
     forward, both = numbers["forward"], numbers["both"]
     growth = {name: times[-1] / times[0] for name, times in forward.items()}
     slower = growth["DC"] < growth["SA"] and forward["DC"][-1] < forward["SA"][-1]

@@ -1,6 +1,4 @@
-"""Table 2 and the multi-crop marginals of section 5.2: shares of the training data, predictions
-averaged over crops.
-"""
+"""Table 2 and section 5.2: shares of the training data, predictions averaged over crops."""
 
 from collections.abc import Mapping, Sequence
 from statistics import fmean
@@ -24,9 +22,7 @@ PREDICTIONS = ("one crop", "softmax", "marginals")
 
 
 def measure(size: Size, runs: Runs) -> dict[str, Any]:
-    """Top-5 accuracy by objective and way to predict, for each share: numbers that both experiments
-    read.
-    """
+    """Top-5 accuracy by objective and way to predict, for each share; both experiments read it."""
     scale = SCALES[size]
     shares = SHARES if size != "tiny" else (100, 50)
     pairs = {share: [scale.sizes[0] * share // 100, *scale.sizes[1:]] for share in shares}
@@ -52,9 +48,7 @@ def _setting(size: Size) -> str:
 
 
 def run_shares(size: Size, runs: Runs) -> Outcome:
-    """Table 2: the final networks, predicting with marginals averaged over crops as in the
-    paper.
-    """
+    """Table 2: the final networks with marginals averaged over crops, as in the paper."""
     numbers = measure(size, runs)
     rows = []
     for row, share in enumerate(numbers["share"]):

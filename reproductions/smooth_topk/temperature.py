@@ -1,6 +1,4 @@
-"""Figure 2 and table 6: the temperature decides whether the network learns at all, and how dense
-the gradient is.
-"""
+"""Figure 2 and table 6: the temperature, whether the network learns, and dense gradients."""
 
 from collections.abc import Mapping
 from statistics import fmean
@@ -85,9 +83,7 @@ def _draw(numbers: Mapping[str, Any]) -> Any:
 
 
 def verdict(numbers: Mapping[str, Any]) -> Verdict:
-    """Claims: the hinge fails to train, in the narrow and in the wide network; the derivatives
-    become denser with temperature.
-    """
+    """The hinge fails to train in both networks; derivatives become denser with temperature."""
     temperatures, density = numbers["temperature"], numbers["density"]
     train = {width: [fmean(values) for values in numbers[width]["train"]] for width in WIDTHS}
     one = temperatures.index(1.0)

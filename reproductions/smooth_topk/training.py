@@ -1,6 +1,4 @@
-"""One training on pairs of digits: 100 classes in 20 groups of 5 like CIFAR-100, so that the
-paper's protocols carry over.
-"""
+"""One training on pairs of digits: 100 classes in 20 groups of 5, like CIFAR-100."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -43,9 +41,7 @@ def loss_of(objective: Objective) -> Loss:
 
 
 def load(data: str, seed: int, sizes: Counts, noise: float) -> Dataset[Part]:
-    """digits-100 (embedded) or MNIST-100 (fetched): pairs whose training and validation labels are
-    noisy within their group.
-    """
+    """digits-100 (embedded) or MNIST-100 (fetched), labels noisy within their group."""
     pairs = {"digits": digit_pairs, "mnist": mnist_pairs}[data]
     return pairs(seed, Sizes(*sizes), noise=noise)
 

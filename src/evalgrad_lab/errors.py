@@ -2,6 +2,4 @@
 
 
 class UserError(Exception):
-    """Bad data or options: the message names the file or option and the repair. The command prints
-    it and exits with code 2.
-    """
+    """The message names the file or option and the repair; the command ends with code 2."""

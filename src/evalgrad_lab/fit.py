@@ -211,9 +211,7 @@ class Training:
         return loss
 
     def _seed(self) -> None:
-        """Dropout after a resume as without. Not torch.manual_seed, which takes longer than a
-        small step where there is no GPU.
-        """
+        """Dropout after a resume as without; torch.manual_seed takes longer than a small step."""
         seed = mixed_seed(self.pace.seed, self.step, self.fabric.global_rank)
         torch.default_generator.manual_seed(seed)
         if self.fabric.device.type == "cuda":

@@ -26,35 +26,23 @@ def cross_entropy(
 
     def loss(scores: Tensor, target: Tensor) -> Tensor:
         label = target.long()
-        weights = (
-            scores.new_ones(scores.shape[1])
-            if weight is None
-            else torch.as_tensor(weight).to(scores)
-        )
-        void = (
-            torch.zeros_like(label, dtype=torch.bool)
-            if ignore_index is None
-            else label == ignore_index
-        )
+        weights = torch.as_tensor([1.0] * scores.shape[1] if weight is None else weight).to(scores)
+        void = torch.zeros_like(label, dtype=torch.bool)
+        if ignore_index is not None:
+            void = label == ignore_index
         shares = weights[label.masked_fill(void, 0)].masked_fill(void, 0.0)
-        total = F.cross_entropy(
-            scores, label.masked_fill(void, -100), weight=weights, reduction="sum"
-        )
+        label = label.masked_fill(void, -100)
+        total = F.cross_entropy(scores, label, weight=weights, reduction="sum")
         return total / shares.sum().clamp(min=torch.finfo(scores.dtype).tiny)
 
     return loss
 
 
 def bce(*, positive_weight: float = 1.0, ignore_index: int | None = None) -> Loss:
-    """Mean logistic loss (binary cross-entropy of logits); a positive counts `positive_weight`
-    times.
-    """
+    """Mean logistic loss; a positive counts `positive_weight` times."""
 
     def loss(scores: Tensor, target: Tensor) -> Tensor:
-        factor = torch.as_tensor(positive_weight).to(scores)
-        items = F.binary_cross_entropy_with_logits(
-            scores, (target == 1).to(scores), pos_weight=factor, reduction="none"
-        )
+        items = logistic(scores, target, torch.as_tensor(positive_weight).to(scores))
         return mean_of_valid(items, target, ignore_index)
 
     return loss
@@ -64,17 +52,14 @@ def hinge(*, ignore_index: int | None = None) -> Loss:
     """Mean hinge loss max(0, 1 - y s) with y = -1 or 1."""
 
     def loss(scores: Tensor, target: Tensor) -> Tensor:
-        return mean_of_valid(
-            (1 - torch.where(target == 1, scores, -scores)).clamp(min=0), target, ignore_index
-        )
+        items = (1 - torch.where(target == 1, scores, -scores)).clamp(min=0)
+        return mean_of_valid(items, target, ignore_index)
 
     return loss
 
 
 def binary_soft_jaccard(*, per_image: bool = True, ignore_index: int | None = None) -> Loss:
-    """The soft Jaccard loss of the foreground; a score s against background 0 has the probability
-    sigmoid(s).
-    """
+    """The soft Jaccard loss of the foreground; a score has the probability sigmoid(score)."""
     return lambda scores, target: eg.soft_jaccard_loss(
         torch.stack([torch.zeros_like(scores), scores], 1),
         target,
@@ -88,9 +73,8 @@ def loss_max_pooling(
     *, p: float = 1.3, support: float = 0.25, ignore_index: int | None = None
 ) -> Loss:
     """Loss max-pooling of the cross-entropy of the pixels."""
-    criterion = torch.nn.CrossEntropyLoss(
-        reduction="none", ignore_index=-100 if ignore_index is None else ignore_index
-    )
+    void = -100 if ignore_index is None else ignore_index
+    criterion = torch.nn.CrossEntropyLoss(reduction="none", ignore_index=void)
     pool = eg.LossMaxPooling(criterion, p=p, support=support)
     return lambda scores, target: pool(scores, target.long())
 
@@ -101,15 +85,8 @@ def binary_loss_max_pooling(
     """Loss max-pooling of the logistic loss of the pixels."""
 
     def loss(scores: Tensor, target: Tensor) -> Tensor:
-        items = F.binary_cross_entropy_with_logits(
-            scores, (target == 1).to(scores), reduction="none"
-        )
-        return eg.loss_max_pooling(
-            items,
-            p=p,
-            support=support,
-            mask=None if ignore_index is None else target != ignore_index,
-        )
+        mask = None if ignore_index is None else target != ignore_index
+        return eg.loss_max_pooling(logistic(scores, target), p=p, support=support, mask=mask)
 
     return loss
 
@@ -132,6 +109,12 @@ def direct_jaccard(
     return loss
 
 
+def logistic(scores: Tensor, target: Tensor, pos_weight: Tensor | None = None) -> Tensor:
+    """The logistic loss of every item."""
+    how: Any = {"pos_weight": pos_weight, "reduction": "none"}
+    return F.binary_cross_entropy_with_logits(scores, (target == 1).to(scores), **how)
+
+
 def mean_of_valid(items: Tensor, target: Tensor, ignore_index: int | None) -> Tensor:
     """Mean of the items whose label is not `ignore_index`; 0 if there is none."""
     if ignore_index is None:
@@ -146,7 +129,7 @@ def make(name: str, options: dict[str, Any]) -> Loss:
     """
     from evalgrad_lab.moving import MovingDirectLoss, is_moving  # which makes losses by this
 
-    factory = find(name).factory
+    factory = find(name).factory or name
     try:
         if "+" in name:
             return WeightedSum(*name.split("+", 1), **options)
@@ -158,23 +141,17 @@ def make(name: str, options: dict[str, Any]) -> Loss:
 
 
 class WeightedSum(nn.Module):
-    """(1 - share) * first + share * second, each with its own options; `index` goes to those that
-    take it.
-    """
+    """(1 - share) * first + share * second; `index` goes to those that take it."""
 
     def __init__(
         self, first: str, second: str, *, share: float = 0.5, **options: dict[str, Any]
     ) -> None:
         super().__init__()
         if not 0 <= share <= 1:
-            raise ValueError(
-                f"`share` must be in [0, 1]; got {share}. It is the share of {second}."
-            )
-        if unknown := set(options) - {first, second}:
-            raise TypeError(
-                f"options of a sum are given by loss; got {sorted(unknown)}. Name {first} or"
-                f" {second}."
-            )
+            raise ValueError(f"`share` must be in [0, 1]; got {share}. It is that of {second}.")
+        if unknown := sorted(set(options) - {first, second}):
+            names = f"{first} or {second}"
+            raise TypeError(f"options of a sum are given by loss; got {unknown}. Name {names}.")
         self.losses = [make(name, options.get(name, {})) for name in (first, second)]
         self.takes_index = [find(name).takes_index for name in (first, second)]
         self.shares = (1 - share, share)

@@ -21,21 +21,25 @@ PIXELS, BINARY, CLASSES, RANKING, LABELS = ((kind,) for kind in KINDS)
 
 @dataclass(frozen=True)
 class Loss:
-    """One loss. `factory` names what makes it of its options, in `loss_factories` or in evalgrad: a
-    callable (scores, target) -> scalar; with `takes_index` also `index=`.
+    """One loss. `factory` names the class of evalgrad that makes it of its options; without one,
+    `loss_factories` has a function of its name. It is called as (scores, target).
 
     `needs` names the option that must be given and comes from the training data: "weight" (class
-    weights), "labels" (of every training item, in the order of `index`), or "" for none. `columns`
-    are the options by which the columns of a multilabel task are tasks of their own.
+    weights), "labels" (of every training item; then it is called with `index=` too), or "" for
+    none. `columns` are the options by which the columns of a multilabel task are tasks of their
+    own.
     """
 
     kinds: tuple[str, ...]
     metric: str
     guidance: str
-    factory: str
+    factory: str = ""
     needs: str = ""
-    takes_index: bool = False
     columns: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def takes_index(self) -> bool:
+        return self.needs == "labels"
 
 
 LOSSES: dict[str, Loss] = {
@@ -43,7 +47,6 @@ LOSSES: dict[str, Loss] = {
         PIXELS + CLASSES,
         "accuracy",
         "the baseline; good when classes are balanced or training is long",
-        "cross_entropy",
     ),
     "weighted_cross_entropy": Loss(
         PIXELS + CLASSES,
@@ -62,7 +65,6 @@ LOSSES: dict[str, Loss] = {
         PIXELS,
         "mean class accuracy",
         "weighs pixels by the worst case; against imbalance without class weights",
-        "loss_max_pooling",
     ),
     "soft_jaccard": Loss(
         PIXELS, "miou", "IoU with probabilities; simple, not tight", "SoftJaccardLoss"
@@ -77,22 +79,17 @@ LOSSES: dict[str, Loss] = {
         BINARY + RANKING + LABELS,
         "accuracy",
         "the baseline; tune its decision threshold before you compare",
-        "bce",
     ),
-    "hinge": Loss(
-        BINARY + RANKING + LABELS, "accuracy", "large margin for decisions at score 0", "hinge"
-    ),
+    "hinge": Loss(BINARY + RANKING + LABELS, "accuracy", "large margin for decisions at score 0"),
     "binary_soft_jaccard": Loss(
         BINARY,
         "image-iou",
         "IoU of the foreground with probabilities; strong on thin shapes",
-        "binary_soft_jaccard",
     ),
     "binary_loss_max_pooling": Loss(
         BINARY,
         "mean class accuracy",
         "weighs pixels by the worst case, for little foreground",
-        "binary_loss_max_pooling",
     ),
     "lovasz_hinge": Loss(
         BINARY + LABELS,
@@ -106,7 +103,6 @@ LOSSES: dict[str, Loss] = {
         BINARY,
         "image-iou",
         "the IoU itself by direct loss minimisation; tune epsilon and the learning rate",
-        "direct_jaccard",
     ),
     "smooth_topk": Loss(
         CLASSES,
@@ -165,7 +161,6 @@ LOSSES: dict[str, Loss] = {
         "F-beta at score 0 without tuning a threshold; best with small models",
         "FBeta",
         needs="labels",
-        takes_index=True,
     ),
     "roc_auc": Loss(
         RANKING + LABELS,
@@ -173,7 +168,6 @@ LOSSES: dict[str, Loss] = {
         "true-positive rates at ten false-positive rates; its thresholds are learnt too",
         "ROCAUC",
         needs="labels",
-        takes_index=True,
     ),
     "recall_at_precision": Loss(
         RANKING + LABELS,
@@ -181,7 +175,6 @@ LOSSES: dict[str, Loss] = {
         "most recall while alarms stay right",
         "RecallAtPrecision",
         needs="labels",
-        takes_index=True,
     ),
     "precision_at_recall": Loss(
         RANKING + LABELS,
@@ -189,7 +182,6 @@ LOSSES: dict[str, Loss] = {
         "fewest false alarms at a given recall",
         "PrecisionAtRecall",
         needs="labels",
-        takes_index=True,
     ),
 }
 
@@ -214,5 +206,5 @@ def _sum_of(first: str, second: str) -> Loss:
             f" for {parts[1].kinds}."
         )
     guidance = f"{first} and {second} together; `share` is the share of the latter"
-    takes_index = any(part.takes_index for part in parts)
-    return Loss(kinds, parts[1].metric, guidance, "WeightedSum", takes_index=takes_index)
+    needs = "labels" if any(part.takes_index for part in parts) else ""
+    return Loss(kinds, parts[1].metric, guidance, needs=needs)

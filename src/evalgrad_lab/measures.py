@@ -2,13 +2,14 @@
 
 They are evalgrad's own, with the rules for ties and absent classes that the losses follow. A
 `Measure` works in two steps, so that it adds up over batches and ranks: every batch gives one row
-per example, and the rows of all examples give the value. `metrics` has their names.
+per example, and the rows of all examples give the value. `metrics` has their names, `decisions`
+what is decided by them.
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -45,15 +46,31 @@ class Measure:
 
 
 def decide(scores: Tensor, binary: bool, threshold: float = 0.0) -> Tensor:
-    """Predicted classes ``(N, *)``: the largest of ``(N, C, *)`` scores; of binary ones, whether
-    they are above the threshold.
-    """
+    """The largest of scores ``(N, C, *)``; of binary ones, whether they are above the threshold."""
     return (scores > threshold).long() if binary else scores.argmax(1)
 
 
 def finite(value: Tensor) -> float:
     """As a number; 0 for what is not finite."""
     return float(value) if math.isfinite(value) else 0.0
+
+
+Scored = Iterable[tuple[Tensor, Tensor, Tensor | None]]  # scores, target, lists of each batch
+
+
+def measured(measure: Measure, scored: Scored) -> Tensor:
+    """The rows of all batches, of all ranks."""
+    rows = [measure.rows(scores, target, 0.0, lists) for scores, target, lists in scored]
+    return of_all_ranks(torch.cat(rows) if rows else torch.empty(0))
+
+
+def of_all_ranks(rows: Tensor) -> Tensor:
+    """The rows of every rank, one after the other."""
+    if not torch.distributed.is_initialized():
+        return rows
+    parts: list[Any] = [None] * torch.distributed.get_world_size()
+    torch.distributed.all_gather_object(parts, rows.cpu())
+    return torch.cat([part for part in parts if part.numel()])
 
 
 def overlap(
@@ -80,11 +97,15 @@ def overlap(
         return metrics.jaccard_from_counts(groups, classes=classes, zero_division=zero_division)
 
     def per_class(counts: Tensor) -> list[float]:
-        total = counts.sum(0, keepdim=True)
-        each = [metrics.jaccard_from_counts(total, classes=[c]) for c in range(num_classes)]
-        return [float(index) for index in each]
+        return _of_each(counts.sum(0, keepdim=True))
 
     return Measure(rows, value, decides=num_classes == 2, per_class=per_class)
+
+
+def _of_each(counts: Tensor) -> list[float]:
+    """The index of every class from counts (1, C, 3)."""
+    classes = range(counts.shape[1])
+    return [float(metrics.jaccard_from_counts(counts, classes=[c])) for c in classes]
 
 
 def _as_dice(counts: Tensor) -> Tensor:
@@ -118,12 +139,7 @@ def macro_f1(num_classes: int, ignore_index: int) -> Measure:
     def value(rows: Tensor) -> Tensor:
         return metrics.jaccard_from_counts(counts(rows), classes="all", zero_division=math.nan)
 
-    def per_class(rows: Tensor) -> list[float]:
-        found = counts(rows)
-        each = [metrics.jaccard_from_counts(found, classes=[c]) for c in range(num_classes)]
-        return [float(index) for index in each]
-
-    return Measure(rows, value, per_class=per_class)
+    return Measure(rows, value, per_class=lambda rows: _of_each(counts(rows)))
 
 
 def one_vs_rest(num_classes: int, ignore_index: int) -> Measure:

@@ -109,9 +109,7 @@ def _check(name: str, value: Any, kind: Any, limits: Any) -> None:
 
 
 def parse(kind: type[Kind], parser: argparse.ArgumentParser, arguments: Sequence[str]) -> Kind:
-    """The options of a command line. `--config FILE` is a JSON object with the names of options;
-    what the command line says comes before it.
-    """
+    """The options of a command line, which come before those of `--config FILE`, a JSON object."""
     kinds = get_type_hints(kind)
     for one in fields(kind):
         _add(parser, one, kinds[one.name])

@@ -50,9 +50,7 @@ def kind_of(loss: str, task: str, num_classes: int) -> str:
 
 
 def shaped(output: Tensor, kind: str) -> Tensor:
-    """What a network with one output says, in the shape of the target: pixels ``(N, H, W)``,
-    items ``(N,)``.
-    """
+    """One output in the shape of the target: pixels ``(N, H, W)``, items ``(N,)``."""
     if kind == "ranking" and output.ndim == 2 and output.shape[1] == 1:
         return output[:, 0]
     return output[:, 0] if kind == "binary segmentation" and output.ndim == 4 else output
@@ -90,9 +88,7 @@ class OnBatches(nn.Module):
 
 
 class Columns(nn.Module):
-    """The mean of the losses of the columns of a multilabel task, where each column needs a loss of
-    its own because it keeps totals.
-    """
+    """The mean over the columns of a multilabel task, each with a loss that keeps its totals."""
 
     def __init__(self, parts: Sequence[nn.Module]) -> None:
         super().__init__()
@@ -152,9 +148,7 @@ def _with_data(name: str, options: dict[str, Any], kind: str, given: Given) -> d
 
 
 def class_weights(given: Given, power: float) -> list[float]:
-    """frequency ** -power of each class in the training data, with mean 1: power 0 is unweighted,
-    1 the inverse frequency.
-    """
+    """frequency ** -power of each class, with mean 1: power 0 is unweighted, 1 the inverse."""
     count, target = torch.zeros(given.num_classes, dtype=torch.double), given.train.target
     assert target is not None
     places = range(0 if isinstance(target, Tensor) else len(target))
@@ -167,9 +161,7 @@ def class_weights(given: Given, power: float) -> list[float]:
 
 @dataclass(frozen=True)
 class Mix:
-    """How the baseline joins the metric's loss: "then", it has the first `share` of the steps;
-    "sum", the loss has that `share`.
-    """
+    """ "then": the baseline has the first `share` of the steps; "sum": the loss has that `share`."""
 
     order: str
     share: float

@@ -16,9 +16,7 @@ from evalgrad_lab.validation import Validation
 
 
 class Progress(Hook):
-    """Writes the mean loss and the metric of every epoch to `path`, prints them, and tells of a
-    loss that was not finite.
-    """
+    """Writes loss and metric of every epoch to `path` and prints them; refuses a NaN loss."""
 
     EVERY = 10.0  # seconds between two lines that are not in a terminal
 

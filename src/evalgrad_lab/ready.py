@@ -16,10 +16,11 @@ from evalgrad_lab.commands.train import TrainOptions
 from evalgrad_lab.data.batches import Batches, Loading, in_order, loaded, steps_per_epoch
 from evalgrad_lab.data.dataset import Dataset, Examples, Found, Reading
 from evalgrad_lab.data.files.read import digest_of, look_at, read_parts
-from evalgrad_lab.decisions import Scored, choose_threshold, one_score, sample
+from evalgrad_lab.decisions import Judgement, choose_threshold, judge, one_score, sample
 from evalgrad_lab.errors import UserError
 from evalgrad_lab.fit import Pace, Phase, Training, schedule_of
-from evalgrad_lab.metrics import Judgement, Measure, Metric
+from evalgrad_lab.measures import Measure, Scored, finite, measured
+from evalgrad_lab.metrics import Metric
 from evalgrad_lab.models.weights import load_weights
 from evalgrad_lab.phases import Given, kind_of, parse_mix, plan, shaped
 from evalgrad_lab.validation import Validation, broadcast_buffers
@@ -120,24 +121,19 @@ class Ready:
         )
 
     def decision(self, training: Training) -> tuple[float | None, float]:
-        """The threshold that is best on validation data, None where none decides, and the
-        metric.
-        """
+        """The best threshold on validation, None where none decides, and the metric."""
         part = self.data.validation
         if not self.measure.decides:
-            rows = metrics.measured(self.measure, self.scored(training, part))
-            return None, metrics.finite(self.measure.value(rows))
+            rows = measured(self.measure, self.scored(training, part))
+            return None, finite(self.measure.value(rows))
         few = sample(part, max(part.inputs[0][0].numel(), 1))
         found = [scores.flatten() for scores, _, _ in self.scored(training, few, alone=True)]
         return choose_threshold(self.measure, self.scored(training, part), torch.cat(found))
 
     def judged(self, training: Training, part: Examples, threshold: float | None) -> Judgement:
         """What the network as it is has on a part, of all ranks together."""
-        scored = self.scored(training, part)
-        rest = (self.data.classes, self.options.ignore_index, threshold or 0.0)
-        judged = metrics.judge(self.metric, scored, *rest)
-        binary = self.options.task in ("ranking", "multilabel")
-        return judged.undecided() if binary and threshold is None else judged
+        known = (self.data.classes, self.options.ignore_index)
+        return judge(self.metric, self.scored(training, part), *known, threshold)
 
     @torch.no_grad()
     def scored(self, training: Training, part: Examples, alone: bool = False) -> Scored:
@@ -237,9 +233,7 @@ def _check_both(options: TrainOptions, part: str, labels: Tensor, classes: list[
 
 
 def _batch_size(options: TrainOptions, train: Examples) -> tuple[int, str]:
-    """The batch size, and what there is to say of it: a batch without a positive teaches a ranking
-    nothing.
-    """
+    """The batch size and a note on it: a batch without a positive teaches a ranking nothing."""
     asked = options.batch_size or BATCH
     if options.task != "ranking" or train.lists is not None:
         return asked, ""

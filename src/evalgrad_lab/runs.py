@@ -79,9 +79,7 @@ class Runs:
 
     @property
     def seconds(self) -> float:
-        """Of one core, of all runs asked for, as measured when they ran; each counts once.
-        `spent.clear()` begins anew.
-        """
+        """Of one core, of all runs asked for, each once; `spent.clear()` begins anew."""
         return sum(self.spent.values())
 
     def run(
@@ -92,9 +90,7 @@ class Runs:
         title: str = "",
         alone: bool = False,
     ) -> list[Any]:
-        """The results in the order of `settings`. `alone` keeps the machine free of other runs,
-        for those that measure time.
-        """
+        """Results in the order of `settings`; `alone` keeps the machine free, to measure time."""
         descriptions = [describe(function, setting) for setting in settings]
         paths = [self.store.path(description) for description in descriptions]
         first: dict[Path, int] = {}  # the same run once
@@ -176,9 +172,7 @@ class _Shown:
 
 
 def timed(function: Callable[..., Any], settings: Settings) -> dict[str, Any]:
-    """One run on one thread: the runs share the cores, and the result does not depend on how many
-    there are.
-    """
+    """One run on one thread: its result does not depend on how many cores there are."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
@@ -190,9 +184,7 @@ def timed(function: Callable[..., Any], settings: Settings) -> dict[str, Any]:
 
 
 def prepare_worker() -> None:
-    """Ctrl-C is the parent's to handle; and a worker dies with its parent, even of SIGKILL, where
-    Linux can tell it.
-    """
+    """Ctrl-C is the parent's to handle; on Linux a worker dies with its parent, even of SIGKILL."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(SET_DEATH_SIGNAL, signal.SIGTERM)
@@ -209,9 +201,7 @@ def describe(function: Callable[..., Any], settings: Settings) -> dict[str, Any]
 
 @cache
 def digest(module: ModuleType) -> str:
-    """Of the sources behind a module, and of the compiled kernels: changed code is never answered
-    by an old run.
-    """
+    """Of the sources behind a module and the kernels: changed code gets no old answer."""
     total = hashlib.sha256()
     for path in sorted(str(found.__file__) for found in modules_behind(module)):
         total.update(Path(path).read_bytes())
@@ -227,9 +217,7 @@ def kernels() -> list[bytes]:
 
 
 def modules_behind(module: ModuleType) -> list[ModuleType]:
-    """The module and every module of the house that it imports, directly or through others: what
-    its results depend on.
-    """
+    """The module and every module of the house that it imports, also through others."""
     found: dict[str, ModuleType] = {}
     waiting = [module]
     while waiting:

@@ -1,6 +1,4 @@
-"""What a training leaves: `best.safetensors`, the weights, and `model.json`, all it takes to use
-them. Both are plain data.
-"""
+"""What a training leaves as plain data: weights, and `model.json`, all it takes to use them."""
 
 import json
 from collections.abc import Sequence

@@ -14,7 +14,7 @@ from evalgrad_lab.data.dataset import Examples
 from evalgrad_lab.data.files.read import digest_of, fingerprints
 from evalgrad_lab.errors import UserError
 from evalgrad_lab.fit import Hook, Training, fit, resume
-from evalgrad_lab.metrics import decide
+from evalgrad_lab.measures import decide
 from evalgrad_lab.progress import Progress
 from evalgrad_lab.ready import Ready, dataset, files_of, prepare
 from evalgrad_lab.report.run_page import write_run
@@ -97,9 +97,7 @@ def fitted(
 def examples_of(
     ready: Ready, training: Training, part: Examples, threshold: float | None
 ) -> list[dict[str, Any]]:
-    """The first images of a part with their masks and the predicted ones, ignored pixels as -1;
-    nothing but for segmentation.
-    """
+    """The first images of a segmentation with true and predicted masks, ignored pixels as -1."""
     found: list[dict[str, Any]] = []
     count = EXAMPLES if ready.options.task == "segmentation" else 0
     for i in range(min(count, len(part))):
@@ -168,9 +166,7 @@ def _said(value: Any) -> Any:
 
 
 def _is_longer(ready: Ready) -> bool:
-    """Whether the run in the folder is the same but for fewer steps, from which a longer one may go
-    on; any other is refused.
-    """
+    """Whether the folder's run is the same with fewer steps, so that it may go on, or refuse."""
     out, longer = ready.options.out, False
     path = out / "options.json"
     before = json.loads(path.read_text()) if path.exists() else {}

@@ -1,6 +1,4 @@
-"""One trial of a comparison: a task, a loss, hyper-parameters, a seed and a budget in; a record of
-what came out.
-"""
+"""One trial: a task, a loss, hyper-parameters, a seed and a budget in; a record out."""
 
 import math
 import time
@@ -10,10 +8,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from evalgrad_lab import metrics, tasks
+from evalgrad_lab import tasks
 from evalgrad_lab.data.batches import Batch, in_memory
 from evalgrad_lab.data.dataset import Dataset, Part
+from evalgrad_lab.decisions import choose_threshold
 from evalgrad_lab.fit import Pace, Phase, Training, fit, scores_of
+from evalgrad_lab.measures import decide
 from evalgrad_lab.peak_memory import PeakMemory
 from evalgrad_lab.tasks.task import Method, Task
 from evalgrad_lab.validation import Validation, looks
@@ -43,16 +43,26 @@ def trial(
     if equal_time:
         iterations = _iterations_in_equal_time(chosen, method, hyper, data.train, seed, iterations)
     training = start(chosen, method, hyper, data.train, seed, iterations)
-    validation = Validation(
-        lambda: _measured(chosen, training, data.validation)[chosen.metric],
-        when=looks(iterations, LOOKS),
-        keep_best=chosen.keep_best,
-    )
+
+    def look() -> float:
+        scores, threshold = _scored(chosen, training, data.validation)
+        return chosen.measures[chosen.metric](scores, data.validation.target, threshold)
+
+    when = looks(iterations, LOOKS)
+    validation = Validation(look, when=when, keep_best=chosen.keep_best)
     with PeakMemory() as memory:
         fit(training, in_memory(data.train, chosen.batch, seed), [validation])
     validation.restore_best(training)
     return {
-        **_identity(chosen, method, hyper, seed),
+        "task": task,
+        "title": chosen.title,
+        "description": chosen.description,
+        "designed": chosen.designed,
+        "loss": loss,
+        "role": method.role,
+        "seed": seed,
+        "hyper": hyper,
+        "metric": chosen.metric,
         **_judgement(chosen, training, data, with_examples=seed == 0),
         **costs(training, validation, memory),
     }
@@ -79,20 +89,6 @@ def start(
     rate, decay = options.pop("learning_rate"), options.pop("weight_decay", 0.0)
     phase = Phase(method.build(options, train), iterations)
     return Training(task.model(), [phase], Pace(rate, decay, seed=seed))
-
-
-def _identity(task: Task, method: Method, hyper: dict[str, float], seed: int) -> dict[str, Any]:
-    return {
-        "task": task.name,
-        "title": task.title,
-        "description": task.description,
-        "designed": task.designed,
-        "loss": method.name,
-        "role": method.role,
-        "seed": seed,
-        "hyper": hyper,
-        "metric": task.metric,
-    }
 
 
 def _iterations_in_equal_time(
@@ -144,53 +140,32 @@ def _judgement(
     task: Task, training: Training, data: Dataset[Part], with_examples: bool
 ) -> dict[str, Any]:
     """Validation and test metrics; the decision threshold is chosen on validation."""
-    scores = scores_of(training.network, data.test.inputs)
-    threshold = _threshold(task, training, data.validation)
-    result: dict[str, Any] = {
-        "validation": _measured(task, training, data.validation, threshold),
-        "test": _values(task, scores, data.test.target, threshold),
-        "per_class": None,
-        "examples": None,
-    }
+    seen, threshold = _scored(task, training, data.validation)
+    scores, target = scores_of(training.network, data.test.inputs), data.test.target
+    values, per_class, examples = task.measures.items(), None, None
     measure = task.measures[task.metric]
     if task.classes and measure.per_class:
-        rows = measure.rows(scores, data.test.target, threshold, None)
-        result["per_class"] = {"labels": list(task.classes), "values": measure.per_class(rows)}
-    if data.test.target.ndim == 3 and with_examples:
-        result["examples"] = _examples(data.test, scores[:EXAMPLES], threshold)
-    return result
+        rows = measure.rows(scores, target, threshold, None)
+        per_class = {"labels": list(task.classes), "values": measure.per_class(rows)}
+    if target.ndim == 3 and with_examples:
+        first = (data.test.inputs[:EXAMPLES], target[:EXAMPLES], scores[:EXAMPLES])
+        predicted = decide(first[2], scores.ndim == target.ndim, threshold)
+        examples = [shown(*row) for row in zip(*first[:2], predicted, strict=True)]
+    return {
+        "validation": {name: one(seen, data.validation.target, threshold) for name, one in values},
+        "test": {name: one(scores, target, threshold) for name, one in values},
+        "per_class": per_class,
+        "examples": examples,
+    }
 
 
-def _measured(
-    task: Task, training: Training, part: Part, threshold: float | None = None
-) -> dict[str, float]:
+def _scored(task: Task, training: Training, part: Part) -> tuple[Tensor, float]:
+    """The scores of a part, and the threshold that is the best on it; 0 where none is chosen."""
     scores = scores_of(training.network, part.inputs)
-    if threshold is None:
-        threshold = _best(task, scores, part.target)
-    return _values(task, scores, part.target, threshold)
-
-
-def _threshold(task: Task, training: Training, part: Part) -> float:
-    return _best(task, scores_of(training.network, part.inputs), part.target)
-
-
-def _best(task: Task, scores: Tensor, target: Tensor) -> float:
     deciding = [measure for measure in task.measures.values() if measure.decides]
-    if not task.thresholds or not deciding:
-        return 0.0
-    return metrics.best_threshold(deciding[0], scores, target, task.thresholds)
-
-
-def _values(task: Task, scores: Tensor, target: Tensor, threshold: float) -> dict[str, float]:
-    return {name: measure(scores, target, threshold) for name, measure in task.measures.items()}
-
-
-def _examples(part: Part, scores: Tensor, threshold: float) -> list[dict[str, Any]]:
-    """The first test images with their label maps and the predicted ones."""
-    target = part.target[:EXAMPLES]
-    predicted = metrics.decide(scores, scores.ndim == target.ndim, threshold)
-    rows = zip(part.inputs[:EXAMPLES], target, predicted, strict=True)
-    return [shown(*row) for row in rows]
+    if not task.decided or not deciding:
+        return scores, 0.0
+    return scores, choose_threshold(deciding[0], [(scores, part.target, None)], scores)[0]
 
 
 def shown(image: Tensor, target: Tensor, predicted: Tensor) -> dict[str, Any]:

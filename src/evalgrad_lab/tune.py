@@ -1,6 +1,4 @@
-"""The one search: every case tries its grid on validation, a rule chooses, and the winner runs with
-the seeds that are reported.
-"""
+"""The one search: each case tries its grid, a rule chooses, and the winner runs with all seeds."""
 
 from collections.abc import Callable, Mapping, Sequence
 from statistics import fmean
@@ -26,9 +24,7 @@ class Case(NamedTuple):
 
 
 class Tuned(NamedTuple):
-    """The point that validation chose for a case, the result of each seed with it, and the scores
-    of all points in the search.
-    """
+    """The chosen point of a case, the result of each seed with it, and the scores of all points."""
 
     point: Settings
     results: list[Any]

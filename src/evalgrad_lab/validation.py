@@ -1,6 +1,4 @@
-"""The hook that looks at the validation metric during training: the curve, the best network, and
-when to stop.
-"""
+"""The hook that looks at validation during training: curve, best network, when to stop."""
 
 import math
 from collections.abc import Callable, Collection

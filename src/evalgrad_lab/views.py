@@ -22,11 +22,9 @@ from evalgrad_lab.data.files.read import look_at
 from evalgrad_lab.decisions import one_score
 from evalgrad_lab.errors import UserError
 from evalgrad_lab.phases import shaped
-from evalgrad_lab.report.records import Example
 from evalgrad_lab.saved import Description
 
 Network = Callable[[Tensor], Tensor]
-EXAMPLES = 6  # shown on the page of a run
 
 
 def probabilities(scores: Tensor) -> Tensor:
@@ -89,9 +87,7 @@ def multi_scale(
 
 
 def ten_crops(images: Tensor, size: int) -> Tensor:
-    """The four corners and the centre of every image, and their mirror images: ``(N, 10, channels,
-    size, size)``.
-    """
+    """Corners and centre of every image and their mirrors: ``(N, 10, channels, size, size)``."""
     height, width = images.shape[-2:]
     down, right = height - size, width - size
     corners = [(0, 0), (0, right), (down, 0), (down, right), (down // 2, right // 2)]
@@ -115,9 +111,7 @@ def crop_marginals(
 
 
 def make_view(options: ViewOptions, description: Description, network: nn.Module) -> Network:
-    """Scores of a batch of inputs, looked at as the options say. Their sign or order decides, as
-    for plain scores.
-    """
+    """Scores of a batch, looked at as the options say; their sign or order decides."""
     dense = options.tiles > 1 or options.overlap or options.scales != (1.0,) or options.flips
     if dense and description.task != "segmentation":
         raise UserError(
@@ -159,27 +153,6 @@ def scores_by_batch(
         with torch.inference_mode():
             scores = shaped(view(batch.inputs.to(device)), description.kind).cpu()
         yield scores if description.threshold is None else one_score(scores, dims), batch
-
-
-def first_examples(
-    description: Description, network: nn.Module, examples: Examples, threshold: float = 0.0
-) -> list[Example]:
-    """The first images of a segmentation with their label maps and the predicted ones, for reports;
-    ignored pixels are -1. Nothing for other tasks.
-    """
-    found: list[Example] = []
-    if description.task != "segmentation":
-        return found
-    network.eval()
-    for batch in in_order(examples.take(range(min(len(examples), EXAMPLES))), 1):
-        with torch.inference_mode():
-            said = network(batch.inputs.to(next(network.parameters()).device)).cpu()
-        binary = description.kind == "binary segmentation"
-        predicted = metrics.decide(shaped(said, description.kind), binary, threshold)
-        target = batch.target.masked_fill(batch.target == description.ignore_index, -1)
-        image, true, seen = (part[0].tolist() for part in (batch.inputs, target, predicted))
-        found.append({"image": image, "target": true, "prediction": seen})
-    return found
 
 
 def _scaled(network: nn.Module, scales: tuple[float, ...], flips: bool) -> Network:

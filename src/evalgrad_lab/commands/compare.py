@@ -1,6 +1,4 @@
-"""`evalgrad compare`: train every loss alike, and say where training on the metric paid: on
-built-in tasks, or on the user's own data.
-"""
+"""`evalgrad compare`: train every loss alike, and say where training on the metric paid."""
 
 import json
 import os

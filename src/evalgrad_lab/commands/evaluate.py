@@ -89,6 +89,7 @@ def evaluate(options: EvaluateOptions) -> EvaluateResult:
     Writes `RUN/evaluation/result.json`.
     """
     from evalgrad_lab import metrics, saved, views
+    from evalgrad_lab.decisions import judge
 
     description, network = saved.read(options.run)
     metric = metrics.find(options.metric or description.metric, description.task)
@@ -100,10 +101,7 @@ def evaluate(options: EvaluateOptions) -> EvaluateResult:
             options, description, network, examples, options.data or options.run
         )
     )
-    rest = (description.classes, description.ignore_index, threshold or 0.0)
-    judged = metrics.judge(metric, scored, *rest)
-    if description.task in ("ranking", "multilabel") and threshold is None:
-        judged = judged.undecided()
+    judged = judge(metric, scored, description.classes, description.ignore_index, threshold)
     result = EvaluateResult(
         metric.name,
         judged.value,

@@ -92,9 +92,9 @@ def _write_masks(
 ) -> None:
     import numpy as np
 
-    from evalgrad_lab import metrics
+    from evalgrad_lab.measures import decide
 
-    masks = metrics.decide(scores, threshold is not None, threshold or 0.0)
+    masks = decide(scores, threshold is not None, threshold or 0.0)
     for name, mask, of_classes in zip(names, masks, chances, strict=True):
         write_atomically(options.out / f"{name}.png", encode_mask(mask))
         if options.probabilities:
@@ -104,9 +104,7 @@ def _write_masks(
 
 
 def encode_mask(mask: "Tensor") -> bytes:
-    """A PNG with the class index of every pixel: 8 bits, or 16 where there are more than 256
-    classes.
-    """
+    """A PNG with the class of every pixel: 8 bits, or 16 beyond 256 classes."""
     import numpy as np
     from PIL import Image
 
@@ -125,9 +123,7 @@ def _rows(
     chances: "Tensor",
     threshold: float | None,
 ) -> list[dict[str, str]]:
-    """What stands in the row of each example: its score and the decision, or the k best classes
-    with their probabilities.
-    """
+    """The row of each example: score and decision, or the k best classes with probabilities."""
     from evalgrad_lab import metrics
 
     if description.task == "multilabel":

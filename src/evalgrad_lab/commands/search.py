@@ -76,9 +76,7 @@ def main(options: SearchOptions) -> int:
 
 
 def entry(task: "Task", found: "Sequence[Tuned]", seeds: Sequence[int]) -> dict[str, Any]:
-    """What the file keeps of a task: how it was searched, and for every loss the best candidate and
-    all others.
-    """
+    """What the file keeps of a task: how it was searched, and the candidates of every loss."""
     losses = {}
     for method, tuned in zip(task.methods, found, strict=True):
         scores = [round(fmean(row), 5) for row in tuned.scores]

@@ -152,9 +152,7 @@ class TrainResult:
 
 
 def train(options: TrainOptions) -> TrainResult:
-    """Check everything, train, and leave the model in `out`; a finished run is not trained
-    again.
-    """
+    """Check everything, train, and leave the model in `out`; not again if it is finished."""
     from evalgrad_lab import training
 
     return training.run(options)

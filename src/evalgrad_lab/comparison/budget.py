@@ -40,9 +40,7 @@ class Plan:
 
 @dataclass(frozen=True)
 class Costs:
-    """The mean seconds of a step, those of a look at validation and of getting ready, and the steps
-    between two looks.
-    """
+    """Seconds of a step, of a look at validation, of getting ready; steps between two looks."""
 
     step: float
     look: float
@@ -55,9 +53,7 @@ class Costs:
 
 
 def estimated(plan: Plan, losses: int, costs: Costs, jobs: int) -> float:
-    """The seconds of all runs: the search, the seeds at equal iterations and at equal time, and the
-    model that is left.
-    """
+    """The seconds of the search, of both panels, and of the model that is left."""
     runs = losses * (plan.trials * plan.search_seeds + 2 * plan.seeds)
     return costs.run(plan.iterations) * (runs / jobs + 1)
 

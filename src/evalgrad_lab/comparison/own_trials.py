@@ -54,9 +54,7 @@ def own_trial(
 def step_seconds(
     *, options: dict[str, Any], data: str, methods: list[dict[str, Any]]
 ) -> dict[str, Any]:
-    """The seconds of a step of each method, taken in turn, of a look at validation, and of getting
-    ready.
-    """
+    """The seconds of a step of each method in turn, of a look at validation, of getting ready."""
     start = time.perf_counter()
     each = [
         prepare(with_point(TrainOptions.of({**options, "loss": m["loss"]}), m["hyper"]), data)

@@ -6,8 +6,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-MODES = ("none", "flip", "full")
-
 
 def augment(
     image: Tensor,

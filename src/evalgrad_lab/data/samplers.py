@@ -1,6 +1,4 @@
-"""How the examples of an epoch are drawn: a function from the number of the epoch, and its own
-generator, to their places.
-"""
+"""How the examples of an epoch are drawn: from its number and generator to their places."""
 
 from collections.abc import Callable
 from typing import Literal

@@ -67,9 +67,7 @@ class Choice:
 
 
 def choose(model: str, task: str) -> Choice:
-    """The network that `--model` names. A folder is taken in by its configuration: a trained model
-    does not need it any more.
-    """
+    """What `--model` names. Of a folder the configuration is taken in: it is not needed again."""
     if (Path(model) / "config.json").is_file():
         folder = Path(model)
         found = any(folder.glob("*.safetensors")) or any(folder.glob("*.bin"))
@@ -94,9 +92,7 @@ def build(name: str, inputs: int, outputs: int, options: dict[str, Any]) -> nn.M
 
 
 def find(name: str) -> Factory:
-    """A network of the table, or what `package.module:factory` names; modules of the current
-    folder are found too.
-    """
+    """A network of the table, or `package.module:factory`, also of the current folder."""
     if name in MODELS:
         return MODELS[name]
     module, _, attribute = name.partition(":")

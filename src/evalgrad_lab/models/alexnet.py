@@ -1,6 +1,4 @@
-"""AlexNet (Krizhevsky et al., NeurIPS 2012), the network of the direct-loss paper's action and
-detection experiments.
-"""
+"""AlexNet (Krizhevsky et al., NeurIPS 2012), the network of the direct-loss paper."""
 
 from torch import nn
 

@@ -1,6 +1,4 @@
-"""The network of the brain experiment, table B.1 of the Lovász paper: DeepLab's dilated layers on
-grey slices.
-"""
+"""The network of the Lovász paper's table B.1: DeepLab's dilated layers on grey slices."""
 
 import torch.nn.functional as F
 from torch import Tensor, nn

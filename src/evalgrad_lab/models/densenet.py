@@ -1,6 +1,4 @@
-"""DenseNet of depth 40 and growth 12 (smooth top-k, section 5): every layer sees all layers of its
-block before it.
-"""
+"""DenseNet (smooth top-k, section 5): every layer sees all layers of its block before it."""
 
 import torch
 from torch import Tensor, nn

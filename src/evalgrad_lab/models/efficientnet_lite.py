@@ -45,9 +45,7 @@ def _features() -> "OrderedDict[str, nn.Module]":
 
 
 class _convolution(nn.Conv2d):
-    """With the size-keeping padding of the network's origin: at stride 2 the extra row is below and
-    to the right.
-    """
+    """With the network's own padding: at stride 2 the extra row is below and to the right."""
 
     def __init__(
         self, inputs: int, outputs: int, kernel: int, *, stride: int = 1, groups: int = 1
@@ -65,9 +63,7 @@ def _norm(channels: int) -> nn.BatchNorm2d:
 
 
 class Block(nn.Sequential):
-    """Expand the channels, filter each by itself, project; with a shortcut where the shape
-    stays.
-    """
+    """Expand the channels, filter each, project; with a shortcut where the shape stays."""
 
     def __init__(self, inputs: int, outputs: int, kernel: int, stride: int, expansion: int) -> None:
         middle = inputs * expansion

@@ -1,6 +1,4 @@
-"""A network after SegNet (S-measures, section 5): the decoder puts values back where the encoder's
-poolings took them from.
-"""
+"""After SegNet (S-measures, section 5): the decoder puts values where poolings took them from."""
 
 from collections.abc import Sequence
 

@@ -48,9 +48,7 @@ class Loaded:
 
 
 def read_weights(path: Path) -> Weights:
-    """The tensors of a `.safetensors` file, of a file of torch, or of all such files in a
-    folder.
-    """
+    """The tensors of a `.safetensors` file, of a file of torch, or of all in a folder."""
     if path.is_dir():
         files = sorted(path.glob("*.safetensors")) or sorted(path.glob("*.bin"))
         if not files:
@@ -124,9 +122,7 @@ def _is_counter(name: str) -> bool:
 
 
 def _renamed(weights: Weights, network: nn.Module) -> Iterator[dict[str, str]]:
-    """New names to those of the file, in every way: families of names, prefixes off, prefixes of
-    the network's parts on.
-    """
+    """New names to those of the file, by families and with prefixes off and on."""
     parts = [f"{name}." for name, _ in network.named_modules() if name and name.count(".") < 2]
     for family in FAMILIES:
         names = {old: old for old in weights}

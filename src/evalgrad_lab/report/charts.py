@@ -30,9 +30,7 @@ class Scale(NamedTuple):
 
 
 class Line(NamedTuple):
-    """A learning curve: the mean over seeds and the band from the lowest to the highest seed.
-    `style` is its CSS class.
-    """
+    """A learning curve: mean over seeds, and the band from the lowest to the highest."""
 
     name: str
     style: str
@@ -51,9 +49,7 @@ class Bars(NamedTuple):
 
 
 def curves(lines: Sequence[Line], x_name: str, description: str, percent: bool = True) -> Markup:
-    """Lines with bands over iterations or seconds; the vertical axis is a metric in per cent, or
-    a plain number.
-    """
+    """Lines with bands; the vertical axis is a metric in per cent, or a plain number."""
     width, height = 420, 240
     x = Scale(0, max(max(line.x) for line in lines), 40, width - 14)
     y = Scale(
@@ -75,9 +71,7 @@ def scatter(
     style: str,
     description: str,
 ) -> Markup:
-    """Training loss against validation metric, one point for each look during training; `y` is the
-    range its neighbours share.
-    """
+    """Training loss against validation metric, a point for each look; neighbours share `y`."""
     width, height = 220, 150
     low, high = min(x_values), max(x_values)
     x_scale, y_scale = Scale(low, high, 46, width - 14), Scale(*y, height - 26, 10)
@@ -113,9 +107,7 @@ def class_bars(
 
 
 def interval_bar(difference: Difference, low: float, high: float, description: str) -> Markup:
-    """The difference as a dot on its interval, with a line at zero; [low, high] is shared by all
-    rows of a table.
-    """
+    """The difference as a dot on its interval, zero as a line; rows share [low, high]."""
     x = Scale(low, high, 6, 214)
     start, end = difference.interval or (difference.mean, difference.mean)
     body = Markup(

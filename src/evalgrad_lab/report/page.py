@@ -1,6 +1,4 @@
-"""The report: one HTML file that needs nothing else, from the templates and the style sheet beside
-this module.
-"""
+"""The report: one HTML file that needs nothing else, from the templates beside this module."""
 
 from pathlib import Path
 from typing import Any
@@ -54,9 +52,7 @@ def fill(template: str, **values: Any) -> str:
 
 
 def _breakable(name: str) -> Markup:
-    """A name that may be broken after an underscore or a plus sign, where a long loss would widen
-    its column.
-    """
+    """A name that may be broken after an underscore or a plus sign, in a narrow column."""
     return escape(name).replace("_", Markup("_<wbr>")).replace("+", Markup("+<wbr>"))
 
 

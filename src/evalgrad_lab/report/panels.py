@@ -24,9 +24,7 @@ Key = TypeVar("Key")
 
 @dataclass(frozen=True)
 class Difference:
-    """A loss minus the reference, paired by seed. With fewer than two pairs there is no interval,
-    and no verdict.
-    """
+    """A loss minus the reference, paired by seed; without two pairs there is no interval."""
 
     mean: float
     interval: tuple[float, float] | None
@@ -42,9 +40,7 @@ class Difference:
 
 @dataclass(frozen=True)
 class Row:
-    """One loss of a panel: its runs, the test metric over them, and its difference to the reference
-    (None for the reference).
-    """
+    """One loss of a panel: its runs, the test metric, its difference to the reference."""
 
     loss: str
     role: Literal["baseline", "ours"]
@@ -56,9 +52,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Panel:
-    """One task at one budget; `reference` is the best baseline, `champion` the best of ours (None:
-    there is none).
-    """
+    """One task at one budget; `reference` is the best baseline, `champion` the best of ours."""
 
     task: str
     title: str
@@ -113,18 +107,14 @@ def spread(values: Iterable[float]) -> float | None:
 
 
 def rank_correlation(x: list[float], y: list[float]) -> float | None:
-    """Spearman's correlation; None where one side is constant or not finite, so that it has
-    none.
-    """
+    """Spearman's correlation; None where one side is constant or not finite."""
     if len(set(x)) < 2 or len(set(y)) < 2 or not np.isfinite([x, y]).all():
         return None
     return float(stats.spearmanr(x, y).statistic)
 
 
 def panels(records: Iterable[Record]) -> list[Panel]:
-    """The records as panels, one per task and budget, in the order in which they first appear;
-    baselines come first in a panel.
-    """
+    """One panel per task and budget, in the order of the records; baselines come first."""
     tasks = grouped_by(records, lambda record: record["task"])
     return [
         _panel(runs)

@@ -1,6 +1,4 @@
-"""Images and label maps as PNG inside the page. Classes keep one colour each in light and dark, as
-on a printed map.
-"""
+"""Images and label maps as PNG inside the page; a class has one colour in light and dark."""
 
 import base64
 import io
@@ -49,9 +47,7 @@ def image_picture(image: Grid | list[Grid]) -> str:
 
 
 def label_picture(labels: Sequence[Sequence[int]]) -> str:
-    """A label map as a data URI. Labels beyond the colours begin again with the first class;
-    ignored ones (< 0) are background.
-    """
+    """A label map as a data URI. Colours begin again after the last; ignored is background."""
     array = np.maximum(np.asarray(labels), 0)
     colours = len(CLASS_COLOURS) - 1
     picture = Image.fromarray(np.uint8(np.where(array > 0, (array - 1) % colours + 1, 0)), mode="P")

@@ -9,9 +9,7 @@ Grid = list[list[float]]
 
 
 class Point(TypedDict):
-    """One look at the network during training; `seconds` counts training alone, `metric` is on
-    validation.
-    """
+    """One look during training; `seconds` counts training alone, `metric` is on validation."""
 
     iteration: int
     seconds: float
@@ -35,9 +33,7 @@ class Example(TypedDict):
 
 
 class Record(TypedDict):
-    """One run: a task, a loss, a budget and a seed. Metrics lie in [0, 1], higher is better;
-    `metric` names the headline one.
-    """
+    """One run. Metrics lie in [0, 1], higher is better; `metric` names the headline one."""
 
     task: str
     title: str

@@ -32,9 +32,7 @@ class Picture(NamedTuple):
 
 
 class Cost(NamedTuple):
-    """Speed and memory of a loss, averaged over its runs; `spent` is (iterations, seconds) at each
-    budget.
-    """
+    """Means over the runs of a loss; `spent` is (iterations, seconds) at each budget."""
 
     loss: str
     step: float
@@ -130,9 +128,7 @@ def learning_curves(panel: Panel, styles: dict[str, str]) -> list[Figure]:
 
 
 def learning_curve(row: Row, unit: Unit, style: str) -> charts.Line:
-    """The seeds of a loss at the same shares of their training: in equal time they differ in
-    iterations, always in seconds.
-    """
+    """The seeds of a loss at the same shares of their training: they differ in seconds."""
     curves = [run["curve"] for run in row.runs if run["curve"]]
     shares = [[point["iteration"] / curve[-1]["iteration"] for point in curve] for curve in curves]
 
@@ -157,9 +153,7 @@ def learning_curve(row: Row, unit: Unit, style: str) -> charts.Line:
 
 
 def per_class(panel: Panel, styles: dict[str, str]) -> list[Figure]:
-    """The metric of every class, best baseline against best of ours, in two halves that stand side
-    by side.
-    """
+    """The metric of every class, best baseline against best of ours, in two halves."""
     groups, labels = [], []
     for row in (panel.reference, panel.champion):
         found = [run["per_class"] for run in row.runs if run["per_class"]] if row else []
@@ -195,9 +189,7 @@ def _class_half(
 
 
 def example_pictures(panel: Panel) -> list[list[Picture]]:
-    """For each example: the image, its target and the prediction of every loss, from the first seed
-    that kept them.
-    """
+    """For each example the image, its target and all predictions, of the first seed with them."""
     kept = {
         row.loss: next((run["examples"] for run in row.runs if run["examples"]), None)
         for row in panel.rows
@@ -220,9 +212,7 @@ def example_pictures(panel: Panel) -> list[list[Picture]]:
 
 
 def loss_against_metric(panel: Panel, styles: dict[str, str]) -> list[Figure]:
-    """Does a lower training loss mean a better metric? One small figure per loss, on one vertical
-    scale.
-    """
+    """Does a lower loss mean a better metric? One figure per loss, on one vertical scale."""
     looks = {
         row.loss: [point for run in row.runs for point in run["curve"] if isfinite(point["loss"])]
         for row in panel.rows
@@ -247,9 +237,7 @@ def loss_against_metric(panel: Panel, styles: dict[str, str]) -> list[Figure]:
 
 
 def other_metrics(panel: Panel) -> dict[str, dict[str, float]]:
-    """Every test metric of a panel, as loss -> metric -> mean; empty where the headline metric is
-    the only one.
-    """
+    """loss -> test metric -> mean; empty where the headline metric is the only one."""
     means = {row.loss: _mean_metrics(row.runs) for row in panel.rows}
     return means if any(len(metrics) > 1 for metrics in means.values()) else {}
 
@@ -259,9 +247,7 @@ def _mean_metrics(runs: Sequence[Record]) -> dict[str, float]:
 
 
 def costs(panels: list[Panel]) -> list[Cost]:
-    """Speed and memory of every loss over all budgets; `relative` is its time per step over that of
-    the first panel's reference.
-    """
+    """Of every loss over all budgets; `relative` to the first panel's reference."""
     runs = grouped_by(
         (run for panel in panels for row in panel.rows for run in row.runs), lambda run: run["loss"]
     )

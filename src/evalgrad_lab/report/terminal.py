@@ -13,9 +13,7 @@ COLOURS = {"win": "bold green", "tie": "dim", "loss": "bold red", "unknown": "ye
 
 
 def print_table(comparison: Comparison, console: Console | None = None) -> None:
-    """Print a table for each task with a section for each budget, then the opening paragraph of the
-    report.
-    """
+    """A table for each task, a section for each budget, then the report's opening."""
     console = console or Console()
     found = panels(comparison["records"])
     for group in grouped_by(found, lambda panel: panel.task).values():

@@ -1,6 +1,4 @@
-"""Numbers as text, and what a comparison says in words: terminal and page share them, so they
-cannot disagree.
-"""
+"""Numbers and verdicts in words: terminal and page share them, so they cannot disagree."""
 
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
@@ -68,9 +66,7 @@ def verdict_reason(panel: Panel) -> str:
 
 
 def opening(panels: Iterable[Panel]) -> list[Sentence]:
-    """Where training on the metric paid and where it did not: counts first, then a sentence for
-    each verdict that occurs.
-    """
+    """Where training on the metric paid: counts first, then a sentence for each verdict."""
     by_verdict = grouped_by(panels, lambda panel: panel.verdict)
     found = [verdict for verdict in VERDICTS if verdict in by_verdict]
     return [
@@ -119,9 +115,7 @@ def _number(comparisons: int) -> str:
 
 
 def _places(verdict: Verdict, panels: list[Panel]) -> str:
-    """The tasks of one verdict: 'It paid on a (x against y: +2.0 points at 500 iterations) and b
-    (...).'
-    """
+    """'It paid on a (x against y: +2.0 points at 500 iterations) and b (...).'"""
     tasks = []
     for task, group in grouped_by(panels, lambda panel: panel.task).items():
         label = "designed data; " if group[0].designed else ""

@@ -1,6 +1,4 @@
-"""The tasks by name: each says what is trained, on what, judged by what, and against which
-baselines.
-"""
+"""The tasks by name: what is trained, on what, judged by what, against which baselines."""
 
 import difflib
 from collections.abc import Iterable

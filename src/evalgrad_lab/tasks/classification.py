@@ -18,7 +18,7 @@ from evalgrad_lab.data.batches import Batch
 from evalgrad_lab.data.dataset import Part, Sizes
 from evalgrad_lab.data.embedded.digits import CANVAS, PAIRS, digit_pairs, s_digits
 from evalgrad_lab.fit import BatchLoss
-from evalgrad_lab.metrics import Measure
+from evalgrad_lab.measures import Measure
 from evalgrad_lab.models.mlp import mlp
 from evalgrad_lab.tasks.task import Grid, Method, Task, baseline, measured, ours
 

@@ -31,7 +31,6 @@ NOISY_DECAYS: Grid = {"learning_rate": (0.03,), **DECAYS}
 EPSILONS: Grid = {"learning_rate": (0.03, 0.1), "epsilon": (0.1, 1.0, 10.0, 100.0)}
 TWO: Grid = {"learning_rate": (0.03, 0.1), "weight_decay": (0.0, 0.1, 0.3, 1.0)}
 TWO_WEIGHTS = {"positive_weight": (0.1, 0.2, 0.3, 0.5, 2.0, 3.0, 5.0, 10.0)}
-THRESHOLDS = 100  # tried on validation: quantiles of the scores
 MEASURES = measured("ranking", "f1", "ap", "recall@precision=0.9", "precision@recall=0.8")
 MEASURES["F1 at 0"] = at_zero(MEASURES["F1"])
 
@@ -129,7 +128,7 @@ def _two_mode(short: str, metric: str) -> Task:
         data=partial(two_modes, sizes=SIZES),
         model=partial(mlp, FEATURES),
         measures={metric: MEASURES[metric], **MEASURES},
-        thresholds=THRESHOLDS,
+        decided=True,
         methods=(
             BCE,
             WEIGHTED_BCE,
@@ -157,7 +156,7 @@ def _table(name: str, title: str, network: str, widths: tuple[int, ...]) -> Task
         data=digit_table,
         model=partial(mlp, 16, widths),
         measures=MEASURES,
-        thresholds=THRESHOLDS,
+        decided=True,
         methods=(BCE, WEIGHTED_BCE, F_BETA, ours("precision_at_recall", TWO, recall=0.8)),
         iterations=(300,),
     )

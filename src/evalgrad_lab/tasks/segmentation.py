@@ -12,8 +12,9 @@ from torch import Tensor, nn
 from evalgrad_lab.data.dataset import Part, Sizes
 from evalgrad_lab.data.embedded.digits import SCENE_CLASSES, digit_scenes, strokes
 from evalgrad_lab.data.embedded.points import circles
+from evalgrad_lab.decisions import thresholds
 from evalgrad_lab.fit import BatchLoss
-from evalgrad_lab.metrics import Measure, thresholds
+from evalgrad_lab.measures import Measure
 from evalgrad_lab.models.unet import UNet
 from evalgrad_lab.tasks.task import Method, Task, at_zero, baseline, loss, measured, ours
 
@@ -114,7 +115,7 @@ STROKES = Task(
     data=partial(strokes, sizes=Sizes(600, 150, 400)),
     model=_binary_unet,
     measures={**IMAGE_IOU, "image IoU at 0": at_zero(IMAGE_IOU["image IoU"])},
-    thresholds=20,
+    decided=True,
     methods=(
         baseline("bce", STROKE_RATES),
         baseline("hinge", STROKE_RATES),

@@ -1,6 +1,4 @@
-"""What a task is: data, a network, metrics, the methods to compare, and what each of them may be
-tuned over.
-"""
+"""What a task is: data, a network, metrics, and the methods with what they are tuned over."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -12,7 +10,7 @@ from torch import Tensor, nn
 from evalgrad_lab import losses, metrics
 from evalgrad_lab.data.dataset import Dataset, Part
 from evalgrad_lab.fit import BatchLoss
-from evalgrad_lab.metrics import Measure
+from evalgrad_lab.measures import Measure
 from evalgrad_lab.phases import Given, on_batches
 
 Grid = Mapping[str, tuple[float, ...]]
@@ -46,9 +44,9 @@ class Task:
     time" means.
 
     `measures` are the metrics by the names that reports show; the first is the headline one.
-    `thresholds` is the number of decision thresholds tried on validation, for every method alike; 0
-    where the metric needs none. `keep_best` keeps the network that was best on validation during
-    training (early stopping), for every method alike.
+    Where it is `decided`, validation chooses a decision threshold, for every method alike.
+    `keep_best` keeps the network that was best on validation during training (early stopping), for
+    every method alike.
     """
 
     name: str
@@ -60,7 +58,7 @@ class Task:
     methods: tuple[Method, ...]
     iterations: tuple[int, ...]
     batch: int | None = None  # None trains on all examples in every step
-    thresholds: int = 0
+    decided: bool = False
     classes: tuple[str, ...] = ()  # their names, to show the metric of each
     designed: bool = False
     keep_best: bool = False
@@ -73,9 +71,7 @@ class Task:
 
     @property
     def budgets(self) -> tuple[str, ...]:
-        """The names of the budgets: each number of iterations, then as much time as the reference
-        needs for the first.
-        """
+        """Each number of iterations, then as much time as the reference needs for the first."""
         return (*(f"{count} iterations" for count in self.iterations), EQUAL_TIME)
 
     def method(self, name: str) -> Method:

@@ -53,9 +53,7 @@ def teacher_ranking(
 
 
 def linear_ranking(seed: int, sizes: Sizes = PAPER, *, flipped: float = 0.0) -> Dataset[Part]:
-    """Inputs (n, 10) and 1 where their sum is above 0; a share `flipped` of all labels is turned
-    round.
-    """
+    """Inputs (n, 10) and 1 where their sum is above 0; a share `flipped` is turned round."""
     generator = torch.Generator().manual_seed(seed)
     inputs = torch.randn(sum(sizes), FEATURES, generator=generator)
     target = inputs.sum(1) > 0
@@ -95,9 +93,7 @@ def two_modes(seed: int, sizes: Sizes) -> Dataset[Part]:
 def _mixture(
     seed: int, sizes: Sizes, shares: Tensor, centres: Tensor, positive: Tensor
 ) -> Dataset[Part]:
-    """Points around `centres`, each chosen with its share; the label says whether the centre is a
-    positive one.
-    """
+    """Points around `centres`, each chosen with its share; `positive` says which count as 1."""
     generator = torch.Generator().manual_seed(seed)
     mode = torch.multinomial(shares, sum(sizes), replacement=True, generator=generator)
     inputs = centres[mode] + torch.randn(len(mode), centres.shape[1], generator=generator)

@@ -1,6 +1,4 @@
-"""Readers of the larger real data that `make data` fetches with the ordinary clients. Nothing here
-downloads.
-"""
+"""Readers of the larger real data that `make data` fetches. Nothing here downloads."""
 
 import os
 from pathlib import Path
@@ -21,9 +19,7 @@ class NotFetchedError(UserError):
 
 
 def place(name: str, *path: str) -> Path:
-    """A file or folder of the data called `name`, under `data/` or under the folder that
-    EVALGRAD_DATA names.
-    """
+    """A file or folder of the data `name`, under `data/` or the folder of EVALGRAD_DATA."""
     found = Path(os.environ.get("EVALGRAD_DATA", "data"), name, *path)
     if not found.exists():
         raise NotFetchedError(

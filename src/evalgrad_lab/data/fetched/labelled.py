@@ -56,9 +56,7 @@ def images(name: str) -> tuple[Part, Part]:
 
 
 def read_idx(folder: Path, name: str) -> Tensor:
-    """An idx file of bytes, plain or gzipped: two zeros, type 8, the number of axes, the big-endian
-    sizes, the bytes.
-    """
+    """An idx file, plain or gzipped: 0, 0, type 8, the number of axes, big-endian sizes, bytes."""
     plain, zipped = folder / name, folder / f"{name}.gz"
     content = plain.read_bytes() if plain.exists() else gzip.decompress(zipped.read_bytes())
     shape = np.frombuffer(content, ">i4", content[3], offset=4).tolist()
@@ -94,9 +92,7 @@ def table(name: str) -> Part:
 
 
 def ten_crop_scores() -> tuple[Tensor, Tensor]:
-    """Scores (20, 10, 1000) of EfficientNet-Lite0 on the ten crops of each photograph, and the
-    classes (20,).
-    """
+    """Scores (20, 10, 1000) of EfficientNet-Lite0 on ten crops of photographs; classes (20,)."""
     files = sorted(place("imagenet-logits", "foolbox", "data").glob("imagenet_*"))
     model = efficientnet_lite0()
     load_weights(model, place(*EFFICIENTNET))

@@ -25,9 +25,7 @@ GREY = ("1", "L", "LA", "I", "I;16")
 
 
 def read_segmentation(path: Path, how: Reading) -> Found:
-    """Images with masks; the number of classes is the largest label + 1 where nothing names
-    them.
-    """
+    """Images with masks; without names there are as many classes as the largest label + 1."""
     train, *others = _parts(path)
     parts = [_segmentation_split(part) if part else None for part in others]
     found = Found(_segmentation_split(train), *parts)
@@ -41,9 +39,7 @@ def read_segmentation(path: Path, how: Reading) -> Found:
 
 
 def read_classification(path: Path, how: Reading) -> Found:
-    """Images in one folder per class; the names of the folders are the classes, in alphabetical
-    order.
-    """
+    """Images in one folder per class, which names it, in alphabetical order."""
     train, *others = _parts(path)
     found = sorted(folder.name for folder in train.iterdir() if folder.is_dir())
     classes = found if how.classes is None else list(how.classes)
@@ -206,8 +202,6 @@ def _classification_split(path: Path, classes: list[str]) -> Examples:
 
 
 def _images(files: list[Path]) -> Column:
-    """A column that reads images when asked; the first one says whether all are grey or in
-    colour.
-    """
+    """Images read when asked for; the first says whether all are grey or in colour."""
     grey = open_image(files[0], decode=False).mode in GREY
     return Column(list(files), partial(read_image, grey=grey))

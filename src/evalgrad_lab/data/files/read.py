@@ -1,6 +1,4 @@
-"""Which reader reads what: folders of images, `.npz` and `.csv`; what identifies the data, and the
-numbers that normalise them.
-"""
+"""Which reader reads what, what identifies the data, and the numbers that normalise them."""
 
 import hashlib
 from collections.abc import Iterable
@@ -99,9 +97,7 @@ class Look(NamedTuple):
 
 
 def look_at(path: Path, examples: Examples, channels: int | None = None) -> Look:
-    """Read every input once. A broken file or other channels are told, before anything is
-    written.
-    """
+    """Read every input once: a broken file or other channels are told before the training."""
     inputs, known = examples.inputs, examples.known
     if known is not None:
         return Look(known.mean, known.std, known.same_size)
@@ -127,9 +123,7 @@ def look_at(path: Path, examples: Examples, channels: int | None = None) -> Look
 
 
 def fingerprints(examples: Examples) -> list[str]:
-    """What each input is known by, whatever file it comes from; in a layout, which is not read as a
-    whole, its name.
-    """
+    """What each input is known by, whatever its file; in a layout, which is not read, its name."""
     if examples.known is not None:
         return list(examples.names)
     return [_fingerprint(examples.inputs[i]) for i in range(len(examples))]

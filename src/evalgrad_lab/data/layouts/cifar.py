@@ -19,9 +19,7 @@ HELD_OUT = 5000  # the last training images, which the papers keep for validatio
 
 
 def cifar10(root: Path, split: str) -> Examples:
-    """`train` without the last 5,000 images, `val` with only these, `trainval`, or `test`; classes
-    0..9.
-    """
+    """`train` without the last 5,000 images, `val` of these, `trainval`, `test`; classes 0..9."""
     folder = _folder(root, "cifar-10-batches-bin")
     names = (
         ["test_batch.bin"]
@@ -44,9 +42,7 @@ def cifar100(root: Path, split: str, *, noise: float = 0.0) -> Examples:
 
 
 def _noisy(records: np.ndarray, noise: float) -> np.ndarray:
-    """The records with other fine labels; always the same ones, so that validation and a resumed
-    training agree.
-    """
+    """The records with other fine labels, always the same ones, so that a resumed run agrees."""
     generator = np.random.default_rng(0)
     coarse, fine = records[:, 0], records[:, 1].copy()
     changed = generator.random(len(fine)) < noise

@@ -7,9 +7,7 @@ from evalgrad_lab.data.layouts.images import existing, found, labelled_images
 
 
 def imagenet(root: Path, split: str) -> Examples:
-    """The images of a split; a class is the place of its folder among the sorted folders of
-    `train`.
-    """
+    """The images of a split; classes are numbered as the sorted folders of `train`."""
     folders = [
         existing(root / split / name, f"the {split} images of class {name}")
         for name in class_folders(root)

@@ -62,18 +62,14 @@ def images_in_memory(images: Tensor, target: Tensor) -> Examples:
 
 
 def regions(files: Sequence[tuple[Path, Tensor]], target: Tensor) -> Examples:
-    """Every box of every file with its surroundings; boxes are left, top, right, bottom, inclusive
-    and from 1.
-    """
+    """Every box with its surroundings; left, top, right, bottom, inclusive and from 1."""
     items = [(path, box) for path, boxes in files for box in boxes.int().tolist()]
     names = [f"{path.stem} {box}" for path, box in items]
     return Examples(Column(items, _region), target, names, known=Known(MEAN, DEVIATION))
 
 
 def resized(examples: Examples, size: int | Sequence[int]) -> Examples:
-    """Images and label maps of a height and width, or with `size` pixels on the smaller side; the
-    labels are not mixed.
-    """
+    """Of a height and width, or with `size` pixels on the smaller side; labels are not mixed."""
     inputs, target = examples.inputs, examples.target
     if isinstance(inputs, Column):
         inputs = Column(inputs.items, partial(_resize, read=inputs.read, size=size))

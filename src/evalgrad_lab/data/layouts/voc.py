@@ -16,9 +16,7 @@ CLASSES = 21
 
 
 def voc(root: Path, split: str) -> Examples:
-    """`train`, `val` or `trainval` of VOC; `trainaug` adds the images of SBD that are not in VOC's
-    `val`.
-    """
+    """`train`, `val`, `trainval`; `trainaug` adds images of SBD that are not in VOC's `val`."""
     base = existing(root / "VOCdevkit" / "VOC2012", "Pascal VOC 2012")
     if split != "trainaug":
         return images_and_masks(_voc_pairs(base, _names(_voc_list(base, split))))

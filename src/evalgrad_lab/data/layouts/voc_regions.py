@@ -50,9 +50,7 @@ def voc_regions(root: Path, split: str, *, label: str) -> Examples:
 
 
 def read_objects(path: Path, label: str) -> Tensor:
-    """Boxes (n, 4) = left, top, right, bottom, inclusive, of the objects of that class, without
-    those marked difficult.
-    """
+    """Boxes (n, 4) = left, top, right, bottom, inclusive, of the class, without difficult ones."""
     text = existing(path, "the annotation of that image").read_text("utf-8", errors="replace")
     # the only place where entities can be defined: expanding them could fill the memory
     if "<!DOCTYPE" in text:
