@@ -14,6 +14,7 @@ from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_
 from typing_extensions import Self
 
 from evalgrad_lab.errors import UserError
+from evalgrad_lab.store import read_json
 
 
 def option(
@@ -28,13 +29,8 @@ def option(
     """A field of `Options`. `least` and `below` bound a number; `elsewhere` marks what does not
     change a result, such as the number of workers, so that a run may go on with another value.
     """
-    metadata = {
-        "help": help,
-        "positional": positional,
-        "least": least,
-        "below": below,
-        "elsewhere": elsewhere,
-    }
+    metadata: dict[str, Any] = {"help": help, "positional": positional, "elsewhere": elsewhere}
+    metadata |= {"least": least, "below": below}
     if isinstance(default, (dict, list)):
         return field(default_factory=lambda: type(default)(default), metadata=metadata)
     return field(default=default, metadata=metadata)
@@ -130,18 +126,11 @@ def parse(kind: type[Kind], parser: argparse.ArgumentParser, arguments: Sequence
 
 def read_config(path: Path, known: set[str]) -> dict[str, Any]:
     """The options of a config file; `_` and `-` in their names are the same."""
-    try:
-        content = json.loads(path.read_text())
-    except (OSError, ValueError) as error:
-        raise UserError(f"--config: {path} cannot be read as JSON ({error}).") from error
-    if not isinstance(content, dict):
-        raise UserError(f"--config: {path} must hold a JSON object of options.")
+    options = f"The options of --config are {', '.join(sorted(known))}."
+    content = read_json(path, options)
     given = {name.replace("-", "_"): value for name, value in content.items()}
     if unknown := sorted(set(given) - known):
-        raise UserError(
-            f"--config: {path} has {', '.join(unknown)}; the options are"
-            f" {', '.join(sorted(known))}."
-        )
+        raise UserError(f"{path} has {', '.join(unknown)}. {options}")
     return given
 
 
@@ -187,7 +176,6 @@ def json_object(text: str) -> dict[str, Any]:
     except ValueError as error:
         raise argparse.ArgumentTypeError(f"must be JSON; got {text!r} ({error})") from error
     if not isinstance(value, dict):
-        raise argparse.ArgumentTypeError(
-            f"must be a JSON object such as '{{\"epsilon\": 0.1}}'; got {text!r}"
-        )
+        example = """'{"epsilon": 0.1}'"""
+        raise argparse.ArgumentTypeError(f"must be a JSON object such as {example}; got {text!r}")
     return value

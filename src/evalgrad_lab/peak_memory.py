@@ -3,7 +3,6 @@
 import resource
 import sys
 from pathlib import Path
-from types import TracebackType
 
 STATUS, RESET = Path("/proc/self/status"), Path("/proc/self/clear_refs")
 
@@ -25,12 +24,7 @@ class PeakMemory:
         self._before = _kilobytes("VmRSS") if self._forgets else _lifetime_peak()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         peak = _kilobytes("VmHWM") if self._forgets else _lifetime_peak()
         self.megabytes = max(0.0, peak - self._before) / 1024
 

@@ -161,7 +161,7 @@ def class_weights(given: Given, power: float) -> list[float]:
 
 @dataclass(frozen=True)
 class Mix:
-    """ "then": the baseline has the first `share` of the steps; "sum": the loss has that `share`."""
+    """With "then" the baseline has the first `share` of the steps, with "sum" the loss has it."""
 
     order: str
     share: float

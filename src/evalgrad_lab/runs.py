@@ -17,19 +17,12 @@ from concurrent.futures.process import BrokenProcessPool
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
-from types import ModuleType, TracebackType
+from types import ModuleType
 from typing import Any
 
 import torch
+from rich import progress
 from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    TextColumn,
-    TimeElapsedColumn,
-    TimeRemainingColumn,
-)
 
 from evalgrad_lab.errors import UserError
 from evalgrad_lab.store import Store
@@ -60,12 +53,7 @@ class Runs:
     def __enter__(self) -> "Runs":
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._stop()
 
     def _stop(self) -> None:
@@ -120,10 +108,9 @@ class Runs:
         if self._pool is None:
             context = multiprocessing.get_context("spawn")
             self._pool = ProcessPoolExecutor(self.jobs, context, initializer=prepare_worker)
-        futures = {
-            self._pool.submit(timed, function, dict(setting)): path
-            for path, setting in work.items()
-        }
+        futures = {}
+        for path, setting in work.items():
+            futures[self._pool.submit(timed, function, dict(setting))] = path
         try:
             yield from ((futures[future], future.result()) for future in as_completed(futures))
         except BaseException as error:
@@ -142,15 +129,11 @@ class _Shown:
     EVERY = 30.0  # seconds
 
     def __init__(self, console: Console, title: str, total: int) -> None:
-        columns = (
-            TextColumn("{task.description}"),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TimeElapsedColumn(),
-            TimeRemainingColumn(),
-        )
+        times = (progress.TimeElapsedColumn(), progress.TimeRemainingColumn())
+        columns = (progress.BarColumn(), progress.MofNCompleteColumn(), *times)
         self.console, self.title, self.total, self.done = console, title, total, 0
-        self.bar = Progress(*columns, console=console, transient=True)
+        name = progress.TextColumn("{task.description}")
+        self.bar = progress.Progress(name, *columns, console=console, transient=True)
         self.task = self.bar.add_task(title, total=total)
         self.spoken = time.monotonic()
 

@@ -15,7 +15,9 @@ from evalgrad_lab import models
 from evalgrad_lab.data.dataset import Dataset, Examples, Reading
 from evalgrad_lab.data.files.read import fingerprints
 from evalgrad_lab.errors import UserError
-from evalgrad_lab.store import write_atomically
+from evalgrad_lab.store import read_json, write_atomically
+
+FINISHED = "Give the --out folder of a finished `evalgrad train`."
 
 
 @dataclass(frozen=True)
@@ -73,9 +75,8 @@ def build(description: Description) -> nn.Sequential:
 def write(folder: Path, description: Description, network: nn.Module) -> None:
     """Both files; the description first, so that weights are never without one."""
     write_atomically(folder / "model.json", json.dumps(asdict(description), indent=1).encode())
-    weights = {
-        name: tensor.detach().cpu().contiguous() for name, tensor in network.state_dict().items()
-    }
+    state = network.state_dict()
+    weights = {name: tensor.detach().cpu().contiguous() for name, tensor in state.items()}
     write_atomically(folder / "best.safetensors", save(weights))
 
 
@@ -94,13 +95,7 @@ def write_parts(folder: Path, data: Dataset[Examples], files: Sequence[Path | No
 
 def read_parts(folder: Path) -> dict[str, Any]:
     """What `write_parts` wrote."""
-    try:
-        return json.loads((folder / "parts.json").read_text())
-    except (OSError, ValueError) as error:
-        raise UserError(
-            f"{folder / 'parts.json'} cannot be read ({error}). Give the --out folder of a finished"
-            " `evalgrad train`."
-        ) from error
+    return read_json(folder / "parts.json", FINISHED)
 
 
 def read(folder: Path) -> tuple[Description, nn.Sequential]:
@@ -123,15 +118,8 @@ def read(folder: Path) -> tuple[Description, nn.Sequential]:
 def read_description(folder: Path) -> Description:
     """`model.json`, checked for its fields."""
     path = folder / "model.json"
-    try:
-        values = json.loads(path.read_text())
-    except (OSError, ValueError) as error:
-        raise UserError(
-            f"{path} cannot be read ({error}). Give the --out folder of a finished `evalgrad"
-            " train`."
-        ) from error
-    names = {field.name for field in fields(Description)}
-    if not isinstance(values, dict) or set(values) != names:
+    values, names = read_json(path, FINISHED), {field.name for field in fields(Description)}
+    if set(values) != names:
         raise UserError(
             f"{path} must have the fields {', '.join(sorted(names))}. It is of another version, or"
             " no model description."

@@ -12,6 +12,8 @@ import uuid
 from pathlib import Path
 from typing import Any
 
+from evalgrad_lab.errors import UserError
+
 
 def write_atomically(path: Path, data: bytes) -> None:
     """Write `data` so that a reader sees the old file or the new one, never half of it."""
@@ -27,6 +29,17 @@ def write_atomically(path: Path, data: bytes) -> None:
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
+
+
+def read_json(path: Path, repair: str) -> dict[str, Any]:
+    """The JSON object in a file; what it is instead is told, with the repair."""
+    try:
+        content = json.loads(path.read_text())
+    except (OSError, ValueError) as error:
+        raise UserError(f"{path} cannot be read as JSON ({error}). {repair}") from error
+    if not isinstance(content, dict):
+        raise UserError(f"{path} must hold a JSON object. {repair}")
+    return content
 
 
 class Store:

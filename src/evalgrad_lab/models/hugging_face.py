@@ -1,6 +1,5 @@
 """A network of Hugging Face's transformers, from the configuration in a model folder."""
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +7,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from evalgrad_lab.errors import UserError
+from evalgrad_lab.store import read_json
 
 
 class HuggingFace(nn.Module):
@@ -60,20 +60,15 @@ class HuggingFace(nn.Module):
 
 
 LABELS = ("id2label", "label2id", "num_labels")
+WRITTEN = "Give --model a folder that save_pretrained of transformers has written."
 
 
 def read_config(folder: Path) -> dict[str, Any]:
     """`config.json` of a model folder."""
     path = folder / "config.json"
-    try:
-        config = json.loads(path.read_text())
-    except (OSError, ValueError) as error:
-        raise UserError(f"--model: {path} cannot be read as JSON ({error}).") from error
-    if not isinstance(config, dict) or "model_type" not in config:
-        raise UserError(
-            f"--model: {path} has no model_type. Give a folder that save_pretrained of transformers"
-            " has written."
-        )
+    config = read_json(path, WRITTEN)
+    if "model_type" not in config:
+        raise UserError(f"{path} has no model_type. {WRITTEN}")
     return config
 
 
@@ -81,8 +76,6 @@ def _transformers() -> Any:
     try:
         import transformers
     except ImportError as error:
-        raise UserError(
-            "--model: a Hugging Face folder needs transformers: pip install"
-            " 'evalgrad[transformers]'."
-        ) from error
+        install = "pip install 'evalgrad[transformers]'"
+        raise UserError(f"--model: a Hugging Face folder needs transformers: {install}.") from error
     return transformers

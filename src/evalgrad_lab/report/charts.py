@@ -52,14 +52,11 @@ def curves(lines: Sequence[Line], x_name: str, description: str, percent: bool =
     """Lines with bands; the vertical axis is a metric in per cent, or a plain number."""
     width, height = 420, 240
     x = Scale(0, max(max(line.x) for line in lines), 40, width - 14)
-    y = Scale(
-        min(min(line.low) for line in lines), max(max(line.high) for line in lines), height - 40, 10
-    )
+    low, high = min(min(line.low) for line in lines), max(max(line.high) for line in lines)
+    y = Scale(low, high, height - 40, 10)
     x_ticks = [(tick, f"{tick:g}") for tick in _ticks(x, 5)]
     drawn = join(_band(line, x, y) for line in lines) + join(_line(line, x, y) for line in lines)
-    x_label = Markup('<text class="axis" x="{}" y="{}" text-anchor="end">{}</text>').format(
-        width - 14, height - 4, x_name
-    )
+    x_label = _text(width - 14, height - 4, x_name, ' class="axis"')
     grid = _grid(x, y, x_ticks, 100 if percent else 1)
     return _figure(width, height, description, grid + drawn + x_label)
 
@@ -94,15 +91,10 @@ def class_bars(
     for row, label in enumerate(labels):
         top = row * step + 6
         middle = top + thickness * len(groups) / 2 + 4
-        parts.append(
-            Markup('<text x="{}" y="{}" text-anchor="end">{}</text>').format(
-                left - 8, middle, _short(label)
-            )
-        )
-        parts += [
-            _bar(group, label, group.values[row], x, top + thickness * k, thickness)
-            for k, group in enumerate(groups)
-        ]
+        parts.append(_text(left - 8, middle, _short(label)))
+        for k, group in enumerate(groups):
+            place = (x, top + thickness * k, thickness)
+            parts.append(_bar(group, label, group.values[row], *place))
     return _figure(width, height, description, join(parts))
 
 
@@ -112,46 +104,34 @@ def interval_bar(difference: Difference, low: float, high: float, description: s
     start, end = difference.interval or (difference.mean, difference.mean)
     body = Markup(
         '<path class="zero" d="M{0} 0V24"/><g class="verdict {1}"><path d="M{2} 12H{3}M{2} 7V17M{3}'
-        ' 7V17"/>'
-    ).format(x(0), difference.verdict, x(start), x(end))
-    return _figure(
-        220,
-        24,
-        description,
-        body + Markup('<circle cx="{}" cy="12" r="4.5"/></g>').format(x(difference.mean)),
-    )
+        ' 7V17"/><circle cx="{4}" cy="12" r="4.5"/></g>'
+    ).format(x(0), difference.verdict, x(start), x(end), x(difference.mean))
+    return _figure(220, 24, description, body)
 
 
 def key(style: str) -> Markup:
     """The line that stands for a loss in legends and tables."""
-    return Markup(
-        '<svg class="key" viewBox="0 0 26 10" aria-hidden="true"><path class="line {}" d="M1'
-        ' 5H25"/></svg>'
-    ).format(style)
+    path = Markup('<path class="line {}" d="M1 5H25"/>').format(style)
+    return Markup('<svg class="key" viewBox="0 0 26 10" aria-hidden="true">{}</svg>').format(path)
 
 
 def _figure(width: float, height: float, description: str, body: Markup) -> Markup:
-    opening = Markup('<svg viewBox="0 0 {} {}" role="img" aria-label="{}">').format(
-        width, height, description
-    )
-    return opening + body + Markup("</svg>")
+    figure = Markup('<svg viewBox="0 0 {} {}" role="img" aria-label="{}">{}</svg>')
+    return figure.format(width, height, description, body)
+
+
+def _text(x: float, y: float, text: str, more: str = "", anchor: str = "end") -> Markup:
+    pattern = Markup('<text{} x="{}" y="{}" text-anchor="{}">{}</text>')
+    return pattern.format(Markup(more), x, y, anchor, text)
 
 
 def _grid(x: Scale, y: Scale, x_ticks: Iterable[tuple[float, str]], unit: int = 100) -> Markup:
-    rows = [
-        Markup(
-            '<path class="grid" d="M{1} {0}H{2}"/><text x="{3}" y="{4}"'
-            ' text-anchor="end">{5}</text>'
-        ).format(y(tick), x.start, x.end, x.start - 6, y(tick) + 4, f"{unit * tick:g}")
-        for tick in _ticks(Scale(y.low * unit, y.high * unit, 0, 0), 4, 1 / unit)
-    ]
-    columns = [
-        Markup('<text x="{}" y="{}" text-anchor="middle">{}</text>').format(
-            x(tick), y.start + 16, text
-        )
-        for tick, text in x_ticks
-    ]
-    return join(rows) + join(columns)
+    line, parts = Markup('<path class="grid" d="M{1} {0}H{2}"/>'), []
+    for tick in _ticks(Scale(y.low * unit, y.high * unit, 0, 0), 4, 1 / unit):
+        number = _text(x.start - 6, y(tick) + 4, f"{unit * tick:g}")
+        parts.append(line.format(y(tick), x.start, x.end) + number)
+    parts += [_text(x(tick), y.start + 16, text, anchor="middle") for tick, text in x_ticks]
+    return join(parts)
 
 
 def _ticks(scale: Scale, count: int, unit: float = 1.0) -> list[float]:
@@ -167,9 +147,8 @@ def _band(line: Line, x: Scale, y: Scale) -> Markup:
 
 def _line(line: Line, x: Scale, y: Scale) -> Markup:
     path = _path(zip(line.x, line.mean, strict=True), x, y)
-    return Markup('<path class="line {}" d="{}"><title>{}</title></path>').format(
-        line.style, path, line.name
-    )
+    drawn = Markup('<path class="line {}" d="{}"><title>{}</title></path>')
+    return drawn.format(line.style, path, line.name)
 
 
 def _path(pairs: Iterable[tuple[float, float]], x: Scale, y: Scale) -> str:
@@ -181,17 +160,8 @@ def _bar(group: Bars, label: str, value: float, x: Scale, top: float, thickness:
         '<rect class="bar {}" x="{}" y="{}" width="{}" height="{}" data-class="{}" data-loss="{}"'
         ' data-value="{}"/><text class="small" x="{}" y="{}">{}</text>'
     ).format(
-        *(
-            group.style,
-            x.start,
-            top,
-            round(x(value) - x.start, 1),
-            thickness - 2,
-            label,
-            group.name,
-            value,
-        ),
-        *(x(value) + 5, top + thickness - 3, points(value)),
+        *(group.style, x.start, top, round(x(value) - x.start, 1), thickness - 2),
+        *(label, group.name, value, x(value) + 5, top + thickness - 3, points(value)),
     )
 
 

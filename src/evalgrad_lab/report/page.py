@@ -58,23 +58,15 @@ def _breakable(name: str) -> Markup:
 
 def _glance(found: list[Panel]) -> list[tuple[Panel, Markup]]:
     """Every panel with its interval drawn; one scale for all."""
-    differences = [
-        panel.champion.difference for panel in found if panel.champion and panel.champion.difference
-    ]
-    ends = [
-        0.0,
-        *(end for difference in differences for end in difference.interval or (difference.mean,)),
-    ]
-    low, high = min(ends), max(ends)
+    differences = [panel.champion.difference if panel.champion else None for panel in found]
+    ends = [end for one in differences if one for end in one.interval or (one.mean,)]
+    low, high = min(0.0, *ends, 0.0), max(0.0, *ends, 0.0)
     rows = []
-    for panel in found:
-        difference = panel.champion.difference if panel.champion else None
+    for panel, difference in zip(found, differences, strict=True):
         drawing = charts.NOTHING
         if difference:
-            description = (
-                f"{panel.task}, {panel.budget}: {words.signed(difference.mean)} points,"
-                f" {words.interval(difference)}"
-            )
+            points = f"{words.signed(difference.mean)} points, {words.interval(difference)}"
+            description = f"{panel.task}, {panel.budget}: {points}"
             drawing = charts.interval_bar(difference, low, high, description)
         rows.append((panel, drawing))
     return rows

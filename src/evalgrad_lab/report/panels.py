@@ -66,11 +66,8 @@ class Panel:
     @property
     def verdict(self) -> Verdict:
         """What the champion's difference says."""
-        return (
-            self.champion.difference.verdict
-            if self.champion and self.champion.difference
-            else "unknown"
-        )
+        difference = self.champion.difference if self.champion else None
+        return difference.verdict if difference else "unknown"
 
     @property
     def validated(self) -> bool:
@@ -85,18 +82,15 @@ def paired_difference(ours: dict[int, float], reference: dict[int, float]) -> Di
     >>> paired_difference({0: 0.5, 1: 0.7}, {0: 0.4, 1: 0.6, 2: 0.9}).pairs
     2
     """
-    differences = np.array(
-        [ours[seed] - reference[seed] for seed in sorted(ours.keys() & reference.keys())]
-    )
-    pairs = len(differences)
+    seeds = sorted(ours.keys() & reference.keys())
+    differences, pairs = np.array([ours[seed] - reference[seed] for seed in seeds]), len(seeds)
     if pairs == 0:
         return None
     mean = float(differences.mean())
     if pairs == 1:
         return Difference(mean, None, pairs)
-    half = float(
-        stats.t.ppf((1 + CONFIDENCE) / 2, pairs - 1) * differences.std(ddof=1) / math.sqrt(pairs)
-    )
+    error = differences.std(ddof=1) / math.sqrt(pairs)
+    half = float(stats.t.ppf((1 + CONFIDENCE) / 2, pairs - 1) * error)
     return Difference(mean, (mean - half, mean + half), pairs)
 
 
@@ -136,16 +130,13 @@ def grouped_by(items: Iterable[Item], key: Callable[[Item], Key]) -> dict[Key, l
 
 
 def _panel(records: list[Record]) -> Panel:
-    by_loss = grouped_by(
-        sorted(records, key=lambda record: record["role"] != "baseline"),
-        lambda record: record["loss"],
-    )
+    ordered = sorted(records, key=lambda record: record["role"] != "baseline")
+    by_loss = grouped_by(ordered, lambda record: record["loss"])
     baselines = [runs for runs in by_loss.values() if runs[0]["role"] == "baseline"]
     best_baseline = max(baselines, key=_validation) if baselines else None
     rows = tuple(_row(runs, best_baseline) for runs in by_loss.values())
-    reference = next(
-        (row for row in rows if best_baseline and row.loss == best_baseline[0]["loss"]), None
-    )
+    best = best_baseline[0]["loss"] if best_baseline else None
+    reference = next((row for row in rows if row.loss == best), None)
     ours = [row for row in rows if row.role == "ours"]
     champion = max(ours, key=lambda row: _validation(row.runs)) if ours else None
     first = records[0]
@@ -154,16 +145,11 @@ def _panel(records: list[Record]) -> Panel:
 
 
 def _row(runs: list[Record], reference: list[Record] | None) -> Row:
-    values = _test_by_seed(runs)
-    difference = (
-        paired_difference(values, _test_by_seed(reference))
-        if reference and reference is not runs
-        else None
-    )
-    mean = float(np.mean(list(values.values())))
-    return Row(
-        runs[0]["loss"], runs[0]["role"], tuple(runs), mean, spread(values.values()), difference
-    )
+    values, difference = _test_by_seed(runs), None
+    if reference and reference is not runs:
+        difference = paired_difference(values, _test_by_seed(reference))
+    mean, name = float(np.mean(list(values.values()))), (runs[0]["loss"], runs[0]["role"])
+    return Row(*name, tuple(runs), mean, spread(values.values()), difference)
 
 
 def _test_by_seed(runs: Iterable[Record]) -> dict[int, float]:
@@ -171,6 +157,5 @@ def _test_by_seed(runs: Iterable[Record]) -> dict[int, float]:
 
 
 def _validation(runs: Iterable[Record]) -> float:
-    return float(
-        np.mean([run["validation"].get(run["metric"], run["test"][run["metric"]]) for run in runs])
-    )
+    values = [run["validation"].get(run["metric"], run["test"][run["metric"]]) for run in runs]
+    return float(np.mean(values))

@@ -11,28 +11,9 @@ from evalgrad_lab.report.records import Grid
 
 # Background first. Neighbours differ in lightness, so that classes stay apart without colour
 # vision.
-CLASS_COLOURS = (
-    *(
-        (34, 38, 46),
-        (230, 159, 0),
-        (86, 180, 233),
-        (0, 158, 115),
-        (240, 228, 66),
-        (0, 114, 178),
-        (213, 94, 0),
-        (204, 121, 167),
-    ),
-    *(
-        (255, 255, 255),
-        (120, 94, 240),
-        (150, 220, 190),
-        (170, 68, 153),
-        (136, 136, 136),
-        (102, 17, 0),
-        (221, 204, 119),
-        (51, 34, 136),
-    ),
-)
+FIRST = "22262e e69f00 56b4e9 009e73 f0e442 0072b2 d55e00 cc79a7"
+SECOND = "ffffff 785ef0 96dcbe aa4499 888888 661100 ddcc77 332288"
+CLASS_COLOURS = [tuple(bytes.fromhex(colour)) for colour in f"{FIRST} {SECOND}".split()]
 
 
 def image_picture(image: Grid | list[Grid]) -> str:

@@ -6,9 +6,9 @@ from math import isfinite
 from pathlib import Path
 from typing import Any
 
-from evalgrad_lab.report import charts, pictures
+from evalgrad_lab.report import charts
 from evalgrad_lab.report.page import fill
-from evalgrad_lab.report.sections import Figure, Picture
+from evalgrad_lab.report.sections import Figure, pictures_of
 from evalgrad_lab.store import write_atomically
 
 MOST_CLASSES = 30  # of a confusion matrix that can be read
@@ -45,7 +45,7 @@ def write_run(
         items="pixels" if options["task"] == "segmentation" else "examples",
         figures=[figure for figure in figures if figure is not None],
         confusion=_shaded(result["classes"], result["confusion"]),
-        examples=[_pictures(example) for example in examples],
+        examples=[pictures_of(example, {"prediction": example}) for example in examples],
     )
     write_atomically(folder / "report.html", text.encode())
 
@@ -73,9 +73,3 @@ def _shaded(
         return []
     rows = zip([row["class"] for row in classes], confusion, strict=True)
     return [(name, [(count, count / max(sum(row), 1)) for count in row]) for name, row in rows]
-
-
-def _pictures(example: Any) -> list[Picture]:
-    labels = [(example["target"], "target"), (example["prediction"], "prediction")]
-    found = [Picture(pictures.label_picture(values), caption) for values, caption in labels]
-    return [Picture(pictures.image_picture(example["image"]), "image"), *found]

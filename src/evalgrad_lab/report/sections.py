@@ -1,6 +1,6 @@
 """What the page shows of one task, ready to be placed: figures drawn, tables filled."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import isfinite
 from typing import Any, Literal, NamedTuple
@@ -10,7 +10,7 @@ from markupsafe import Markup
 
 from evalgrad_lab.report import charts, pictures, words
 from evalgrad_lab.report.panels import Panel, Row, grouped_by, rank_correlation
-from evalgrad_lab.report.records import Record
+from evalgrad_lab.report.records import Example, Record
 
 COLOURS_PER_ROLE = 5
 Unit = Literal["iteration", "seconds"]
@@ -86,11 +86,7 @@ def section(panels: list[Panel]) -> Section:
         panels=panels,
         description=first.rows[0].runs[0].get("description", ""),
         styles=styles,
-        curves=[
-            (panel.budget, figures)
-            for panel in panels
-            if (figures := learning_curves(panel, styles))
-        ],
+        curves=[(p.budget, drawn) for p in panels if (drawn := learning_curves(p, styles))],
         bars=per_class(first, styles),
         examples=example_pictures(first),
         scatters=loss_against_metric(first, styles),
@@ -118,12 +114,8 @@ def learning_curves(panel: Panel, styles: dict[str, str]) -> list[Figure]:
         lines = [learning_curve(row, unit, styles[row.loss]) for row in rows]
         caption = f"Validation {panel.metric} (%) against {name}"
         ends = ", ".join(f"{line.name} ends at {100 * line.mean[-1]:.1f}" for line in lines)
-        figures.append(
-            Figure(
-                charts.curves(lines, name, f"{caption}, {panel.task}, {panel.budget}: {ends}."),
-                caption,
-            )
-        )
+        description = f"{caption}, {panel.task}, {panel.budget}: {ends}."
+        figures.append(Figure(charts.curves(lines, name, description), caption))
     return figures
 
 
@@ -133,23 +125,13 @@ def learning_curve(row: Row, unit: Unit, style: str) -> charts.Line:
     shares = [[point["iteration"] / curve[-1]["iteration"] for point in curve] for curve in curves]
 
     def at_shares_of_first(name: Literal["iteration", "seconds", "metric"]) -> np.ndarray:
-        return np.array(
-            [
-                np.interp(shares[0], own, [p[name] for p in curve])
-                for own, curve in zip(shares, curves, strict=True)
-            ]
-        )
+        values = [[point[name] for point in curve] for curve in curves]
+        pairs = zip(shares, values, strict=True)
+        return np.array([np.interp(shares[0], own, some) for own, some in pairs])
 
-    metric = at_shares_of_first("metric")
-    x, mean = at_shares_of_first(unit).mean(axis=0), metric.mean(axis=0)
-    return charts.Line(
-        row.loss,
-        style,
-        x.tolist(),
-        mean.tolist(),
-        metric.min(axis=0).tolist(),
-        metric.max(axis=0).tolist(),
-    )
+    metric, x = at_shares_of_first("metric"), at_shares_of_first(unit).mean(axis=0)
+    mean, low, high = (of(metric, axis=0).tolist() for of in (np.mean, np.min, np.max))
+    return charts.Line(row.loss, style, x.tolist(), mean, low, high)
 
 
 def per_class(panel: Panel, styles: dict[str, str]) -> list[Figure]:
@@ -160,19 +142,12 @@ def per_class(panel: Panel, styles: dict[str, str]) -> list[Figure]:
         if not row or not found:
             return []
         labels = found[0]["labels"]
-        groups.append(
-            charts.Bars(
-                row.loss,
-                styles[row.loss],
-                np.mean([item["values"] for item in found], axis=0).tolist(),
-            )
-        )
+        means = np.mean([item["values"] for item in found], axis=0).tolist()
+        groups.append(charts.Bars(row.loss, styles[row.loss], means))
     highest = max(max(group.values) for group in groups)
     half = -(-len(labels) // 2)
-    return [
-        _class_half(panel, labels, groups, slice(start, start + half), highest)
-        for start in range(0, len(labels), half)
-    ]
+    parts = [slice(start, start + half) for start in range(0, len(labels), half)]
+    return [_class_half(panel, labels, groups, part, highest) for part in parts]
 
 
 def _class_half(
@@ -180,35 +155,28 @@ def _class_half(
 ) -> Figure:
     some = [group._replace(values=group.values[part]) for group in groups]
     caption = f"{labels[part][0]} to {labels[part][-1]}, {panel.budget} (%, mean over seeds)"
-    better = sum(ours > theirs for theirs, ours in zip(some[0].values, some[1].values, strict=True))
-    description = (
-        f"{caption}. {some[1].name} is above {some[0].name} on {better} of {len(labels[part])}"
-        " classes."
-    )
+    theirs, ours = some
+    better = sum(own > other for other, own in zip(theirs.values, ours.values, strict=True))
+    above = f"{ours.name} is above {theirs.name} on {better} of {len(labels[part])} classes"
+    description = f"{caption}. {above}."
     return Figure(charts.class_bars(labels[part], some, highest, description), caption)
 
 
 def example_pictures(panel: Panel) -> list[list[Picture]]:
     """For each example the image, its target and all predictions, of the first seed with them."""
-    kept = {
-        row.loss: next((run["examples"] for run in row.runs if run["examples"]), None)
-        for row in panel.rows
-    }
-    by_loss = {loss: examples for loss, examples in kept.items() if examples}
-    if not by_loss:
-        return []
-    rows = []
-    for index, example in enumerate(next(iter(by_loss.values()))):
-        given = [
-            Picture(pictures.image_picture(example["image"]), "image"),
-            Picture(pictures.label_picture(example["target"]), "target"),
-        ]
-        guesses = [
-            Picture(pictures.label_picture(kept[index]["prediction"]), loss)
-            for loss, kept in by_loss.items()
-        ]
-        rows.append(given + guesses)
-    return rows
+    by_loss = {}
+    for row in panel.rows:
+        if kept := [run["examples"] for run in row.runs if run["examples"]]:
+            by_loss[row.loss] = kept[0]
+    shown = zip(*by_loss.values(), strict=True)
+    return [pictures_of(some[0], dict(zip(by_loss, some, strict=True))) for some in shown]
+
+
+def pictures_of(example: Example, guesses: Mapping[str, Example]) -> list[Picture]:
+    """The image, its target, and the predictions under their names."""
+    labels = {"target": example["target"], **{n: one["prediction"] for n, one in guesses.items()}}
+    found = [Picture(pictures.label_picture(values), name) for name, values in labels.items()]
+    return [Picture(pictures.image_picture(example["image"]), "image"), *found]
 
 
 def loss_against_metric(panel: Panel, styles: dict[str, str]) -> list[Figure]:
@@ -222,15 +190,11 @@ def loss_against_metric(panel: Panel, styles: dict[str, str]) -> list[Figure]:
     for loss, points in looks.items():
         if points:
             x, y = [point["loss"] for point in points], [point["metric"] for point in points]
-            correlation = rank_correlation(x, y)
-            text = (
-                f"rank correlation {words.decimal(correlation)}"
-                if correlation is not None
-                else "no rank correlation"
-            )
-            description = (
-                f"Training loss of {loss} against validation {panel.metric}, {panel.task}: {text}."
-            )
+            correlation, text = rank_correlation(x, y), "no rank correlation"
+            if correlation is not None:
+                text = f"rank correlation {words.decimal(correlation)}"
+            names = f"Training loss of {loss} against validation {panel.metric}"
+            description = f"{names}, {panel.task}: {text}."
             drawing = charts.scatter(x, y, (min(metrics), max(metrics)), styles[loss], description)
             figures.append(Figure(drawing, f"{loss}: {text}"))
     return figures
@@ -248,31 +212,27 @@ def _mean_metrics(runs: Sequence[Record]) -> dict[str, float]:
 
 def costs(panels: list[Panel]) -> list[Cost]:
     """Of every loss over all budgets; `relative` to the first panel's reference."""
-    runs = grouped_by(
-        (run for panel in panels for row in panel.rows for run in row.runs), lambda run: run["loss"]
-    )
-    step = {
-        loss: float(np.mean([run["milliseconds_per_step"] for run in own]))
-        for loss, own in runs.items()
-    }
+    every = (run for panel in panels for row in panel.rows for run in row.runs)
+    runs = grouped_by(every, lambda run: run["loss"])
     reference = panels[0].reference
-    return [
-        Cost(
+    base = _mean(runs[reference.loss], "milliseconds_per_step") if reference else None
+    found = []
+    for loss, own in runs.items():
+        step, budgets = _mean(own, "milliseconds_per_step"), grouped_by(own, lambda r: r["budget"])
+        cost = Cost(
             loss=loss,
-            step=step[loss],
-            loss_share=float(np.mean([run["loss_milliseconds"] for run in own])),
-            relative=step[loss] / step[reference.loss] if reference else None,
-            megabytes=float(np.mean([run["peak_megabytes"] for run in own])),
+            step=step,
+            loss_share=_mean(own, "loss_milliseconds"),
+            relative=step / base if base else None,
+            megabytes=_mean(own, "peak_megabytes"),
             spent={
-                budget: _spent(some)
-                for budget, some in grouped_by(own, lambda run: run["budget"]).items()
+                b: (_mean(some, "iterations"), _mean(some, "seconds"))
+                for b, some in budgets.items()
             },
         )
-        for loss, own in runs.items()
-    ]
+        found.append(cost)
+    return found
 
 
-def _spent(runs: Sequence[Record]) -> tuple[float, float]:
-    return float(np.mean([run["iterations"] for run in runs])), float(
-        np.mean([run["seconds"] for run in runs])
-    )
+def _mean(runs: Sequence[Any], name: str) -> float:
+    return float(np.mean([run[name] for run in runs]))

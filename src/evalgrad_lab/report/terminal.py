@@ -20,11 +20,8 @@ def print_table(comparison: Comparison, console: Console | None = None) -> None:
         console.print(_table(group))
         console.print()
     for sentence in words.opening(found):
-        console.print(
-            escape(sentence.text),
-            style=COLOURS[sentence.verdict] if sentence.verdict else "bold",
-            highlight=False,
-        )
+        style = COLOURS[sentence.verdict] if sentence.verdict else "bold"
+        console.print(escape(sentence.text), style=style, highlight=False)
     console.print(words.chance(found), style="dim", highlight=False)
 
 
@@ -44,9 +41,8 @@ def _table(group: list[Panel]) -> Table:
     for panel in group:
         table.add_row(f"[italic]{escape(panel.budget)}[/]")
         for row in panel.rows:
-            table.add_row(
-                escape(row.loss), words.with_spread(row.mean, row.spread), *_difference(panel, row)
-            )
+            mean = words.with_spread(row.mean, row.spread)
+            table.add_row(escape(row.loss), mean, *_difference(panel, row))
         table.add_section()
     return table
 
@@ -54,8 +50,5 @@ def _table(group: list[Panel]) -> Table:
 def _difference(panel: Panel, row: Row) -> tuple[str, str]:
     if row.difference is None:
         return "", "reference" if row is panel.reference else ""
-    verdict = row.difference.verdict
-    return (
-        f"{words.signed(row.difference.mean)} ({words.interval(row.difference)})",
-        f"[{COLOURS[verdict]}]{verdict}[/]",
-    )
+    verdict, gain = row.difference.verdict, words.signed(row.difference.mean)
+    return f"{gain} ({words.interval(row.difference)})", f"[{COLOURS[verdict]}]{verdict}[/]"

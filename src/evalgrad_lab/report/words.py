@@ -43,9 +43,7 @@ def signed(value: float) -> str:
 
 def with_spread(mean: float, spread: float | None) -> str:
     """Mean and standard deviation over seeds."""
-    return (
-        f"{points(mean)} ± {points(spread)}" if spread is not None else f"{points(mean)} (one seed)"
-    )
+    return f"{points(mean)} " + ("(one seed)" if spread is None else f"± {points(spread)}")
 
 
 def interval(difference: Difference) -> str:
@@ -69,21 +67,16 @@ def opening(panels: Iterable[Panel]) -> list[Sentence]:
     """Where training on the metric paid: counts first, then a sentence for each verdict."""
     by_verdict = grouped_by(panels, lambda panel: panel.verdict)
     found = [verdict for verdict in VERDICTS if verdict in by_verdict]
-    return [
-        _counts(by_verdict),
-        *(Sentence(verdict, _places(verdict, by_verdict[verdict])) for verdict in found),
-    ]
+    places = [Sentence(verdict, _places(verdict, by_verdict[verdict])) for verdict in found]
+    return [_counts(by_verdict), *places]
 
 
 def chance(panels: Sequence[Panel]) -> str:
     """How to read the verdicts, with what the number of comparisons does to them."""
     judged = sum(panel.verdict != "unknown" for panel in panels)
-    unvalidated = sorted({panel.task for panel in panels if not panel.validated})
-    exception = (
-        f" (on test for {', '.join(unvalidated)}: no validation values)"
-        if unvalidated
-        else ", never on test"
-    )
+    unvalidated = ", ".join(sorted({panel.task for panel in panels if not panel.validated}))
+    exception = f" (on test for {unvalidated}: no validation values)"
+    exception = exception if unvalidated else ", never on test"
     return (
         "Each comparison sets the best of our losses against the best baseline; both are chosen on"
         f" validation{exception}. A verdict needs the {CONFIDENCE:.0%} interval of the difference,"
@@ -96,17 +89,15 @@ def _counts(by_verdict: dict[Verdict, list[Panel]]) -> Sentence:
     wins, ties, losses = (by_verdict.get(verdict, []) for verdict in ("win", "tie", "loss"))
     judged = len(wins) + len(ties) + len(losses)
     if not judged:
-        return Sentence(
-            None,
-            "Nothing can be said yet about training on the metric: no comparison has two seeds.",
-        )
-    designed = sum(panel.designed for panel in wins)
+        nothing = "Nothing can be said yet about training on the metric"
+        return Sentence(None, f"{nothing}: no comparison has two seeds.")
+    count = sum(panel.designed for panel in wins)
+    designed = f" ({count} of them on designed data)" if count else ""
+    won, tied, lost = (len(some) or "none" for some in (wins, ties, losses))
     return Sentence(
         None,
-        f"Training on the metric paid in {len(wins) or 'none'} of"
-        f" {_number(judged)}{f' ({designed} of them on designed data)' if designed else ''}, made"
-        f" no measurable difference in {len(ties) or 'none'} and was worse in"
-        f" {len(losses) or 'none'}.",
+        f"Training on the metric paid in {won} of {_number(judged)}{designed}, made no measurable"
+        f" difference in {tied} and was worse in {lost}.",
     )
 
 
@@ -135,16 +126,11 @@ def _rivals(panel: Panel) -> str:
 
 def _detail(rivals: str, panels: list[Panel]) -> str:
     """The budgets at which the same two losses meet."""
-    gains = [
-        (panel.champion.difference if panel.champion else None, panel.budget) for panel in panels
-    ]
-    parts = [
-        f"{signed(gain.mean)}{' points' * (k == 0)} at {budget}"
-        for k, (gain, budget) in enumerate(gains)
-        if gain
-    ]
-    return (
-        f"{rivals}: {', '.join(parts)}"
-        if parts
-        else f"{rivals} at {', '.join(budget for _, budget in gains)}"
-    )
+    parts: list[str] = []
+    for panel in panels:
+        if panel.champion and panel.champion.difference:
+            gain = signed(panel.champion.difference.mean)
+            parts.append(f"{gain}{'' if parts else ' points'} at {panel.budget}")
+    if parts:
+        return f"{rivals}: {', '.join(parts)}"
+    return f"{rivals} at {', '.join(panel.budget for panel in panels)}"
