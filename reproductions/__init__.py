@@ -25,9 +25,7 @@ def find(names: list[str]) -> list[Experiment]:
         if not any(_is_called(experiment, name) for experiment in every):
             known = ", ".join(experiment.name for experiment in every)
             raise UserError(f"`{name}` is neither a paper nor an experiment. Known: {known}.")
-    return [
-        experiment for experiment in every if any(_is_called(experiment, name) for name in names)
-    ]
+    return [one for one in every if any(_is_called(one, name) for name in names)]
 
 
 def _is_called(experiment: Experiment, name: str) -> bool:

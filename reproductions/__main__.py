@@ -33,34 +33,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of the command."""
     parser.add_argument("names", nargs="*", metavar="NAME", help="an experiment, a paper, or `all`")
     parser.add_argument("--list", action="store_true", help="name the experiments and stop")
-    size = parser.add_mutually_exclusive_group()
-    size.add_argument(
-        "--full",
-        dest="size",
-        action="store_const",
-        const="full",
-        help="the larger data that `make data` fetches",
-    )
-    size.add_argument(
-        "--tiny",
-        dest="size",
-        action="store_const",
-        const="tiny",
-        help="seconds; shows that it runs, proves nothing",
-    )
-    parser.add_argument(
-        "--out",
-        type=Path,
-        default=Path("runs/reproduce"),
-        help="finished runs and pages (default %(default)s)",
-    )
+    group = parser.add_mutually_exclusive_group()
+    sizes = {
+        "full": "the larger data that `make data` fetches",
+        "tiny": "seconds; shows that it runs, proves nothing",
+    }
+    for size, text in sizes.items():
+        group.add_argument(f"--{size}", dest="size", action="store_const", const=size, help=text)
+    out, jobs = Path("runs/reproduce"), os.cpu_count() or 1
+    finished = "finished runs and pages (default %(default)s)"
+    parser.add_argument("--out", type=Path, default=out, help=finished)
     parser.add_argument("--docs", type=Path, help="write the pages here and not under --out")
-    parser.add_argument(
-        "--jobs",
-        type=int,
-        default=os.cpu_count() or 1,
-        help="runs at a time (default: one per core)",
-    )
+    parser.add_argument("--jobs", type=int, default=jobs, help="runs at a time (one per core)")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -88,9 +72,8 @@ def run(arguments: argparse.Namespace) -> int:
                 console.print(f"\n[bold]{experiment.name}[/]  skipped: {escape(str(reason))}")
             else:
                 _show(console, experiment, outcome)
-                sections[experiment.name, size] = pages.section(
-                    experiment, size, outcome, runs.seconds, folder
-                )
+                text = pages.section(experiment, size, outcome, runs.seconds, folder)
+                sections[experiment.name, size] = text
             # After every experiment, so that an interrupted command has written what it showed.
             (paper,) = reproductions.papers([experiment.paper])
             path = pages.write_page(paper, sections, skipped, folder)
@@ -110,11 +93,8 @@ def _show(console: Console, experiment: Experiment, outcome: Outcome) -> None:
 
 
 def _rich(table: Table) -> RichTable:
-    rich = RichTable(
-        *[escape(column) for column in table.columns],
-        title=escape(table.title),
-        title_justify="left",
-    )
+    columns, title = map(escape, table.columns), escape(table.title)
+    rich = RichTable(*columns, title=title, title_justify="left")
     for row in table.cells():
         rich.add_row(*[escape(cell) for cell in row])
     return rich

@@ -14,7 +14,7 @@ from evalgrad_lab.runs import Runs
 from reproductions.drawing import new_figure
 from reproductions.experiment import Experiment, Outcome, Size, Table
 from reproductions.training import repeated
-from reproductions.verdicts import Verdict, judge, spread
+from reproductions.verdicts import Verdict, each, judge, spread
 
 BIASES = [round(-5 + 0.04 * step, 2) for step in range(151)]
 RADII = [(3, 20), (3, 12)]  # the paper gives none; the first are those of figure and verdict
@@ -28,9 +28,8 @@ CLOSE = 2.0  # points of IoU: an excess below this counts as having found the op
 
 def image_jaccard_loss(scores: Tensor, target: Tensor) -> Tensor:
     """1 - the mean IoU of the images, of the prediction scores > 0."""
-    return 1 - eg.metrics.jaccard_index(
-        (scores > 0).long(), target, num_classes=2, over="image", classes=[1]
-    )
+    found = (scores > 0).long()
+    return 1 - eg.metrics.jaccard_index(found, target, num_classes=2, over="image", classes=[1])
 
 
 def balanced_cross_entropy(target: Tensor) -> Callable[..., Tensor]:
@@ -52,10 +51,8 @@ def losses_of_bias(
         "soft Jaccard": make("binary_soft_jaccard", {}),
     }
     scores = part.inputs.double()
-    return {
-        name: [float(loss(scores + bias, part.target)) for bias in BIASES]
-        for name, loss in losses.items()
-    }
+    shifted = [scores + bias for bias in BIASES]
+    return {name: [float(loss(s, part.target)) for s in shifted] for name, loss in losses.items()}
 
 
 def excess(curves: Mapping[str, list[float]]) -> dict[str, float]:
@@ -73,11 +70,11 @@ def run(size: Size, runs: Runs) -> Outcome:
     curves = repeated(runs, losses_of_bias, cases, seeds)
     groups = [[excess(draw) for draw in curves[pair]] for pair in radii]
     columns = [f"radii {low} to {high}" for low, high in radii]
-    rows = [
-        [name, *(spread([found[name] for found in group], 2) for group in groups)]
-        for name in LOSSES
-    ]
-    numbers = {name: [fmean(found[name] for found in group) for group in groups] for name in LOSSES}
+    by_loss = {name: [each(group, name) for group in groups] for name in LOSSES}
+    rows = [[name, *(spread(some, 2) for some in found)] for name, found in by_loss.items()]
+    numbers = {name: list(map(fmean, found)) for name, found in by_loss.items()}
+    title = "Excess of the Jaccard loss, x 100, at each loss's own best bias"
+    caption = f"Figure 3b: losses against the bias, scaled to 0..1, {columns[0]}, seed 0"
     return Outcome(
         numbers,
         f"{images} circles on {pixels} x {pixels} pixels, radii evenly spaced (the paper gives"
@@ -86,18 +83,8 @@ def run(size: Size, runs: Runs) -> Outcome:
         " balanced cross-entropy weighs the foreground up to the background's total. The spread is"
         " over draws.",
         seeds,
-        [
-            Table(
-                "Excess of the Jaccard loss, x 100, at each loss's own best bias",
-                ["loss", *columns],
-                rows,
-            )
-        ],
-        {
-            f"Figure 3b: losses against the bias, scaled to 0..1, {columns[0]}, seed 0": _draw(
-                curves[radii[0]][0]
-            )
-        },
+        [Table(title, ["loss", *columns], rows)],
+        {caption: _draw(curves[radii[0]][0])},
     )
 
 
@@ -106,13 +93,9 @@ def _draw(curves: Mapping[str, list[float]]) -> Figure:
     panel = figure.subplots()
     for name in ["Jaccard", *LOSSES]:
         curve = curves[name]
-        low, high = min(curve), max(curve)
-        (line,) = panel.plot(
-            BIASES,
-            [(value - low) / (high - low) for value in curve],
-            label=name,
-            lw=2 if name == "Jaccard" else 1,
-        )
+        low, high, width = min(curve), max(curve), 2 if name == "Jaccard" else 1
+        scaled = [(value - low) / (high - low) for value in curve]
+        (line,) = panel.plot(BIASES, scaled, label=name, lw=width)
         panel.plot(BIASES[curve.index(low)], 0, "o", color=line.get_color())
     panel.set(xlabel="bias b", ylabel="relative loss")
     panel.legend(fontsize=7)
@@ -124,21 +107,16 @@ def verdict(numbers: Mapping[str, Any]) -> Verdict:
     first = {name: values[0] for name, values in numbers.items()}
     finds = first["Lovász hinge"] < CLOSE
     others_miss = min(first["cross-entropy"], first["hinge"]) > CLOSE
-    also = [name for name, values in numbers.items() if name not in PAPERS and values[0] < CLOSE]
-    only = (
-        f"{' and '.join(also)} comes within {CLOSE:.0f} points too"
-        if also
-        else f"no other loss comes within {CLOSE:.0f} points"
-    )
+    also = [name for name, value in first.items() if name not in PAPERS and value < CLOSE]
+    only = f"no other loss comes within {CLOSE:.0f} points"
+    if also:
+        only = f"{' and '.join(also)} comes within {CLOSE:.0f} points too"
+    small = [f"{name} {numbers[name][1]:.1f}" for name in numbers if name not in PAPERS[:2]]
     return judge(
         [finds, others_miss],
         f"at its own minimum the Lovász hinge is {first['Lovász hinge']:.1f} points of IoU from the"
         f" optimum, cross-entropy {first['cross-entropy']:.1f} and hinge {first['hinge']:.1f};"
-        f" {only} (with the smaller radii: "
-        + ", ".join(
-            f"{name} {values[1]:.1f}" for name, values in numbers.items() if name not in PAPERS[:2]
-        )
-        + ").",
+        f" {only} (with the smaller radii: {', '.join(small)}).",
     )
 
 

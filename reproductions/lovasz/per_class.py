@@ -64,12 +64,9 @@ def run(size: Size, runs: Runs) -> Outcome:
     def means(loss: str, *keys: str) -> list[float]:
         return [fmean(each(entry[loss], *keys)) for entry in by_class]
 
-    numbers = {
-        "iou": {"base": means("base"), **{loss: means(loss, "iou") for loss in EVALUATED}},
-        "losses": {
-            loss: {name: means(loss, "losses", name) for name in EVALUATED} for loss in EVALUATED
-        },
-    }
+    losses = {loss: {name: means(loss, "losses", name) for name in EVALUATED} for loss in EVALUATED}
+    iou = {"base": means("base"), **{loss: means(loss, "iou") for loss in EVALUATED}}
+    numbers = {"iou": iou, "losses": losses}
     tables = [_matrix(setting["labels"], by_class), _means(numbers)]
     return Outcome(numbers, _setting(setting, rates_in_words(chosen)), seeds, tables)
 
@@ -94,11 +91,8 @@ def _matrix(labels: list[int], by_class: list[dict[str, Any]]) -> Table:
             rows.append([f"digit {label - 1}: {name}", "", *losses])
         ious = [spread(each(entry[loss], "iou")) for loss in EVALUATED]
         rows.append([f"digit {label - 1}: **image IoU**", spread(entry["base"]), *ious])
-    return Table(
-        "Table A.1: measured on test, class by class",
-        ["", "base network", *(f"trained on {loss}" for loss in EVALUATED)],
-        rows,
-    )
+    columns = ["", "base network", *(f"trained on {loss}" for loss in EVALUATED)]
+    return Table("Table A.1: measured on test, class by class", columns, rows)
 
 
 def _means(numbers: Mapping[str, Any]) -> Table:
@@ -108,12 +102,8 @@ def _means(numbers: Mapping[str, Any]) -> Table:
     ]
     ious = [f"{fmean(values):.1f}" for values in numbers["iou"].values()]
     rows.append(["image IoU", *ious, *(f"{fmean(values):.1f}" for values in TABLE_A1.values())])
-    names = list(numbers["iou"])
-    return Table(
-        "Mean over the classes",
-        ["", *(f"ours: {name}" for name in names), *(f"paper: {name}" for name in names)],
-        rows,
-    )
+    names = [f"{who}: {name}" for who in ("ours", "paper") for name in numbers["iou"]]
+    return Table("Mean over the classes", ["", *names], rows)
 
 
 def verdict(numbers: Mapping[str, Any]) -> Verdict:

@@ -123,19 +123,15 @@ def run_curves(size: Size, runs: Runs) -> Outcome:
     names = ["cross-entropy", "Lovász", "Lovász per image"]
     rates, found = _trained(size, runs, names)
     curves = {name: each(runs, "curve") for name, runs in found.items()}
-    last = {
-        name: {key: fmean(each(runs, "test", key)) for key in KINDS} for name, runs in found.items()
-    }
+    tests = {name: {key: each(runs, "test", key) for key in KINDS} for name, runs in found.items()}
+    last = {name: {key: fmean(some[key]) for key in KINDS} for name, some in tests.items()}
     course = {key: mean_curve(curves["Lovász"], key)[1] for key in KINDS}
     follows = {key: correlation(course[key], course["dataset"]) for key in ("batch", "image")}
-    rows = [
-        [name, *(spread(each(runs, "test", key)) for key in KINDS)] for name, runs in found.items()
-    ]
+    rows = [[name, *map(spread, some.values())] for name, some in tests.items()]
     columns = ["trained with", "dataset", "batches of 16, present classes", "image, all classes"]
     table = Table("mIoU (%) on test scenes at the end", columns, rows)
-    caption = (
-        "Figure 6: dataset, batch and image mIoU on validation during training, mean over the seeds"
-    )
+    kinds = "dataset, batch and image mIoU on validation"
+    caption = f"Figure 6: {kinds} during training, mean over the seeds"
     numbers, figures = {"test": last, "correlation": follows}, {caption: _draw(curves)}
     return Outcome(numbers, _setting(size, rates), SEEDS[size], [table], figures)
 

@@ -1,6 +1,7 @@
 """Figures 1 and 2: the Lovász hinge and the Lovász-Softmax loss of two pixels, exactly."""
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import torch
@@ -23,29 +24,25 @@ POINTS = {"tiny": 9, "default": 31, "full": 31}
 def hinge(truth: tuple[int, int], margins: Tensor) -> Tensor:
     """Lovász hinge (n,) at relative margins r = 1 - F y (n, 2)."""
     target = torch.tensor(truth).expand(len(margins), 2)
-    return eg.lovasz_hinge_loss(
-        torch.where(target == 1, 1 - margins, margins - 1), target, reduction="none"
-    )
+    scores = torch.where(target == 1, 1 - margins, margins - 1)
+    return eg.lovasz_hinge_loss(scores, target, reduction="none")
 
 
 def softmax(truth: tuple[int, int], differences: Tensor) -> Tensor:
     """Lovász-Softmax (n,) of the foreground at differences F(true) - F(other) (n, 2)."""
     target = torch.tensor(truth).expand(len(differences), 2)
     logits = torch.stack([torch.where(target == label, differences, 0.0) for label in (0, 1)], 1)
-    return eg.lovasz_softmax_loss(logits, target, classes=[1], per_image=True, reduction="none")[
-        :, 1
-    ]
+    how: Any = {"classes": [1], "per_image": True, "reduction": "none"}
+    return eg.lovasz_softmax_loss(logits, target, **how)[:, 1]
 
 
 def jaccard_loss(truth: tuple[int, int], wrong: Tensor) -> Tensor:
     """1 - IoU of the foreground (n,) when `wrong` (n, 2) is mispredicted; 0/0 counts as 1."""
     target = torch.tensor(truth).expand(len(wrong), 2)
     prediction = torch.where(wrong > 0, 1 - target, target)
-    indices = [
-        eg.metrics.jaccard_index(p[None], t[None], num_classes=2, classes=[1])
-        for p, t in zip(prediction, target, strict=True)
-    ]
-    return 1 - torch.stack(indices)
+    index = partial(eg.metrics.jaccard_index, num_classes=2, classes=[1])
+    pairs = zip(prediction, target, strict=True)
+    return 1 - torch.stack([index(p[None], t[None]) for p, t in pairs])
 
 
 def square(low: float, high: float, points: int) -> Tensor:
@@ -64,34 +61,26 @@ def convexity_gap(truth: tuple[int, int], grid: Tensor) -> float:
 def run(size: Size, runs: Runs) -> Outcome:
     """Draw both surfaces for the four ground truths and measure what the paper reads from them."""
     margins, differences = square(-0.5, 2.0, POINTS[size]), square(-6.0, 6.0, POINTS[size])
-    rows, numbers = (
-        [],
-        {
-            "hinge gap": 0.0,
-            "hinge convexity": 0.0,
-            "hinge bound": 0.0,
-            "softmax gap": 0.0,
-        },
-    )
+    names, rows = ("hinge gap", "hinge convexity", "hinge bound", "softmax gap"), []
+    numbers = dict.fromkeys(names, 0.0)
     for truth in TRUTHS:
         discrete = jaccard_loss(truth, CORNERS)
-        found = {
-            "hinge gap": float((hinge(truth, CORNERS) - discrete).abs().max()),
-            "hinge convexity": convexity_gap(truth, margins),
-            "hinge bound": float((jaccard_loss(truth, margins >= 1) - hinge(truth, margins)).max()),
-            "softmax gap": float(
-                (softmax(truth, CONFIDENT * (1 - 2 * CORNERS)) - discrete).abs().max()
-            ),
-        }
-        numbers = {name: max(numbers[name], value) for name, value in found.items()}
-        rows.append(
-            [
-                _name(truth),
-                *(f"{value:.3f}" for value in discrete.tolist()),
-                *(f"{value:.0e}" for value in found.values()),
-            ]
-        )
+        confident = softmax(truth, CONFIDENT * (1 - 2 * CORNERS))
+        bound = jaccard_loss(truth, margins >= 1) - hinge(truth, margins)
+        gap = float((hinge(truth, CORNERS) - discrete).abs().max())
+        limit = float((confident - discrete).abs().max())
+        found = [gap, convexity_gap(truth, margins), float(bound.max()), limit]
+        for name, value in zip(names, found, strict=True):
+            numbers[name] = max(numbers[name], value)
+        losses = [f"{value:.3f}" for value in discrete.tolist()]
+        rows.append([_name(truth), *losses, *(f"{value:.0e}" for value in found)])
     columns = ["ground truth", "none wrong", "2nd wrong", "1st wrong", "both wrong", *numbers]
+    title = "1 - IoU at the four sets of wrong pixels, and how the surrogates stand to it"
+    captions = (
+        "Figure 1: Lovász hinge against the relative margins; red dots: 1 - IoU",
+        "Figure 2: Lovász-Softmax against the score differences",
+    )
+    drawings = _draw(hinge, margins, "r", CORNERS), _draw(softmax, differences, "d", None)
     return Outcome(
         numbers,
         f"two pixels, float64, a grid of {POINTS[size]} x {POINTS[size]} points; nothing is"
@@ -100,21 +89,8 @@ def run(size: Size, runs: Runs) -> Outcome:
         " it; softmax gap: largest difference from 1 - IoU at score differences of"
         f" ±{CONFIDENT:.0f}.",
         [],
-        [
-            Table(
-                "1 - IoU at the four sets of wrong pixels, and how the surrogates stand to it",
-                columns,
-                rows,
-            )
-        ],
-        {
-            "Figure 1: Lovász hinge against the relative margins; red dots: 1 - IoU": _draw(
-                hinge, margins, "r", CORNERS
-            ),
-            "Figure 2: Lovász-Softmax against the score differences": _draw(
-                softmax, differences, "d", None
-            ),
-        },
+        [Table(title, columns, rows)],
+        dict(zip(captions, drawings, strict=True)),
     )
 
 
@@ -126,19 +102,15 @@ def _draw(surface: Any, grid: Tensor, axis: str, corners: Tensor | None) -> Figu
     figure = new_figure(8.0, 2.4)
     points = int(len(grid) ** 0.5)
     line = grid[:points, 1].numpy()
-    levels = (
-        [level / 6 for level in range(16)]
-        if corners is not None
-        else [level / 12 for level in range(13)]
-    )
+    steps, top = (12, 13) if corners is None else (6, 16)
+    levels = [level / steps for level in range(top)]
     for panel, truth in zip(figure.subplots(1, 4, sharey=True), TRUTHS, strict=True):
         heights = surface(truth, grid).view(points, points).T.numpy()
         drawn = panel.contourf(line, line, heights, levels=levels, cmap="viridis")
         if corners is not None:
             panel.scatter(*corners.T.numpy(), color="red", s=12)
-            for corner, value in zip(
-                corners.tolist(), jaccard_loss(truth, corners).tolist(), strict=True
-            ):
+            values = jaccard_loss(truth, corners).tolist()
+            for corner, value in zip(corners.tolist(), values, strict=True):
                 panel.annotate(f"{value:.2g}", corner, color="white", fontsize=7)
         panel.set(title=f"GT = {_name(truth)}", xlabel=f"${axis}_1$", aspect="equal")
     figure.axes[0].set_ylabel(f"${axis}_2$")

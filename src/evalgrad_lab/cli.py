@@ -48,17 +48,10 @@ def guarded(prog: str, work: Callable[[], int]) -> int:
     try:
         return work()
     except UserError as error:
-        print(f"{prog}: {error}", file=sys.stderr)
-        return 2
+        said, code = str(error), 2
     except ModuleNotFoundError as error:
-        print(
-            f"{prog}: {error.name} is missing. Install the lab: pip install 'evalgrad[lab]'.",
-            file=sys.stderr,
-        )
-        return 2
+        said, code = f"{error.name} is missing. Install the lab: pip install 'evalgrad[lab]'.", 2
     except KeyboardInterrupt:
-        print(
-            f"{prog}: interrupted; what is finished is kept, the same command goes on.",
-            file=sys.stderr,
-        )
-        return 130
+        said, code = "interrupted; what is finished is kept, the same command goes on.", 130
+    print(f"{prog}: {said}", file=sys.stderr)
+    return code

@@ -1,7 +1,5 @@
 """The hook that shows and logs a training: a row of `log.csv` per epoch, and lines on stderr."""
 
-import csv
-import io
 import sys
 import time
 from pathlib import Path
@@ -11,7 +9,7 @@ import torch
 
 from evalgrad_lab.errors import UserError
 from evalgrad_lab.fit import Hook, Training
-from evalgrad_lab.store import write_atomically
+from evalgrad_lab.store import as_csv, write_atomically
 from evalgrad_lab.validation import Validation
 
 
@@ -42,15 +40,8 @@ class Progress(Hook):
         row = {"epoch": training.epoch, "step": training.step, "loss": loss, "metric": metric}
         self.rows.append({**row, "seconds": training.seconds})
         if training.fabric.is_global_zero:
-            self._write()
+            write_atomically(self.path, as_csv(self.rows))
             self._say(training, loss, metric)
-
-    def _write(self) -> None:
-        buffer = io.StringIO(newline="")
-        writer = csv.DictWriter(buffer, list(self.rows[0]))
-        writer.writeheader()
-        writer.writerows(self.rows)
-        write_atomically(self.path, buffer.getvalue().encode())
 
     def _say(self, training: Training, loss: float, metric: float) -> None:
         done = training.step == training.steps or training.stopped

@@ -5,10 +5,13 @@ An interrupted command loses only the runs in flight; a rerun finds the finished
 description and reuses them.
 """
 
+import csv
 import hashlib
+import io
 import json
 import os
 import uuid
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +43,15 @@ def read_json(path: Path, repair: str) -> dict[str, Any]:
     if not isinstance(content, dict):
         raise UserError(f"{path} must hold a JSON object. {repair}")
     return content
+
+
+def as_csv(rows: Sequence[Mapping[str, Any]]) -> bytes:
+    """Rows as a table under the names of the first."""
+    buffer = io.StringIO(newline="")
+    writer = csv.DictWriter(buffer, list(rows[0]))
+    writer.writeheader()
+    writer.writerows(rows)
+    return buffer.getvalue().encode()
 
 
 class Store:

@@ -71,18 +71,15 @@ def multi_scale(
     size = images.shape[-2:]
     views = []
     for scale in scales:
-        shape = [max(round(scale * side), 1) for side in size]
-        scaled = (
-            images
-            if shape == list(size)
-            else F.interpolate(images, size=shape, mode="bilinear", antialias=scale < 1)
-        )
+        shape, scaled = [max(round(scale * side), 1) for side in size], images
+        if shape != list(size):
+            scaled = F.interpolate(images, size=shape, mode="bilinear", antialias=scale < 1)
         for mirrored in (False, True)[: 1 + flips]:
             found = probabilities(network(scaled.flip(-1) if mirrored else scaled))
             found = found.flip(-1) if mirrored else found
-            views.append(
-                found if shape == list(size) else F.interpolate(found, size=size, mode="bilinear")
-            )
+            if shape != list(size):
+                found = F.interpolate(found, size=size, mode="bilinear")
+            views.append(found)
     return torch.stack(views).mean(0)
 
 
@@ -91,9 +88,8 @@ def ten_crops(images: Tensor, size: int) -> Tensor:
     height, width = images.shape[-2:]
     down, right = height - size, width - size
     corners = [(0, 0), (0, right), (down, 0), (down, right), (down // 2, right // 2)]
-    crops = torch.stack(
-        [images[..., top : top + size, left : left + size] for top, left in corners], 1
-    )
+    found = [images[..., top : top + size, left : left + size] for top, left in corners]
+    crops = torch.stack(found, 1)
     return torch.cat([crops, crops.flip(-1)], 1)
 
 
@@ -118,11 +114,11 @@ def make_view(options: ViewOptions, description: Description, network: nn.Module
             "--tiles, --overlap, --scales and --flips are for segmentation; the model is for"
             f" {description.task}."
         )
-    if options.crops is not None and (description.task != "classification" or description.columns):
-        raise UserError(
-            f"--crops is for the classification of images; the model is for {description.task}."
-        )
     if options.crops is not None:
+        if description.task != "classification" or description.columns:
+            raise UserError(
+                f"--crops is for the classification of images; the model is for {description.task}."
+            )
         size, k = options.crops, metrics.find(description.metric, description.task).k
         return lambda images: crop_marginals(network, _large_enough(images, size), size=size, k=k)
     view: Network = network

@@ -1,6 +1,5 @@
 """`evalgrad predict`: masks as PNG for segmentation, a CSV table for everything else."""
 
-import csv
 import io
 from dataclasses import dataclass
 from pathlib import Path
@@ -8,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from evalgrad_lab.commands.evaluate import ViewOptions
 from evalgrad_lab.options import option
-from evalgrad_lab.store import write_atomically
+from evalgrad_lab.store import as_csv, write_atomically
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -58,7 +57,7 @@ def predict(options: PredictOptions) -> PredictResult:
     if not rows:
         return PredictResult(len(examples), options.out)
     path = options.out / "predictions.csv"
-    write_atomically(path, _table(rows))
+    write_atomically(path, as_csv(rows))
     return PredictResult(len(rows), path)
 
 
@@ -108,11 +107,9 @@ def encode_mask(mask: "Tensor") -> bytes:
     import numpy as np
     from PIL import Image
 
-    buffer = io.BytesIO()
-    values = mask.cpu().numpy()
-    Image.fromarray(values.astype(np.uint8 if values.max(initial=0) < 256 else np.uint16)).save(
-        buffer, format="PNG"
-    )
+    buffer, values = io.BytesIO(), mask.cpu().numpy()
+    kind = np.uint8 if values.max(initial=0) < 256 else np.uint16
+    Image.fromarray(values.astype(kind)).save(buffer, format="PNG")
     return buffer.getvalue()
 
 
@@ -127,12 +124,10 @@ def _rows(
     from evalgrad_lab import metrics
 
     if description.task == "multilabel":
-        rows = [_marks(description, row, threshold) for row in scores.tolist()]
+        names = [f"_{name}" for name in description.classes]
+        rows = [_marks(names, row, threshold) for row in scores.tolist()]
     elif description.task == "ranking":
-        rows = [{"score": repr(float(score))} for score in scores]
-        if threshold is not None:
-            for row, score in zip(rows, scores.tolist(), strict=True):
-                row["prediction"] = str(int(score > threshold))
+        rows = [_marks([""], [score], threshold) for score in scores.tolist()]
     else:
         k = metrics.find(description.metric, description.task).k
         best, places = chances.topk(k, dim=1)
@@ -144,15 +139,13 @@ def _rows(
     return rows
 
 
-def _marks(
-    description: "Description", scores: list[float], threshold: float | None
-) -> dict[str, str]:
+def _marks(names: list[str], scores: list[float], threshold: float | None) -> dict[str, str]:
     """The score of every label and, where a threshold decides, whether it is given."""
     row = {}
-    for name, score in zip(description.classes, scores, strict=True):
-        row[f"score_{name}"] = repr(score)
+    for name, score in zip(names, scores, strict=True):
+        row[f"score{name}"] = repr(score)
         if threshold is not None:
-            row[f"prediction_{name}"] = str(int(score > threshold))
+            row[f"prediction{name}"] = str(int(score > threshold))
     return row
 
 
@@ -163,11 +156,3 @@ def _guesses(description: "Description", best: "Tensor", places: "Tensor") -> di
         row[f"prediction{number}"] = description.classes[place]
         row[f"score{number}"] = repr(value)
     return row
-
-
-def _table(rows: list[dict[str, str]]) -> bytes:
-    buffer = io.StringIO(newline="")
-    writer = csv.DictWriter(buffer, list(rows[0]))
-    writer.writeheader()
-    writer.writerows(rows)
-    return buffer.getvalue().encode()

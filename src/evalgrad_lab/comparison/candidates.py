@@ -29,14 +29,8 @@ OWN: dict[str, Axes] = {
 }
 MIXES = {"mix": ("sum:0.5", "sum:0.25", "sum:0.75")}
 BASELINE_LOSSES = (
-    "cross_entropy",
-    "weighted_cross_entropy",
-    "bootstrapped_cross_entropy",
-    "soft_jaccard",
-    "bce",
-    "weighted_bce",
-    "hinge",
-    "binary_soft_jaccard",
+    *("cross_entropy", "weighted_cross_entropy", "bootstrapped_cross_entropy", "soft_jaccard"),
+    *("bce", "weighted_bce", "hinge", "binary_soft_jaccard"),
 )
 OF_OPTIONS = ("learning_rate", "weight_decay", "mix")  # the rest are options of the loss
 
@@ -125,9 +119,8 @@ def free_axes(ready: Ready) -> Axes:
     options = ready.options
     axes: dict[str, Sequence[Any]] = {**rates(base_rate(ready)), "weight_decay": DECAYS}
     axes |= OWN.get(ready.description.loss, {})
-    said = {
-        name for name in ("learning_rate", "weight_decay") if getattr(options, name) is not None
-    }
+    both = ("learning_rate", "weight_decay")
+    said = {name for name in both if getattr(options, name) is not None}
     left = {n: v for n, v in axes.items() if n not in said | options.loss_options.keys()}
     if not left:
         raise UserError("--tune has nothing to try: learning rate and weight decay are given.")

@@ -31,11 +31,8 @@ def augment(
     if mode == "full" and dense:
         image, target = _scale(image, target, 0.5 + float(torch.rand((), generator=generator)))
     elif mode == "full":
-        image = _cut(
-            F.pad(image, (4, 4, 4, 4)),
-            [int(i) for i in torch.randint(9, (2,), generator=generator)],
-            image.shape[-2:],
-        )
+        corner = torch.randint(9, (2,), generator=generator).tolist()
+        image = _cut(F.pad(image, (4, 4, 4, 4)), corner, image.shape[-2:])
     if crop is not None:
         image, target = _random_crop(image, target, generator, crop, void)
     if mode != "none" and torch.rand((), generator=generator) < 0.5:
@@ -46,9 +43,8 @@ def augment(
 def _scale(image: Tensor, target: Tensor, factor: float) -> tuple[Tensor, Tensor]:
     size = [max(round(factor * side), 1) for side in image.shape[-2:]]
     labels = F.interpolate(target[None, None].float(), size=size, mode="nearest")[0, 0]
-    return F.interpolate(image[None], size=size, mode="bilinear", antialias=factor < 1)[
-        0
-    ], labels.to(target.dtype)
+    scaled = F.interpolate(image[None], size=size, mode="bilinear", antialias=factor < 1)[0]
+    return scaled, labels.to(target.dtype)
 
 
 def _random_crop(
@@ -57,14 +53,12 @@ def _random_crop(
     """A square at random; an image that is too small is padded by 0, its label map by `void`."""
     height, width = image.shape[-2:]
     border = (0, max(crop - width, 0), 0, max(crop - height, 0))
-    image = F.pad(image, border)
-    corner = [
-        int(torch.randint(side - crop + 1, (), generator=generator)) for side in image.shape[-2:]
-    ]
-    target = (
-        _cut(F.pad(target, border, value=void), corner, (crop, crop)) if target.ndim else target
-    )
-    return _cut(image, corner, (crop, crop)), target
+    image, room = F.pad(image, border), []
+    for side in image.shape[-2:]:
+        room.append(int(torch.randint(side - crop + 1, (), generator=generator)))
+    if target.ndim:
+        target = _cut(F.pad(target, border, value=void), room, (crop, crop))
+    return _cut(image, room, (crop, crop)), target
 
 
 def _cut(values: Tensor, corner: list[int], size: tuple[int, ...]) -> Tensor:

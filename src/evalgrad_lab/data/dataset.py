@@ -162,9 +162,8 @@ def cut(inputs: Tensor, target: Tensor, sizes: Sizes) -> Dataset[Part]:
 
 def relabelled(data: Dataset[Part], change: Callable[[Tensor], Tensor]) -> Dataset[Part]:
     """With other labels, but for those of the test."""
-    train, validation = (
-        Part(part.inputs, change(part.target)) for part in (data.train, data.validation)
-    )
+    train = Part(data.train.inputs, change(data.train.target))
+    validation = Part(data.validation.inputs, change(data.validation.target))
     return Dataset(train, validation, data.test)
 
 
@@ -204,9 +203,8 @@ def _strata(examples: Examples) -> list[list[list[int]]]:
         return [_by_value(examples.lists)]
     if target is None or target[0].ndim:  # label maps
         return [[[i] for i in everything]]
-    return [
-        [[i] for i in positions] for positions in _by_value([int(target[i]) for i in everything])
-    ]
+    classes = _by_value([int(target[i]) for i in everything])
+    return [[[i] for i in positions] for positions in classes]
 
 
 def _by_value(values: list[int]) -> list[list[int]]:

@@ -101,17 +101,11 @@ def _checked(
     """`fresh` are parameters of the network with why they are not taken, `unused` those without a
     place, with the file's name; only heads may be among them.
     """
-    for name, why in fresh.items():
+    wrong = {name: f": {name} is {why}" for name, why in fresh.items()}
+    wrong |= {name: f", which has no place for {old}" for name, old in unused.items()}
+    for name, why in wrong.items():
         if not HEAD.search(name) and not _is_counter(name):
-            raise UserError(
-                f"--weights: {path} does not fit --model: {name} is {why}. Only a head may differ."
-            )
-    for name, old in unused.items():
-        if not HEAD.search(name) and not _is_counter(name):
-            raise UserError(
-                f"--weights: {path} does not fit --model, which has no place for {old}. Only a head"
-                " may be left out."
-            )
+            raise UserError(f"--weights: {path} does not fit --model{why}. Only a head may differ.")
     taken = [name for name in expected if name not in fresh]
     new = [name for name in expected if name in fresh and not _is_counter(name)]
     return Loaded(taken, new, sorted(unused.values()))

@@ -25,12 +25,9 @@ def read_arrays(path: Path, how: Reading) -> Found:
         _split(path, arrays, prefix, how.task) if f"{prefix}inputs" in arrays else None
         for prefix in ("val_", "test_")
     )
-    targets = [
-        (f"{path}, example {i}", part.target[i])
-        for part in (train, validation, test)
-        if part is not None and part.target is not None
-        for i in range(len(part))
-    ]
+    labels = [part.target for part in (train, validation, test) if part is not None]
+    each = [(i, part[i]) for part in labels if part is not None for i in range(len(part))]
+    targets = [(f"{path}, example {i}", target) for i, target in each]
     names = [str(name) for name in arrays.get("classes", ())]
     if how.task in ("ranking", "multilabel"):
         _check_binary(targets)
@@ -74,10 +71,8 @@ def _load(path: Path) -> dict[str, np.ndarray]:
 
 
 def _split(path: Path, arrays: dict[str, np.ndarray], prefix: str, task: str) -> Examples:
-    inputs, target = (
-        _inputs(path, f"{prefix}inputs", arrays),
-        _array(path, f"{prefix}target", arrays),
-    )
+    inputs = _inputs(path, f"{prefix}inputs", arrays)
+    target = _array(path, f"{prefix}target", arrays)
     if not np.issubdtype(target.dtype, np.integer) and target.dtype != bool:
         raise UserError(
             f"{path}: {prefix}target must hold integers; got {target.dtype}. Save class indices."

@@ -74,9 +74,8 @@ def read_image(file: Path, grey: bool) -> Tensor:
     """An image as (channels, H, W) in [0, 1]."""
     image = open_image(file)
     if not grey:
-        return torch.from_numpy(
-            np.array(image.convert("RGB"), dtype=np.float32).transpose(2, 0, 1) / 255
-        )
+        colours = np.array(image.convert("RGB"), dtype=np.float32)
+        return torch.from_numpy(colours.transpose(2, 0, 1) / 255)
     if image.mode.startswith("I"):  # 16 bits
         return torch.from_numpy(np.array(image, dtype=np.float32)[None] / 65535)
     return torch.from_numpy(np.array(image.convert("L"), dtype=np.float32)[None] / 255)
@@ -149,12 +148,9 @@ def _check_labels(masks: list[tuple[str, Tensor]], count: int | None, how: Readi
 
 def _parts(path: Path) -> tuple[Path, Path | None, Path | None]:
     """The folders of training, validation and test data; without `train/` the folder itself."""
-    train, validation, test = (path / name for name in ("train", "val", "test"))
-    return (
-        train if train.is_dir() else path,
-        validation if validation.is_dir() else None,
-        test if test.is_dir() else None,
-    )
+    folders = [path / name for name in ("train", "val", "test")]
+    train, validation, test = (folder if folder.is_dir() else None for folder in folders)
+    return train or path, validation, test
 
 
 def _segmentation_split(path: Path) -> Examples:
@@ -190,14 +186,12 @@ def _classification_split(path: Path, classes: list[str]) -> Examples:
             f"{path / unknown[0]} is a class that the training data lack. Add it to train/ or"
             " remove it."
         )
-    pairs = [
-        (file, c)
-        for c, name in enumerate(classes)
-        if (path / name).is_dir()
-        for file in list_images(path / name)
-    ]
-    files = [file for file, _ in pairs]
-    targets = Column([torch.tensor(c) for _, c in pairs])
+    files: list[Path] = []
+    targets = Column([])
+    for c, name in enumerate(classes):
+        own = list_images(path / name) if (path / name).is_dir() else []
+        files += own
+        targets.items.extend([torch.tensor(c)] * len(own))
     return Examples(_images(files), targets, [f"{file.parent.name}/{file.name}" for file in files])
 
 

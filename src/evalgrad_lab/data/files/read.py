@@ -4,7 +4,7 @@ import hashlib
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -54,10 +54,8 @@ def read_parts(path: Path, how: Reading, validation: Path | None, test: Path | N
             raise UserError(
                 f"--{name}-data: {path} has {name} data of its own. Drop the option or those."
             )
-        part = read(file, like).train
-        found = (
-            replace(found, validation=part) if name == "validation" else replace(found, test=part)
-        )
+        part: dict[str, Any] = {name: read(file, like).train}
+        found = replace(found, **part)
     return found
 
 
@@ -101,9 +99,8 @@ def look_at(path: Path, examples: Examples, channels: int | None = None) -> Look
     inputs, known = examples.inputs, examples.known
     if known is not None:
         return Look(known.mean, known.std, known.same_size)
-    parts = (
-        [inputs] if isinstance(inputs, Tensor) else (inputs[i][None] for i in range(len(inputs)))
-    )
+    single = (inputs[i][None] for i in range(len(inputs)))
+    parts = [inputs] if isinstance(inputs, Tensor) else single
     count, total, square = 0, torch.zeros(()), torch.zeros(())
     shapes = set()
     for i, values in enumerate(parts):
@@ -119,7 +116,7 @@ def look_at(path: Path, examples: Examples, channels: int | None = None) -> Look
     std = (square / max(count, 1) - mean**2).clamp(min=0).sqrt()
     # a constant column says nothing; leave it
     std = torch.where(std > 1e-6 * (1 + mean.abs()), std, 1.0)
-    return Look(_numbers(mean), _numbers(std), len(shapes) <= 1)
+    return Look(mean.flatten().tolist(), std.flatten().tolist(), len(shapes) <= 1)
 
 
 def fingerprints(examples: Examples) -> list[str]:
@@ -132,7 +129,3 @@ def fingerprints(examples: Examples) -> list[str]:
 def _fingerprint(values: Tensor) -> str:
     content = str(tuple(values.shape)).encode() + values.contiguous().numpy().tobytes()
     return hashlib.blake2b(content, digest_size=8).hexdigest()
-
-
-def _numbers(values: Tensor) -> list[float]:
-    return [float(x) for x in values.flatten()]

@@ -36,9 +36,8 @@ def read_table(path: Path, how: Reading) -> Found:
         )
     found = [[row[header.index(name)] for row in rows] for name in names]
     values = [_classes(path, name, labels, how) for name, labels in zip(names, found, strict=True)]
-    numbers = [
-        [v.index(label) for label in labels] for v, labels in zip(values, found, strict=True)
-    ]
+    pairs = zip(values, found, strict=True)
+    numbers = [[known.index(label) for label in labels] for known, labels in pairs]
     many = how.task == "multilabel"
     targets = torch.tensor(numbers).T if many else torch.tensor(numbers[0])
     classes = names if many else values[0]

@@ -21,11 +21,8 @@ HELD_OUT = 5000  # the last training images, which the papers keep for validatio
 def cifar10(root: Path, split: str) -> Examples:
     """`train` without the last 5,000 images, `val` of these, `trainval`, `test`; classes 0..9."""
     folder = _folder(root, "cifar-10-batches-bin")
-    names = (
-        ["test_batch.bin"]
-        if split == "test"
-        else [f"data_batch_{number}.bin" for number in range(1, 6)]
-    )
+    names = [f"data_batch_{number}.bin" for number in range(1, 6)]
+    names = ["test_batch.bin"] if split == "test" else names
     return _part(np.concatenate([_records(folder / name, 1) for name in names]), 1, split)
 
 
@@ -68,12 +65,8 @@ def _records(path: Path, labels: int) -> np.ndarray:
 
 
 def _part(records: np.ndarray, labels: int, split: str) -> Examples:
-    cut = {
-        "train": slice(None, -HELD_OUT),
-        "val": slice(-HELD_OUT, None),
-        "trainval": slice(None),
-        "test": slice(None),
-    }
+    cut = {"train": slice(None, -HELD_OUT), "val": slice(-HELD_OUT, None)}
+    cut |= dict.fromkeys(("trainval", "test"), slice(None))
     if split not in cut:
         raise UserError(f"the split must be one of {', '.join(cut)}; got {split}.")
     chosen = records[cut[split]]

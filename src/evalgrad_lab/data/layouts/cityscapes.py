@@ -14,21 +14,9 @@ from evalgrad_lab.data.layouts.images import IGNORE, existing, found, images_and
 # The 19 classes that are evaluated, as the ids of the label files, and the 7 categories that they
 # belong to.
 IDS = (7, 8, 11, 12, 13, 17, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 31, 32, 33)
-NAMES = (
-    *(
-        "road",
-        "sidewalk",
-        "building",
-        "wall",
-        "fence",
-        "pole",
-        "traffic light",
-        "traffic sign",
-        "vegetation",
-        "terrain",
-    ),
-    *("sky", "person", "rider", "car", "truck", "bus", "train", "motorcycle", "bicycle"),
-)
+STUFF = "road,sidewalk,building,wall,fence,pole,traffic light,traffic sign,vegetation,terrain,sky"
+THINGS = "person,rider,car,truck,bus,train,motorcycle,bicycle"
+NAMES = (*STUFF.split(","), *THINGS.split(","))
 # flat, construction, object, nature, sky, human, vehicle
 CATEGORIES = (0, 0, 1, 1, 1, 2, 2, 2, 3, 3, 4, 5, 5, 6, 6, 6, 6, 6, 6)
 
@@ -37,19 +25,11 @@ def cityscapes(root: Path, split: str) -> Examples:
     """The finely annotated images of `train`, `val` or `test`, classes 0..18 and `IGNORE`."""
     folder = existing(root / "leftImg8bit" / split, f"the images of the {split} split")
     images = found(folder.glob("*/*_leftImg8bit.png"), folder, "*/*_leftImg8bit.png")
-    return images_and_masks(
-        [(image, _mask(root, split, image)) for image in images], read_train_ids
-    )
-
-
-def _mask(root: Path, split: str, image: Path) -> Path:
-    return (
-        root
-        / "gtFine"
-        / split
-        / image.parent.name
-        / image.name.replace("_leftImg8bit.png", "_gtFine_labelIds.png")
-    )
+    masks, pairs = root / "gtFine" / split, []
+    for image in images:
+        name = image.name.replace("_leftImg8bit.png", "_gtFine_labelIds.png")
+        pairs.append((image, masks / image.parent.name / name))
+    return images_and_masks(pairs, read_train_ids)
 
 
 def read_train_ids(path: Path) -> Tensor:

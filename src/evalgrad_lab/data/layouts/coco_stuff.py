@@ -27,12 +27,9 @@ def coco_sky(root: Path, split: str) -> Examples:
 
 def _pairs(root: Path, split: str) -> list[tuple[Path, Path]]:
     images = existing(root / f"{split}2017", f"the {split} images")
-    masks = existing(
-        root / "stuffthingmaps_trainval2017" / f"{split}2017", f"the maps of the {split} images"
-    )
-    return [
-        (images / f"{mask.stem}.jpg", mask) for mask in found(masks.glob("*.png"), masks, "*.png")
-    ]
+    folder = root / "stuffthingmaps_trainval2017" / f"{split}2017"
+    maps = existing(folder, f"the maps of the {split} images").glob("*.png")
+    return [(images / f"{mask.stem}.jpg", mask) for mask in found(maps, folder, "*.png")]
 
 
 def read_sky(path: Path) -> Tensor:

@@ -8,13 +8,10 @@ from evalgrad_lab.data.layouts.images import existing, found, labelled_images
 
 def imagenet(root: Path, split: str) -> Examples:
     """The images of a split; classes are numbered as the sorted folders of `train`."""
-    folders = [
-        existing(root / split / name, f"the {split} images of class {name}")
-        for name in class_folders(root)
-    ]
-    pairs = [
-        (path, c) for c, folder in enumerate(folders) for path in sorted(folder.glob("*.JPEG"))
-    ]
+    pairs = []
+    for c, name in enumerate(class_folders(root)):
+        folder = existing(root / split / name, f"the {split} images of class {name}")
+        pairs += [(path, c) for path in sorted(folder.glob("*.JPEG"))]
     return labelled_images(pairs)
 
 

@@ -27,9 +27,8 @@ def voc(root: Path, split: str) -> Examples:
 
 
 def _voc_list(base: Path, split: str) -> Path:
-    return existing(
-        base / "ImageSets" / "Segmentation" / f"{split}.txt", f"the names of the {split} split"
-    )
+    path = base / "ImageSets" / "Segmentation" / f"{split}.txt"
+    return existing(path, f"the names of the {split} split")
 
 
 def _names(path: Path) -> list[str]:
@@ -45,11 +44,9 @@ def _voc_pairs(base: Path, names: list[str]) -> list[tuple[Path, Path]]:
 
 def _sbd_names(root: Path) -> list[str]:
     base = existing(root / "benchmark_RELEASE" / "dataset", "the SBD annotations")
-    return [
-        name
-        for part in ("train", "val")
-        for name in _names(existing(base / f"{part}.txt", f"the names of SBD's {part} split"))
-    ]
+    parts = ("train", "val")
+    lists = [existing(base / f"{part}.txt", f"the names of SBD's {part} split") for part in parts]
+    return [name for path in lists for name in _names(path)]
 
 
 def _sbd_pairs(root: Path, names: list[str]) -> list[tuple[Path, Path]]:

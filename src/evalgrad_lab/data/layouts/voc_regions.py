@@ -20,33 +20,21 @@ def voc_regions(root: Path, split: str, *, label: str) -> Examples:
     selective_search_data/voc_2012_<split>.mat.
     """
     base = existing(root / "VOCdevkit" / "VOC2012", "Pascal VOC 2012")
-    names = (
-        existing(base / "ImageSets" / "Main" / f"{split}.txt", f"the names of the {split} split")
-        .read_text()
-        .split()
-    )
-    boxes = read_proposals(
-        existing(
-            root / "selective_search_data" / f"voc_2012_{split}.mat",
-            "R-CNN's regions of that split",
-        )
-    )
+    listed = base / "ImageSets" / "Main" / f"{split}.txt"
+    names = existing(listed, f"the names of the {split} split").read_text().split()
+    file = root / "selective_search_data" / f"voc_2012_{split}.mat"
+    boxes = read_proposals(existing(file, "R-CNN's regions of that split"))
     if missing := [name for name in names if name not in boxes]:
         raise UserError(
             f"{root}: the regions of {split} lack the image {missing[0]}. Take R-CNN's file of the"
             " same split."
         )
-    shown = [
-        shows(boxes[name], read_objects(base / "Annotations" / f"{name}.xml", label))
-        for name in names
-    ]
-    images = [
-        existing(base / "JPEGImages" / f"{name}.jpg", "the image of that name") for name in names
-    ]
-    return regions(
-        [(image, boxes[name]) for image, name in zip(images, names, strict=True)],
-        torch.cat(shown).long(),
-    )
+    files, shown = [], []
+    for name in names:
+        image = existing(base / "JPEGImages" / f"{name}.jpg", "the image of that name")
+        files.append((image, boxes[name]))
+        shown.append(shows(boxes[name], read_objects(base / "Annotations" / f"{name}.xml", label)))
+    return regions(files, torch.cat(shown).long())
 
 
 def read_objects(path: Path, label: str) -> Tensor:
@@ -58,11 +46,8 @@ def read_objects(path: Path, label: str) -> Tensor:
             f"{path} must not have a DOCTYPE. Take the annotation as Pascal VOC publishes it."
         )
     try:
-        objects = [
-            item
-            for item in ElementTree.fromstring(text).iter("object")
-            if item.findtext("name") == label
-        ]
+        every = ElementTree.fromstring(text).iter("object")
+        objects = [item for item in every if item.findtext("name") == label]
         kept = [item for item in objects if item.findtext("difficult") != "1"]
         sides = ("xmin", "ymin", "xmax", "ymax")
         found = [[float(item.findtext(f"bndbox/{side}", "")) for side in sides] for item in kept]
@@ -80,12 +65,11 @@ def read_proposals(path: Path) -> dict[str, Tensor]:
     from scipy.io.matlab import MatReadError
 
     try:
-        content = loadmat(path)
-        names, boxes = ([cell[0] for cell in content["images"].ravel()], content["boxes"].ravel())
-        return {
-            str(name): torch.from_numpy(box.astype("float32"))[:, [1, 0, 3, 2]]
-            for name, box in zip(names, boxes, strict=True)
-        }
+        content, found = loadmat(path), {}
+        pairs = zip(content["images"].ravel(), content["boxes"].ravel(), strict=True)
+        for name, box in pairs:
+            found[str(name[0])] = torch.from_numpy(box.astype("float32"))[:, [1, 0, 3, 2]]
+        return found
     except (MatReadError, KeyError, ValueError, IndexError) as error:
         raise UserError(
             f"{path} must be a MATLAB file with the cells images and boxes. Take R-CNN's file."
@@ -100,10 +84,7 @@ def shows(regions: Tensor, objects: Tensor) -> Tensor:
 def overlaps(first: Tensor, second: Tensor) -> Tensor:
     """(n, m) IoU of boxes (n, 4) and (m, 4), whose last row and column belong to them."""
     a, b = first[:, None], second[None]
-    shared = (
-        (torch.minimum(a[..., 2:], b[..., 2:]) - torch.maximum(a[..., :2], b[..., :2]) + 1)
-        .clamp(min=0)
-        .prod(-1)
-    )
+    sides = torch.minimum(a[..., 2:], b[..., 2:]) - torch.maximum(a[..., :2], b[..., :2]) + 1
+    shared = sides.clamp(min=0).prod(-1)
     areas = [(box[..., 2:] - box[..., :2] + 1).prod(-1) for box in (a, b)]
     return shared / (areas[0] + areas[1] - shared)
