@@ -2,11 +2,15 @@
 else.
 """
 
+import argparse
 import base64
 import csv
+import html
 import io
 import json
 import re
+import shlex
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -18,6 +22,7 @@ from training_data import write_segmentation
 
 from evalgrad_lab import TrainOptions, saved, train
 from evalgrad_lab.data.files.folders import read_image, read_mask
+from evalgrad_lab.options import parse
 from evalgrad_lab.report.run_page import MOST_CLASSES, write_run
 
 
@@ -88,6 +93,15 @@ def test_the_pictures_are_images_targets_and_predictions(run, page):
         assert np.array_equal(opened[3 * i + 2], labels[i].numpy())
 
 
+def test_the_command_makes_the_run_again(run):
+    text = (run / "run" / "report.html").read_text()
+    words = shlex.split(html.unescape(re.search(r"<code>(.*?)</code>", text)[1]))
+    assert words[:2] == ["evalgrad", "train"]
+    found = parse(TrainOptions, argparse.ArgumentParser(), words[2:])
+    stored = json.loads((run / "run" / "options.json").read_text())
+    assert found.plain(elsewhere=False).items() <= stored.items()
+
+
 def test_the_page_needs_nothing_else(run, page):
     text = (run / "run" / "report.html").read_text()
     assert not re.search(r"https?:|@import|url\(|<script", text)
@@ -101,7 +115,8 @@ def write(folder, classes, confusion, task="classification"):
     result = {"metric": "accuracy", "loss": "ce", "validation": 0.5, "test": None}
     result |= {"classes": table, "confusion": confusion}
     curve = [{"epoch": 1, "step": 3, "loss": 0.5, "metric": 0.25, "seconds": 1.0}]
-    write_run(folder, {"task": task, "data": "<data>"}, result, curve, [])
+    options = TrainOptions(task=task, metric="accuracy", data=Path("<data>"), out=folder)
+    write_run(options, result, curve, [])
     return (folder / "report.html").read_text()
 
 

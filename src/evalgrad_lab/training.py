@@ -59,7 +59,7 @@ def run(options: TrainOptions) -> TrainResult:
         description = replace(ready.description, threshold=result.threshold)
         saved.write(options.out, description, training.network)
         saved.write_parts(options.out, ready.data, files_of(options))
-        write_run(options.out, options.plain(), result.plain(), progress.rows, examples)
+        write_run(options, result.plain(), progress.rows, examples)
         write_atomically(path, json.dumps(result.plain(), indent=1).encode())
     return result
 

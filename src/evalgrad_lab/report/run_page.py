@@ -2,10 +2,11 @@
 and for segmentation example predictions. One HTML file that needs nothing else.
 """
 
+import shlex
 from math import isfinite
-from pathlib import Path
 from typing import Any
 
+from evalgrad_lab.commands.train import TrainOptions
 from evalgrad_lab.report import charts
 from evalgrad_lab.report.page import fill
 from evalgrad_lab.report.sections import Figure, pictures_of
@@ -15,8 +16,7 @@ MOST_CLASSES = 30  # of a confusion matrix that can be read
 
 
 def write_run(
-    folder: Path,
-    options: dict[str, Any],
+    options: TrainOptions,
     result: dict[str, Any],
     curve: list[dict[str, Any]],
     examples: list[Any],
@@ -24,8 +24,7 @@ def write_run(
     """Write `report.html` into the folder of a run, whole or not at all.
 
     Args:
-        folder: of the run, which names it.
-        options: those of `train`.
+        options: of the run; its folder names it.
         result: what is written to `result.json`.
         curve: the rows of `log.csv`.
         examples: images with their targets and predictions, for segmentation.
@@ -37,17 +36,17 @@ def write_run(
     ]
     text = fill(
         "run.html",
-        name=folder.resolve().name,
-        options=options,
+        name=options.out.resolve().name,
+        command=shlex.join(["evalgrad", "train", *options.arguments()]),
         result=result,
         curve=curve,
         part=part,
-        items="pixels" if options["task"] == "segmentation" else "examples",
+        items="pixels" if options.task == "segmentation" else "examples",
         figures=[figure for figure in figures if figure is not None],
         confusion=_shaded(result["classes"], result["confusion"]),
         examples=[pictures_of(example, {"prediction": example}) for example in examples],
     )
-    write_atomically(folder / "report.html", text.encode())
+    write_atomically(options.out / "report.html", text.encode())
 
 
 def _figure(
