@@ -23,7 +23,7 @@ from torch import Tensor, nn
 
 import evalgrad as eg
 from evalgrad import metrics
-from evalgrad_lab.data.fetched.keel import table
+from evalgrad_lab.data.fetched.labelled import table
 
 DOCS = Path(__file__).parent.parent / "docs" / "s_measures.md"
 TABLES = ("page-blocks0", "yeast3", "yeast-0-2-5-6_vs_3-7-8-9")
