@@ -332,3 +332,15 @@ def test_what_helps_where_there_is_no_gradient():
     assert stuck_and(at_5) < 0.01
     for repair in (warm_start, growing_cutoff, other_direction):
         assert stuck_and(repair) > 0.7, repair.__name__
+
+
+@pytest.mark.parametrize("metric", ["average_precision", "ndcg", "jaccard", "zero_one"])
+@pytest.mark.parametrize("garbage", [1e30, -torch.inf, torch.nan])
+def test_epsilon_does_not_look_at_what_is_masked(metric, garbage):
+    scores, target = torch.randn(3, 40), torch.rand(3, 40) < 0.3
+    mask = torch.ones(3, 44, dtype=torch.bool)
+    mask[:, 40:] = False
+    padded = torch.cat([scores, torch.full((3, 4), garbage)], 1)
+    labels = torch.cat([target, torch.ones(3, 4, dtype=torch.bool)], 1)
+    found = eg.suggest_epsilon(padded, labels, mask=mask, metric=metric)
+    assert found == pytest.approx(eg.suggest_epsilon(scores, target, metric=metric), rel=1e-6)

@@ -92,3 +92,14 @@ def test_equals_scikit_learn_and_torchmetrics(digits):
     assert metrics.partial_roc_auc(*given, max_fpr=1.0) == pytest.approx(
         float(metrics.roc_auc(*given))
     )
+
+
+def test_a_rate_reached_exactly_is_reached():
+    """0.07 x 100 is a little more than 7 in floating point."""
+    assert 0.07 * 100 > 7
+    target = torch.tensor([1] * 7 + [0] * 93 + [1] * 93)
+    scores = -torch.arange(193.0)
+    assert metrics.precision_at_recall(scores, target, recall=0.07) == 1
+    # 7 of the first 100 are positive, and no threshold below them has that precision again
+    rare = torch.tensor([0] * 93 + [1] * 7 + [0] * 100)
+    assert metrics.recall_at_precision(-torch.arange(200.0), rare, precision=0.07) == 1
