@@ -443,7 +443,7 @@ def _look_up(
 # ---- launches
 
 BLOCK = 1024  # slots at a time
-MANY = 64  # lists at a time
+MANY = 32  # lists at a time
 
 
 def _plan(maps: Maps, slots: int, metric: tuple[float, float], options: dict[str, Any]) -> Tensor:
