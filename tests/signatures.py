@@ -17,7 +17,7 @@ def losses_with(*arguments):
 
 
 def names(function):
-    return function.__name__
+    return getattr(function, "__name__", type(function).__name__)
 
 
 CLASS_MAPS = losses_with("logits", "target", "weight")

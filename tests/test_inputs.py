@@ -139,7 +139,9 @@ def test_modules_show_their_options():
 
 
 @pytest.mark.filterwarnings("ignore:.*torch.jit.script.*:DeprecationWarning")  # torch's own
-@pytest.mark.parametrize("loss", [eg.LovaszHingeLoss(), *CLASS_MAPS, *SAMPLES, *RANKINGS], ids=str)
+@pytest.mark.parametrize(
+    "loss", [eg.LovaszHingeLoss(), *CLASS_MAPS, *SAMPLES, *RANKINGS], ids=names
+)
 def test_torchscript_points_to_export(loss):
     name = getattr(loss, "__name__", type(loss).__name__)
     with pytest.raises(RuntimeError, match=rf"{name}: .*torch\.export"):
