@@ -61,6 +61,8 @@ def test_what_does_not_count_is_as_if_absent(make, solver, way):
 @solvers
 @pytest.mark.filterwarnings("ignore")  # the compiler's own
 def test_a_mask_in_a_graph(make, solver):
+    if solver == "lagrangian":
+        pytest.xfail("known: compiled, a NaN score under the mask reaches its own gradient")
     eager, inside = make(labels=Y, solver=solver), make(labels=Y, solver=solver)
     torch._dynamo.reset()
     compiled = torch.compile(inside, fullgraph=True, dynamic=True, backend="aot_eager")

@@ -114,7 +114,7 @@ class SensitivityAtSpecificity(SMeasure):
     Example:
         >>> import torch
         >>> reg = SensitivityAtSpecificity(0.95, labels=[1, 0, 0, 1])
-        >>> float(reg(torch.tensor([2.0, -2.0, -1.0, 1.0]), torch.tensor([1, 0, 0, 1])))
+        >>> reg(torch.tensor([2.0, -2.0, -1.0, 1.0]), torch.tensor([1, 0, 0, 1])).item()
         0.0
     """
 
@@ -157,7 +157,7 @@ class PartialROCAUC(SMeasure):
     Example:
         >>> import torch
         >>> reg = PartialROCAUC(0.1, anchors=4, labels=[1, 0, 0, 1])
-        >>> float(reg(torch.tensor([2.0, -2.0, -1.0, 1.0]), torch.tensor([1, 0, 0, 1])))
+        >>> reg(torch.tensor([2.0, -2.0, -1.0, 1.0]), torch.tensor([1, 0, 0, 1])).item()
         0.0
     """
 
