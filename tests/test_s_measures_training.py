@@ -68,10 +68,10 @@ def assert_same_state(one, two, **tolerance):
 
 @every_measure
 @pytest.mark.filterwarnings("ignore")  # the compiler's own
-def test_one_graph_without_a_break_serves_all_batches(make):
+def test_one_graph_without_a_break_serves_all_batches(make, request):
     eager, inside = make(), make()
     if getattr(eager, "at_least", None) and not is_lagrangian(eager):
-        pytest.xfail("known: a constraint of the ratio solver does not move as this test wants")
+        request.applymarker(pytest.mark.xfail(reason="known to fail, cause not yet looked into"))
     torch._dynamo.reset()
     with (
         torch._dynamo.config.patch(error_on_recompile=True),
