@@ -40,7 +40,9 @@ def _direct_pure(
     own, below = lists.rank[:, :-1], below_each(lists, above)
     gradient = score_gradient(lists, above, below, own, sign / epsilon)
     losses = row_values(lists, metric.loss(torch.stack([own[:, :n], above]))).to(scores.dtype)
-    return losses[0], losses[1], in_given_order(lists, gradient, mask).to(scores.dtype)
+    # Clones: the results of an operator do not share memory.
+    value, reached = (loss.clone() for loss in losses)
+    return value, reached, in_given_order(lists, gradient, mask).to(scores.dtype)
 
 
 def _on_cpu(
@@ -56,7 +58,7 @@ def _on_cpu(
     lists = (there[0], *there[1:].bool(), None)[:3]
     value, reached, gradient = direct_ranking(*lists, *options)
     back = torch.cat([value.unsqueeze(1), reached.unsqueeze(1), gradient], 1).to(scores.device)
-    return back[:, 0], back[:, 1], back[:, 2:].contiguous()
+    return back[:, 0].clone(), back[:, 1].clone(), back[:, 2:].clone()
 
 
 def _direct_native(
