@@ -128,7 +128,7 @@ def test_early_stopping_keeps_the_network_that_was_best_on_validation(monkeypatc
         looks.append(rows[:, 0].clone())
         return torch.tensor((0.1, 0.9, 0.5)[min(len(looks), 3) - 1])
 
-    measure = Measure(lambda scores, target, *_: torch.stack([scores, target], 1), value)
+    measure = Measure(lambda scores, target, _: torch.stack([scores, target], 1), value)
     task = dataclasses.replace(
         base,
         name="tiny",

@@ -272,6 +272,12 @@ def _check_model(case, data, result, means, tmp_path):
     assert result.model == tmp_path / "out" / "model"
     found = evaluate(EvaluateOptions(run=result.model))
     assert found.value == means[left][0]
+    if case.options["metric"] in ("f1", "image-iou"):
+        records = result.comparison["records"]
+        record = next(r for r in records if (r["loss"], r["seed"]) == (left, 0))
+        assert record["decision"]["rule"] == found.decision.rule
+        at_0 = evaluate(EvaluateOptions(run=result.model, threshold=0.0)).value
+        assert record["test"][f"{record['metric']} by default"] == at_0
     images = (
         flat_images(data, tmp_path / "flat")
         if case.options["metric"] == "top2" and data.is_dir()

@@ -15,9 +15,10 @@ from training_data import table, write_segmentation, write_table
 
 from evalgrad_lab import EvaluateOptions, PredictOptions, TrainOptions, evaluate, predict, train
 from evalgrad_lab.cli import main
-from evalgrad_lab.decisions import choose_threshold, one_score
+from evalgrad_lab.decisions import Decision, one_score, plain, quantiles
 from evalgrad_lab.errors import UserError
 from evalgrad_lab.fit import Pace, Phase, Training
+from evalgrad_lab.judging import choose, fitted
 from evalgrad_lab.metrics import find
 from evalgrad_lab.validation import Validation
 
@@ -76,14 +77,14 @@ def test_the_threshold_is_the_best_on_validation_and_decides_on_test(run, tmp_pa
     result = json.loads((run / "run" / "result.json").read_text())
     parts = scores_of_parts(run, tmp_path)
     scores, target = parts["validation"]
-    # 40 scores: the quantiles that are tried are all of them but the ends
     best = max(f1_score(target, scores > cut) for cut in [0.0, *sorted(scores)[:-1]])
-    assert result["threshold"] != 0  # positives weigh twenty times too much
+    (threshold,) = result["decision"]["numbers"]
+    assert threshold != 0  # positives weigh twenty times too much
     assert result["validation"] == pytest.approx(best)
     assert result["validation"] > f1_score(target, scores > 0)
     scores, target = parts["test"]
-    expected = f1_score(target, scores > result["threshold"])
-    assert result["test"] == pytest.approx(expected)
+    assert result["test"] == pytest.approx(f1_score(target, scores > threshold))
+    assert result["by_default"] == pytest.approx(f1_score(target, scores > 0))
     again = evaluate(EvaluateOptions(run=run / "run"))
     assert (again.value, again.part, again.examples) == (result["test"], "test", 40)
     other = evaluate(EvaluateOptions(run=run / "run", threshold=0.0))
@@ -97,13 +98,14 @@ def test_a_threshold_of_pixels_is_chosen_in_one_pass_as_one_after_the_other(metr
     measure = find(metric, "segmentation").measure(2, 255)
     batches = [(torch.randn(3, 4, 5), torch.randint(2, (3, 4, 5)), None) for _ in range(2)]
     everything = torch.cat([scores for scores, _, _ in batches])
-    threshold, value = choose_threshold(measure, batches, everything)
+    decision, value = choose(measure, batches, [plain(True), *fitted([quantiles], batches, 255)])
     target = torch.cat([target for _, target, _ in batches])
     flat = everything.flatten().sort().values
     places = torch.linspace(0, len(flat) - 1, 22)[1:-1].long()
-    values = {cut: measure(everything, target, cut) for cut in [0.0, *flat[places].tolist()]}
+    cuts = [0.0, *flat[places].tolist()]
+    values = {cut: measure(everything, target, Decision("threshold", [cut])) for cut in cuts}
     assert value == pytest.approx(max(values.values()))
-    assert values[threshold] == pytest.approx(value)
+    assert values[decision.numbers[0]] == pytest.approx(value)
 
 
 def test_two_scores_are_decided_as_their_difference():
@@ -119,7 +121,7 @@ def test_what_was_trained_on_is_left_out_and_said(run, tmp_path, capsys):
     assert (found.examples, found.trained, found.validated) == (80, 120, 40)
     scores = scores_of_parts(run, tmp_path)
     both = [np.concatenate(pair) for pair in zip(scores["validation"], scores["test"])]
-    assert found.value == pytest.approx(f1_score(both[1], both[0] > found.threshold))
+    assert found.value == pytest.approx(f1_score(both[1], both[0] > found.decision.numbers[0]))
     # the same rows in another file and another order are still known
     lines = (run / "data.csv").read_text().splitlines()
     (tmp_path / "other.csv").write_text("\n".join([lines[0], *lines[:0:-1]]) + "\n")
@@ -306,7 +308,9 @@ def test_probabilities_of_masks_are_those_that_decide(masks, tmp_path):
         assert chances.shape == (3, 16, 16)
         np.testing.assert_allclose(chances.sum(0), 1, rtol=1e-5)
         mask = np.array(Image.open(tmp_path / f"{name}.png"))
-        assert np.array_equal(chances.argmax(0), mask)
+        decision = json.loads((masks / "run" / "model.json").read_text())["decision"]
+        offsets = np.array(decision["numbers"] or [0.0] * 3)[:, None, None]
+        assert np.array_equal((np.log(chances) + offsets).argmax(0), mask)
 
 
 def test_probabilities_and_scores_of_tables(tmp_path):

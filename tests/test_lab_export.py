@@ -5,10 +5,12 @@ import json
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 from training_data import write_colours, write_segmentation, write_table
 
 from evalgrad_lab import ExportOptions, TrainOptions, export, saved, train
 from evalgrad_lab.cli import main
+from evalgrad_lab.decisions import Decision
 from evalgrad_lab.errors import UserError
 from evalgrad_lab.exporting import Decided
 
@@ -57,10 +59,13 @@ def test_a_program_says_what_the_network_says(runs, tmp_path, task):
         with torch.no_grad():
             scores = network(inputs)
         if task == "ranking":
-            assert torch.equal(labels, (scores > description.threshold).long())
+            (threshold,) = description.decision.numbers
+            assert torch.equal(labels, (scores > threshold).long())
             torch.testing.assert_close(probabilities, 1 / (1 + torch.exp(-scores)))
         else:
-            assert torch.equal(labels, scores.argmax(1))
+            offsets = torch.tensor(description.decision.numbers or 0.0)
+            shifted = scores + offsets.view(-1, *[1] * (scores.ndim - 2))
+            assert torch.equal(labels, shifted.argmax(1))
             torch.testing.assert_close(probabilities, scores.softmax(1))
 
 
@@ -75,20 +80,50 @@ def test_onnx_says_what_the_network_says(runs, tmp_path, task):
     labels, probabilities = session.run(None, {"inputs": inputs.numpy()})
     description, network = saved.read(run)
     with torch.no_grad():
-        expected = Decided(network, description.kind, description.threshold)(inputs)
+        expected = Decided(network, description.kind, description.decision)(inputs)
     assert np.array_equal(labels, expected[0].numpy())
     np.testing.assert_allclose(probabilities, expected[1].numpy(), atol=1e-5)
 
 
-def test_the_threshold_and_the_kind_decide():
+def test_the_decision_and_the_kind_decide():
+    def said(kind, decision, scores):
+        return Decided(torch.nn.Identity(), kind, decision)(scores)
+
     scores = torch.tensor([[0.2, 2.0], [0.6, -1.0]])
-    labels, _ = Decided(torch.nn.Identity(), "multilabel", 0.5)(scores)
-    assert labels.tolist() == [[0, 1], [1, 0]]
-    labels, _ = Decided(torch.nn.Identity(), "ranking", 0.5)(scores[:, :1])
-    assert labels.tolist() == [0, 1]
-    labels, chances = Decided(torch.nn.Identity(), "classification", 1.0)(scores)
+    cut = Decision("threshold", [0.5])
+    assert said("multilabel", cut, scores)[0].tolist() == [[0, 1], [1, 0]]
+    assert said("multilabel", Decision("threshold", [0.1, 3.0]), scores)[0].tolist() == [
+        [1, 0],
+        [1, 0],
+    ]
+    assert said("ranking", cut, scores[:, :1])[0].tolist() == [0, 1]
+    labels, chances = said("segmentation", Decision("threshold", [1.0]), scores)
     assert labels.tolist() == [1, 0]  # the second score is more than 1 above the first
     torch.testing.assert_close(chances, scores.softmax(1))
+    assert said("classification", Decision("class_offsets", [2.0, 0.0]), scores)[0].tolist() == [
+        0,
+        0,
+    ]
+
+
+def test_masks_are_exported_as_the_next_best_threshold_and_said_so(tmp_path):
+    write_segmentation(tmp_path / "data")
+    for file in (tmp_path / "data" / "masks").iterdir():
+        Image.fromarray((np.array(Image.open(file)) > 0).astype(np.uint8)).save(file)
+    more = {"task": "segmentation", "metric": "image-iou", "model_options": {"width": 4}}
+    run = trained(tmp_path, data=tmp_path / "data", **more)
+    values = json.loads((run / "model.json").read_text())
+    values["decision"] = {"rule": "jaccard_mask", "numbers": [0.25]}
+    (run / "model.json").write_text(json.dumps(values))
+    out = tmp_path / "model.pt2"
+    result = export(ExportOptions(run=run, out=out, size=(16.0, 16.0)))
+    assert "threshold 0.25" in result.note
+    assert "jaccard_mask" in result.note
+    inputs = torch.rand(3, 1, 16, 16)
+    labels, _ = torch.export.load(out).module()(inputs)
+    with torch.no_grad():
+        scores = saved.read(run)[1](inputs)
+    assert torch.equal(labels, (scores[:, 0] > 0.25).long())
 
 
 @pytest.mark.parametrize(

@@ -11,12 +11,14 @@ from sklearn.metrics import (
     jaccard_score,
     multilabel_confusion_matrix,
     precision_recall_fscore_support,
+    precision_score,
     recall_score,
     roc_auc_score,
 )
 
-from evalgrad import metrics
-from evalgrad_lab.decisions import choose_threshold, judge, thresholds
+from evalgrad import decisions, metrics
+from evalgrad_lab.decisions import Decision, plain, thresholds
+from evalgrad_lab.judging import choose, fitted, judge
 from evalgrad_lab.measures import measured
 from evalgrad_lab.metrics import find
 
@@ -78,6 +80,7 @@ TRUTH = {
     ("multilabel", "ap"): lambda: average_precision_score(MARKS, MANY, average="macro"),
     ("multilabel", "miou"): lambda: jaccard_score(MARKS, MANY > 0, average="macro"),
 }
+ARGMAX, AT_0 = Decision("argmax"), Decision("threshold", [0.0])
 NUMBER = {"segmentation": 3, "classification": 6, "ranking": 2, "multilabel": 3}
 
 
@@ -98,8 +101,8 @@ def measure_of(task, name):
 @pytest.mark.parametrize(("task", "name"), TRUTH)
 def test_a_metric_over_batches_is_that_of_the_whole(task, name):
     measure = measure_of(task, name)
-    rows = measured(measure, batches(task))
-    assert float(measure.value(rows)) == pytest.approx(float(TRUTH[task, name]()))
+    rows = measured(measure, batches(task), [None])
+    assert float(measure.value(rows[:, 0])) == pytest.approx(float(TRUTH[task, name]()))
 
 
 def test_a_metric_over_ranks_is_that_of_the_whole():
@@ -113,12 +116,13 @@ def _values_of_rank(rank, world, names):
     found = []
     for task, name in names:
         own = [batch for i, batch in enumerate(batches(task)) if i % world == rank]
-        found.append(judge(find(name, task), own, list("abcdef"[: NUMBER[task]]), 255).value)
+        classes = list("abcdef"[: NUMBER[task]])
+        found.append(judge(find(name, task), own, classes, 255, None).value)
     return found
 
 
 def test_a_judgement_has_the_confusion_of_scikit_learn_and_its_table():
-    found = judge(find("miou", "segmentation"), batches("segmentation"), list("abc"), 255)
+    found = judge(find("miou", "segmentation"), batches("segmentation"), list("abc"), 255, ARGMAX)
     predicted, true = PIXELS[0].argmax(1), PIXELS[1]
     assert found.confusion == confusion_matrix(true, predicted).tolist()
     assert list(found.classes[0]) == ["class", "count", "precision", "recall", "f1", "iou"]
@@ -129,7 +133,8 @@ def test_a_judgement_has_the_confusion_of_scikit_learn_and_its_table():
 
 
 def test_every_label_of_a_multilabel_task_is_judged_by_itself():
-    found = judge(find("auc", "multilabel"), batches("multilabel"), list("abc"), 255)
+    metric = find("auc", "multilabel")
+    found = judge(metric, batches("multilabel"), list("abc"), 255, AT_0)
     assert found.confusion == multilabel_confusion_matrix(MARKS, MANY > 0).tolist()
     areas = roc_auc_score(MARKS, MANY, average=None)
     assert [row["auc"] for row in found.classes] == pytest.approx(areas.tolist())
@@ -140,9 +145,10 @@ def test_every_label_of_a_multilabel_task_is_judged_by_itself():
 def test_a_class_without_items_has_no_rates_and_a_threshold_decides():
     scores, target = torch.tensor([0.4, 2.0, -1.0]), torch.tensor([0, 1, 0])
     metric = find("f1", "ranking")
-    assert judge(metric, [(scores, target, None)], ["no", "yes"], 255).value < 1
-    assert judge(metric, [(scores, target, None)], ["no", "yes"], 255, 0.5).value == 1
-    (row, _) = judge(metric, [(scores[1:2], target[1:2], None)], ["no", "yes"], 255).classes
+    cut = Decision("threshold", [0.5])
+    assert judge(metric, [(scores, target, None)], ["no", "yes"], 255, AT_0).value < 1
+    assert judge(metric, [(scores, target, None)], ["no", "yes"], 255, cut).value == 1
+    (row, _) = judge(metric, [(scores[1:2], target[1:2], None)], ["no", "yes"], 255, AT_0).classes
     assert (row["count"], row["recall"], row["precision"]) == (0, None, None)
 
 
@@ -154,33 +160,132 @@ def test_image_dice_is_the_mean_over_images_of_the_foreground():
 
 
 def test_iou_and_accuracy_of_every_class():
-    rows = measured(measure_of("segmentation", "miou"), batches("segmentation"))
+    rows = measured(measure_of("segmentation", "miou"), batches("segmentation"), [None])[:, 0]
     seen = MAPS != 255
     for c, value in enumerate(measure_of("segmentation", "miou").per_class(rows)):
         hit, true = (SCORES.argmax(1) == c) & seen, (c == MAPS) & seen
         assert value == pytest.approx(float((hit & true).sum() / (hit | true).sum()))
-    rows = measured(measure_of("classification", "accuracy"), batches("classification"))
-    for c, value in enumerate(measure_of("classification", "accuracy").per_class(rows)):
+    measure = measure_of("classification", "accuracy")
+    rows = measured(measure, batches("classification"), [None])[:, 0]
+    for c, value in enumerate(measure.per_class(rows)):
         right = (CLASS_SCORES.argmax(1) == c)[c == CLASSES]
         assert value == pytest.approx(float(right.double().mean()))
 
 
-def test_the_best_threshold_is_the_best_of_all_that_are_tried():
-    measure, target = measure_of("ranking", "f1"), (LINE > 0.7).long()
-    threshold, value = choose_threshold(measure, [(LINE, target, None)], LINE)
-    tried = thresholds(LINE, 100)
-    assert measure(LINE, target, threshold) == pytest.approx(value)
-    assert value == pytest.approx(max(measure(LINE, target, cut) for cut in tried))
-    assert measure(LINE, target, threshold) > measure(LINE, target)
+def best_of(metric, scored, of_one_score, classes=3):
+    """What is chosen of all that may decide for a metric, and its value."""
+    fits = metric.of_one if of_one_score else metric.of_classes
+    tried = [plain(of_one_score), *fitted(fits, scored, 255)]
+    return choose(metric.measure(classes, 255), scored, tried)
+
+
+def test_no_threshold_is_better_than_the_chosen_one_and_0_wins_a_draw():
+    target = (LINE > 0.7).long() | LABELS
+    chosen, value = best_of(find("f1", "ranking"), [(LINE, target, None)], True, 2)
+    assert value == pytest.approx(f1_score(target, chosen.numbers[0] < LINE))
+    assert value == pytest.approx(max(f1_score(target, cut < LINE) for cut in [-9, *LINE[:-1]]))
+    assert value > f1_score(target, LINE > 0)
     draw = [(LINE, (LINE > 0).long(), None)]
-    assert choose_threshold(measure, draw, LINE)[0] == 0.0  # wins a draw
+    assert best_of(find("f1", "ranking"), draw, True, 2)[0] == AT_0
+
+
+@pytest.mark.parametrize(("name", "score"), [("f1", f1_score), ("miou", jaccard_score)])
+def test_every_label_of_a_multilabel_task_has_the_threshold_that_is_best_for_it(name, score):
+    chosen, value = best_of(find(name, "multilabel"), list(batches("multilabel")), True)
+    pairs = [(MANY[:, c], MARKS[:, c]) for c in range(3)]
+    best = [max(score(m, s > cut) for cut in [-9, *s]) for s, m in pairs]
+    assert value == pytest.approx(np.mean(best))
+    each = [score(m, s > cut) for (s, m), cut in zip(pairs, chosen.numbers, strict=True)]
+    assert each == pytest.approx(best)
+
+
+@pytest.mark.parametrize(
+    ("name", "at_least", "best"),
+    [
+        ("precision@recall=0.7", recall_score, precision_score),
+        ("recall@precision=0.7", precision_score, recall_score),
+    ],
+)
+def test_an_operating_point_is_what_a_ranking_is_decided_by(name, at_least, best):
+    target = ((LINE + torch.linspace(-1, 1, 60)) > 0).long()
+    chosen, value = best_of(find(name, "ranking"), [(LINE, target, None)], True, 2)
+    decided = chosen.numbers[0] < LINE
+    assert at_least(target, decided) >= 0.7
+    assert best(target, decided) == pytest.approx(value)
+    # where no threshold reaches it, the decision is finite all the same: JSON has no infinity
+    wrong = [(LINE, (LINE.sort().values[3] > LINE).long(), None)]
+    chosen, _ = best_of(find("recall@precision=1", "ranking"), wrong, True, 2)
+    assert not (chosen.numbers[0] < LINE).any()
+    assert np.isfinite(chosen.numbers[0])
+
+
+@pytest.mark.parametrize(
+    ("task", "name"),
+    [("segmentation", n) for n in ("miou", "image-miou", "dice", "f1")]
+    + [("classification", "f1")],
+)
+def test_offsets_decide_where_they_are_better_than_argmax(task, name):
+    """The scores of one class are too low by 2: offsets find that out, argmax does not."""
+    dense = task == "segmentation"
+    target = MAPS if dense else CLASSES
+    count = NUMBER[task]
+    marks = torch.nn.functional.one_hot(target.clamp(max=count - 1), count).float()
+    scores = (marks.movedim(-1, 1) if dense else marks) + 0.3 * (SCORES if dense else CLASS_SCORES)
+    scores[:, 1] -= 2
+    metric = find(name, task)
+    chosen, value = best_of(metric, [(scores, target, None)], False, count)
+    measure = metric.measure(count, 255)
+    assert chosen.rule == "class_offsets"
+    assert value > measure(scores, target) + 0.1
+    shifted = scores + torch.tensor(chosen.numbers).view(-1, *[1] * (2 * dense))
+    assert value == pytest.approx(measure(shifted, target))
+    scores[:, 1] += 2
+    perfect = [(100 * scores, target, None)]
+    right = marks.movedim(-1, 1) if dense else marks
+    assert best_of(metric, [(right, target, None)], False, count)[0] == ARGMAX  # wins a draw
+    assert best_of(metric, perfect, False, count)[1] >= measure(scores, target)
+
+
+@pytest.mark.parametrize(
+    ("name", "mask"),
+    [("image-iou", decisions.jaccard_mask), ("image-dice", decisions.dice_mask)],
+)
+def test_masks_decide_where_images_differ_in_how_sure_they_are(name, mask):
+    """Targets drawn from the probabilities of images that are hard or easy: one threshold does not
+    serve both.
+    """
+    generator = torch.Generator().manual_seed(0)
+    scores = (
+        torch.randn(200, 6, 6, generator=generator)
+        + torch.tensor([-2.0, 1.0]).repeat(100)[:, None, None]
+    )
+    target = (torch.rand(200, 6, 6, generator=generator) < scores.sigmoid()).long()
+    metric = find(name, "segmentation")
+    measure = metric.measure(2, 255)
+    chosen, value = best_of(metric, [(scores, target, None)], True, 2)
+    cuts = [0.0, *thresholds(scores, 20)]
+    values = {cut: measure(scores, target, Decision("threshold", [cut])) for cut in cuts}
+    assert chosen.rule == mask.__name__
+    labels = mask(scores.sigmoid()).long()
+    assert value == pytest.approx(measure(2.0 * labels - 1, target))
+    assert value > max(values.values())
+    assert values[chosen.numbers[0]] == max(values.values())  # the threshold that comes next
+
+
+def test_a_network_that_diverged_is_decided_plainly():
+    scores = torch.full((4, 3), torch.nan)
+    chosen, value = best_of(find("f1", "classification"), [(scores, CLASSES[:4] % 3, None)], False)
+    assert chosen == ARGMAX
+    assert 0 <= value <= 1
+    flat = torch.full((4,), torch.nan)
+    assert best_of(find("f1", "ranking"), [(flat, LABELS[:4], None)], True, 2)[0] == AT_0
 
 
 def test_binary_scores_are_decided_at_the_threshold():
     scores, target = torch.tensor([[[0.2, 0.6], [-1.0, 2.0]]]), torch.tensor([[[0, 1], [0, 1]]])
     measure = find("image-iou", "segmentation").measure(2, 255)
     assert measure(scores, target) == pytest.approx(2 / 3)
-    assert measure(scores, target, 0.5) == 1
+    assert measure(scores, target, Decision("threshold", [0.5])) == 1
 
 
 def test_columns_are_rankings_of_their_own_and_a_network_that_diverged_has_0():

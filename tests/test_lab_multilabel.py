@@ -73,7 +73,7 @@ def test_every_metric_is_trained_for(tmp_path, metric, loss):
         text = (tmp_path / "out" / "predictions.csv").read_text()
         rows = list(csv.DictReader(text.splitlines()))
         assert [float(row["score_green"]) for row in rows] == pytest.approx(scores[:, 1].tolist())
-        decided = scores[:, 0] > description.threshold
+        decided = scores[:, 0] > description.decision.numbers[0]
         assert [int(row["prediction_red"]) for row in rows] == decided.long().tolist()
         chances = torch.sigmoid(scores[:, 0]).tolist()
         assert [float(row["probability_red"]) for row in rows] == pytest.approx(chances)

@@ -44,12 +44,13 @@ def page(run):
 
 def predicted(run):
     """What the network says of the test images, and their masks."""
-    _, network = saved.read(run / "run")
+    description, network = saved.read(run / "run")
     folder = run / "data" / "test"
     names = sorted(file.name for file in (folder / "images").iterdir())
     images = torch.stack([read_image(folder / "images" / name, grey=True) for name in names])
     with torch.no_grad():
-        labels = network(images).argmax(1)
+        offsets = torch.tensor(description.decision.numbers or [0.0] * 3)
+        labels = (network(images) + offsets.view(-1, 1, 1)).argmax(1)
     return labels, torch.stack([read_mask(folder / "masks" / name) for name in names])
 
 
@@ -112,7 +113,7 @@ def test_the_page_needs_nothing_else(run, page):
 def write(folder, classes, confusion, task="classification"):
     rates = {"count": 1, "precision": None, "recall": 0.5, "f1": 0.5, "iou": 0.5}
     table = [{"class": name, **rates} for name in classes]
-    result = {"metric": "accuracy", "loss": "ce", "validation": 0.5, "test": None}
+    result = {"metric": "accuracy", "loss": "ce", "validation": 0.5, "test": None, "decision": None}
     result |= {"classes": table, "confusion": confusion}
     curve = [{"epoch": 1, "step": 3, "loss": 0.5, "metric": 0.25, "seconds": 1.0}]
     options = TrainOptions(task=task, metric="accuracy", data=Path("<data>"), out=folder)

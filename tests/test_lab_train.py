@@ -438,7 +438,7 @@ def test_a_ranking_is_trained_for_each_metric(tmp_path, capsys, metric, loss):
         )
         rows = rows_of(tmp_path / "out" / "predictions.csv")
         assert value == pytest.approx(f1_score(target, [int(row["prediction"]) for row in rows]))
-        threshold = saved.read_description(tmp_path / "run").threshold
+        (threshold,) = saved.read_description(tmp_path / "run").decision.numbers
         assert [int(float(row["score"]) > threshold) for row in rows] == [
             int(row["prediction"]) for row in rows
         ]

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from evalgrad_lab import saved
 from evalgrad_lab.commands.export import ExportOptions, ExportResult
-from evalgrad_lab.decisions import one_score
+from evalgrad_lab.decisions import Decision, one_score, plain
 from evalgrad_lab.errors import UserError
 from evalgrad_lab.phases import shaped
 from evalgrad_lab.store import write_atomically
@@ -18,30 +18,31 @@ from evalgrad_lab.store import write_atomically
 class Decided(nn.Module):
     """Inputs as they are in the data -> labels and probabilities.
 
-    Labels are the classes ``(N, *)`` of the largest scores; where one score decides, 1 if it is
-    above the threshold; of a multilabel task, 0 or 1 for each label. Probabilities are of every
-    class ``(N, C, *)``; of a network with one output, and of labels, those of 1, shaped as the
-    labels.
+    Labels are the classes ``(N, *)`` that the decision of the run gives; of a multilabel task, 0 or
+    1 for each label. Probabilities are of every class ``(N, C, *)``; of a network with one output,
+    and of labels, those of 1, shaped as the labels.
     """
 
-    def __init__(self, network: nn.Module, kind: str, threshold: float | None) -> None:
+    def __init__(self, network: nn.Module, kind: str, decision: Decision | None) -> None:
         super().__init__()
-        self.network, self.kind, self.threshold = network, kind, threshold
+        self.network, self.kind = network, kind
+        self.of_classes = kind in ("segmentation", "classification")
+        self.decision = decision or plain(of_one_score=not self.of_classes)
 
     def forward(self, inputs: Tensor) -> tuple[Tensor, Tensor]:
         scores = shaped(self.network(inputs), self.kind)
-        if self.kind not in ("segmentation", "classification"):
-            return (scores > (self.threshold or 0.0)).long(), scores.sigmoid()
-        if self.threshold is None:
-            return scores.argmax(1), scores.softmax(1)
-        return (one_score(scores, scores.ndim - 1) > self.threshold).long(), scores.softmax(1)
+        chances = scores.softmax(1) if self.of_classes else scores.sigmoid()
+        if self.of_classes and self.decision.of_one_score:
+            scores = one_score(scores, scores.ndim - 1)
+        return self.decision(scores), chances
 
 
 def write(options: ExportOptions) -> ExportResult:
     """Write the program; it takes any number of inputs of one size."""
     description, network = saved.read(options.run)
     shape = _shape(options, description)
-    model = Decided(network, description.kind, description.threshold).eval()
+    decision, note = exportable(description.decision)
+    model = Decided(network, description.kind, decision).eval()
     example = torch.rand(2, *shape)
     batch = {"inputs": {0: torch.export.Dim("batch")}}
     buffer = io.BytesIO()
@@ -58,7 +59,18 @@ def write(options: ExportOptions) -> ExportResult:
     else:
         buffer.write(_onnx(program))
     write_atomically(options.out, buffer.getvalue())
-    return ExportResult(options.out, shape)
+    return ExportResult(options.out, shape, note)
+
+
+def exportable(decision: Decision | None) -> tuple[Decision | None, str]:
+    """What decides in a program, and a note where it is not what decides in the lab."""
+    if decision is None or not decision.rule.endswith("_mask"):
+        return decision, ""
+    cut = Decision("threshold", decision.numbers)
+    return cut, (
+        f"its labels are those of the threshold {cut.numbers[0]:g}, the next best on validation:"
+        f" {decision.rule}, which `evalgrad predict` uses, has no program"
+    )
 
 
 def _shape(options: ExportOptions, description: saved.Description) -> tuple[int, ...]:

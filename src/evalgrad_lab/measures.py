@@ -2,12 +2,12 @@
 
 They are evalgrad's own, with the rules for ties and absent classes that the losses follow. A
 `Measure` works in two steps, so that it adds up over batches and ranks: every batch gives one row
-per example, and the rows of all examples give the value. `metrics` has their names, `decisions`
-what is decided by them.
+per example, and the rows of all examples give the value. `metrics` has their names, `judging` what
+a network is worth by them.
 """
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from evalgrad import metrics
+from evalgrad_lab.decisions import Decision, plain
 from evalgrad_lab.errors import UserError
 
 
@@ -23,31 +24,38 @@ class Measure:
     """How a metric is measured.
 
     Args:
-        rows: (scores, target, threshold, lists) -> one row per example. Scores of the shape of the
-            target are binary, and decided at the threshold; of ``(N, C, *)`` the largest decides.
+        rows: (what is said, target, lists) -> one row per example. Said are labels where the metric
+            `decides`, else the scores.
         value: the rows of all examples -> the metric.
-        decides: whether the threshold matters.
+        decides: whether it is one of decisions.
         per_class: the rows of all examples -> the metric of every class, where there is one.
-        sweep: (scores, target, thresholds) -> the metric at each threshold, where that is faster
-            than one after the other.
+        plain: decide by argmax or at 0, whatever was chosen.
     """
 
-    rows: Callable[[Tensor, Tensor, float, Tensor | None], Tensor]
+    rows: Callable[[Tensor, Tensor, Tensor | None], Tensor]
     value: Callable[[Tensor], Tensor]
     decides: bool = False
     per_class: Callable[[Tensor], list[float]] | None = None
-    sweep: Callable[[Tensor, Tensor, Tensor], Tensor] | None = None
+    plain: bool = False
+
+    def said(self, scores: Tensor, target: Tensor, decision: Decision | None) -> Tensor:
+        """What is measured of scores. Those of the shape of the target are one for each item."""
+        if not self.decides:
+            return scores
+        if decision is None or self.plain:
+            decision = plain(scores.ndim == target.ndim)
+        return decision(scores)
 
     def __call__(
-        self, scores: Tensor, target: Tensor, threshold: float = 0.0, lists: Tensor | None = None
+        self,
+        scores: Tensor,
+        target: Tensor,
+        decision: Decision | None = None,
+        lists: Tensor | None = None,
     ) -> float:
         """Of scores that are all at hand; those of a network that diverged to NaN have 0."""
-        return finite(self.value(self.rows(scores, target, threshold, lists)))
-
-
-def decide(scores: Tensor, binary: bool, threshold: float = 0.0) -> Tensor:
-    """The largest of scores ``(N, C, *)``; of binary ones, whether they are above the threshold."""
-    return (scores > threshold).long() if binary else scores.argmax(1)
+        said = self.said(scores, target, decision)
+        return finite(self.value(self.rows(said, target, lists)))
 
 
 def finite(value: Tensor) -> float:
@@ -58,9 +66,12 @@ def finite(value: Tensor) -> float:
 Scored = Iterable[tuple[Tensor, Tensor, Tensor | None]]  # scores, target, lists of each batch
 
 
-def measured(measure: Measure, scored: Scored) -> Tensor:
-    """The rows of all batches, of all ranks."""
-    rows = [measure.rows(scores, target, 0.0, lists) for scores, target, lists in scored]
+def measured(measure: Measure, scored: Scored, tried: Sequence[Decision | None]) -> Tensor:
+    """The rows of all batches, of all ranks, by each of several decisions: beside each other."""
+    rows = []
+    for scores, target, lists in scored:
+        said = [measure.said(scores, target, decision) for decision in tried]
+        rows.append(torch.stack([measure.rows(one, target, lists) for one in said], 1))
     return of_all_ranks(torch.cat(rows) if rows else torch.empty(0))
 
 
@@ -84,36 +95,31 @@ def overlap(
 ) -> Measure:
     """Mean IoU or Dice of the classes, over the data set or over each image."""
 
-    def rows(scores: Tensor, target: Tensor, threshold: float, lists: Tensor | None) -> Tensor:
-        predicted = decide(scores, scores.ndim == target.ndim, threshold)
-        counts = metrics.jaccard_counts(
-            predicted, target, num_classes=num_classes, ignore_index=ignore_index
+    def rows(labels: Tensor, target: Tensor, lists: Tensor | None) -> Tensor:
+        return metrics.jaccard_counts(
+            labels, target, num_classes=num_classes, ignore_index=ignore_index
         )
-        return _as_dice(counts) if dice else counts
 
     def value(counts: Tensor) -> Tensor:
         seen = counts[counts[..., 2].sum(1) > 0]  # images that are all void do not count
         groups = seen if by_image else seen.sum(0, keepdim=True)
-        return metrics.jaccard_from_counts(groups, classes=classes, zero_division=zero_division)
+        return _index(groups, dice, classes=classes, zero_division=zero_division)
 
     def per_class(counts: Tensor) -> list[float]:
-        return _of_each(counts.sum(0, keepdim=True))
+        return _of_each(counts.sum(0, keepdim=True), dice)
 
-    return Measure(rows, value, decides=num_classes == 2, per_class=per_class)
+    return Measure(rows, value, decides=True, per_class=per_class)
 
 
-def _of_each(counts: Tensor) -> list[float]:
+def _index(counts: Tensor, dice: bool, **how: Any) -> Tensor:
+    """The mean Jaccard index, or Dice, of groups of counts ``(G, C, 3)``."""
+    weight = 0.5 if dice else 1.0
+    return metrics.tversky_from_counts(counts, misses=weight, false_alarms=weight, **how)
+
+
+def _of_each(counts: Tensor, dice: bool) -> list[float]:
     """The index of every class from counts (1, C, 3)."""
-    classes = range(counts.shape[1])
-    return [float(metrics.jaccard_from_counts(counts, classes=[c])) for c in classes]
-
-
-def _as_dice(counts: Tensor) -> Tensor:
-    """Counts (right, predicted, true) whose Jaccard index r / (p + t - r) is the Dice index
-    2 r / (p + t) of the given ones. They add up alike.
-    """
-    right, predicted, true = counts.unbind(-1)
-    return torch.stack([2 * right, predicted + right, true + right], -1)
+    return [float(_index(counts, dice, classes=[c])) for c in range(counts.shape[1])]
 
 
 def foreground(num_classes: int, ignore_index: int, *, name: str, dice: bool) -> Measure:
@@ -129,17 +135,17 @@ def foreground(num_classes: int, ignore_index: int, *, name: str, dice: bool) ->
 def macro_f1(num_classes: int, ignore_index: int) -> Measure:
     """The mean F1 of the classes that are true or predicted, as in scikit-learn."""
 
-    def rows(scores: Tensor, target: Tensor, threshold: float, lists: Tensor | None) -> Tensor:
-        return torch.stack([scores.argmax(1), target], 1)
+    def rows(labels: Tensor, target: Tensor, lists: Tensor | None) -> Tensor:
+        return torch.stack([labels, target], 1)
 
     def counts(rows: Tensor) -> Tensor:
         predicted, true = rows.T.unsqueeze(1)
-        return _as_dice(metrics.jaccard_counts(predicted, true, num_classes=num_classes))
+        return metrics.jaccard_counts(predicted, true, num_classes=num_classes)
 
     def value(rows: Tensor) -> Tensor:
-        return metrics.jaccard_from_counts(counts(rows), classes="all", zero_division=math.nan)
+        return _index(counts(rows), True, classes="all", zero_division=math.nan)
 
-    return Measure(rows, value, per_class=lambda rows: _of_each(counts(rows)))
+    return Measure(rows, value, True, lambda rows: _of_each(counts(rows), True))
 
 
 def one_vs_rest(num_classes: int, ignore_index: int) -> Measure:
@@ -147,7 +153,7 @@ def one_vs_rest(num_classes: int, ignore_index: int) -> Measure:
     examples or pixels, and their mean. The scores of all pixels are kept until the end.
     """
 
-    def rows(scores: Tensor, target: Tensor, threshold: float, lists: Tensor | None) -> Tensor:
+    def rows(scores: Tensor, target: Tensor, lists: Tensor | None) -> Tensor:
         if scores.ndim == target.ndim:  # binary: the rest is class 0
             scores = torch.stack([torch.zeros_like(scores), scores], 1)
         sure = scores.double().softmax(1).movedim(1, -1).flatten(0, -2)
@@ -165,7 +171,7 @@ def one_vs_rest(num_classes: int, ignore_index: int) -> Measure:
 
 
 def decided_jaccard(scores: Tensor, target: Tensor, *, reduction: str = "mean") -> Tensor:
-    """The IoU of each row of items whose score is above 0."""
+    """The IoU of each row of items whose label, or score, is above 0."""
     counts = metrics.jaccard_counts((scores > 0).long(), target, num_classes=2)
     each = [metrics.jaccard_from_counts(row[None], classes=[1]) for row in counts]
     return torch.stack(each) if reduction == "none" else torch.stack(each).nanmean()
@@ -179,7 +185,7 @@ def top_k(k: int, num_classes: int, ignore_index: int) -> Measure:
             " smaller k or accuracy."
         )
 
-    def rows(scores: Tensor, target: Tensor, threshold: float, lists: Tensor | None) -> Tensor:
+    def rows(scores: Tensor, target: Tensor, lists: Tensor | None) -> Tensor:
         wrong = torch.vmap(lambda s, t: metrics.topk_error(s[None], t[None], k=k))(scores, target)
         return torch.stack([1 - wrong, target.double()], 1)
 
@@ -192,33 +198,27 @@ def top_k(k: int, num_classes: int, ignore_index: int) -> Measure:
 def ranking(
     function: Callable[..., Tensor], by_list: bool, decides: bool = False, columns: bool = False
 ) -> Measure:
-    """A function of all scores and labels, decided at score 0. Scores ``(n, columns)`` are as many
+    """A function of all scores, or decisions, and labels. Scores ``(n, columns)`` are as many
     rankings, whose mean is taken; `by_list`: the mean over the lists, where the data are in lists;
     `columns`: they are the labels of a multilabel task, each with a value of its own.
     """
 
-    def rows(scores: Tensor, target: Tensor, threshold: float, lists: Tensor | None) -> Tensor:
+    def rows(said: Tensor, target: Tensor, lists: Tensor | None) -> Tensor:
         numbers = torch.zeros_like(target) if lists is None else lists
-        return torch.stack([t.double() for t in (scores - threshold, target, numbers)], -1)
+        return torch.stack([t.double() for t in (said, target, numbers)], -1)
 
     def value(rows: Tensor) -> Tensor:
-        scores, target, lists = rows.unbind(-1)
+        said, target, lists = rows.unbind(-1)
         groups = lists.unique() if by_list else lists.new_zeros(1)
         chosen = [lists == number if by_list else slice(None) for number in groups]
-        if scores.ndim == 2:
-            return function(scores.T, target.T.long())
-        values = torch.stack([function(scores[part], target[part].long()) for part in chosen])
+        if said.ndim == 2:
+            return function(said.T, target.T.long())
+        values = torch.stack([function(said[part], target[part].long()) for part in chosen])
         # a list without a positive or without a negative is void
         return values[~values.isnan()].mean()
 
     def per_class(rows: Tensor) -> list[float]:
-        scores, target, _ = rows.unbind(-1)
-        return [float(one) for one in function(scores.T, target.T.long(), reduction="none")]
+        said, target, _ = rows.unbind(-1)
+        return [float(one) for one in function(said.T, target.T.long(), reduction="none")]
 
-    def sweep(scores: Tensor, target: Tensor, cuts: Tensor) -> Tensor:
-        shifted = scores - cuts[:, None].to(scores)
-        return function(shifted, target.expand(len(cuts), -1), reduction="none")
-
-    if columns:
-        return Measure(rows, value, decides, per_class)
-    return Measure(rows, value, decides, sweep=sweep if decides else None)
+    return Measure(rows, value, decides, per_class if columns else None)

@@ -1,4 +1,6 @@
-"""The metrics by name: the loss that serves each, and how it is measured. Higher is better."""
+"""The metrics by name: the loss that serves each, how it is measured, and what may decide for it.
+Higher is better.
+"""
 
 import math
 import re
@@ -11,6 +13,7 @@ from torch import Tensor
 
 from evalgrad import metrics
 from evalgrad_lab import measures
+from evalgrad_lab.decisions import Fit, Rule, best_threshold, mask, offsets, quantiles
 from evalgrad_lab.errors import UserError
 from evalgrad_lab.measures import Measure
 
@@ -22,12 +25,14 @@ NAMES = {
     "multilabel": f"{RANKED}, miou",
 }
 TASKS = tuple(NAMES)
+MASKS: dict[str, Rule] = {"image-iou": "jaccard_mask", "image-dice": "dice_mask"}
 
 
 @dataclass(frozen=True)
 class Metric:
     """What `--metric` names. `measure(num_classes, ignore_index)` makes it; `loss` with `options`
-    is what trains for it by default; `title` is what reports show.
+    is what trains for it by default; `title` is what reports show. `of_classes` and `of_one` are
+    what may decide for it beside argmax, of class scores, and a threshold of 0, of one score.
     """
 
     name: str
@@ -36,7 +41,8 @@ class Metric:
     measure: Callable[[int, int], Measure]
     options: dict[str, Any] = field(default_factory=dict)
     k: int = 1  # guesses that count, for prediction
-    of_items: bool = False  # of a ranking or of labels, where nothing decides without a threshold
+    of_classes: tuple[Fit, ...] = ()
+    of_one: tuple[Fit, ...] = ()
 
 
 def find(name: str, task: str) -> Metric:
@@ -56,7 +62,9 @@ def find(name: str, task: str) -> Metric:
 def _segmentation(name: str) -> Metric | None:
     def metric(title: str, loss: str, measure: Callable[..., Measure], **given: Any) -> Metric:
         options = {"per_image": True} if "by_image" in given else {}
-        return Metric(name, title, loss, partial(measure, **given), options)
+        masks = (mask(MASKS[name]),) if name in MASKS else ()
+        fits: Any = {"of_classes": (offsets,), "of_one": (quantiles, *masks)}
+        return Metric(name, title, loss, partial(measure, **given), options, **fits)
 
     if name == "miou":
         return metric("mIoU", "lovasz_softmax", measures.overlap)
@@ -71,12 +79,13 @@ def _segmentation(name: str) -> Metric | None:
         dice = name == "image-dice"
         title = "image Dice" if dice else "image IoU"
         return metric(title, "lovasz_hinge", measures.foreground, name=name, dice=dice)
-    return metric("AUC", "cross_entropy", measures.one_vs_rest) if name == "auc" else None
+    return Metric(name, "AUC", "cross_entropy", measures.one_vs_rest) if name == "auc" else None
 
 
 def _classification(name: str) -> Metric | None:
     if name in ("f1", "dice"):
-        return Metric(name, "F1", "lovasz_softmax", measures.macro_f1)
+        fits = (offsets,)
+        return Metric(name, "F1", "lovasz_softmax", measures.macro_f1, of_classes=fits)
     if name == "auc":
         return Metric(name, "AUC", "cross_entropy", measures.one_vs_rest)
     match = re.fullmatch(r"top([1-9]\d*)", name)
@@ -92,28 +101,31 @@ def _ranking(name: str, columns: bool = False) -> Metric | None:
     """Of one ranking, or of each label of a multilabel task (`columns`) and the mean of them."""
 
     def metric(
-        title: str, loss: str, function: Callable[..., Tensor], decides: bool, **options: Any
+        title: str, loss: str, function: Callable[..., Tensor], *fits: Fit, **options: Any
     ) -> Metric:
         by_list = function in (metrics.average_precision, metrics.ndcg)
+        decides = function in (metrics.fbeta_score, measures.decided_jaccard)
         measure = measures.ranking(partial(function, **options), by_list, decides, columns)
-        return Metric(name, title, loss, lambda *_: measure, options, of_items=True)
+        return Metric(name, title, loss, lambda *_: measure, options, of_one=fits)
 
     if name == "ap":
-        return metric("AP", "direct_average_precision", metrics.average_precision, False)
+        return metric("AP", "direct_average_precision", metrics.average_precision)
     if match := re.fullmatch(r"ndcg(?:@([1-9]\d*))?", name):
         options = {"k": int(match[1])} if match[1] else {}
-        return metric(name.upper(), "direct_ndcg", metrics.ndcg, False, **options)
+        return metric(name.upper(), "direct_ndcg", metrics.ndcg, **options)
     if name in ("f1", "dice"):
-        return metric("F1", "f_beta", metrics.fbeta_score, True)
+        return metric("F1", "f_beta", metrics.fbeta_score, best_threshold("fbeta"))
     if name == "miou" and columns:
-        return metric("mIoU", "lovasz_hinge", measures.decided_jaccard, True)
+        fit = best_threshold("jaccard")
+        return metric("mIoU", "lovasz_hinge", measures.decided_jaccard, fit)
     if name == "auc":
-        return metric("AUC", "roc_auc", metrics.roc_auc, False)
+        return metric("AUC", "roc_auc", metrics.roc_auc)
     if match := re.fullmatch(r"(recall@precision|precision@recall)=(0?\.\d*[1-9]\d*|1)", name):
         given, share = match[1].partition("@")[2], float(match[2])
         title = f"{match[1].replace('@', ' at ')} {share:g}"
         loss = match[1].replace("@", "_at_")
-        return metric(title, loss, getattr(metrics, loss), False, **{given: share})
+        fit = best_threshold(loss, at_least=share)
+        return metric(title, loss, getattr(metrics, loss), fit, **{given: share})
     return None
 
 

@@ -16,10 +16,11 @@ from evalgrad_lab.commands.train import TrainOptions
 from evalgrad_lab.data.batches import Batches, Loading, in_order, loaded, steps_per_epoch
 from evalgrad_lab.data.dataset import Dataset, Examples, Found, Reading
 from evalgrad_lab.data.files.read import digest_of, look_at, read_parts
-from evalgrad_lab.decisions import Judgement, choose_threshold, judge, one_score, sample
+from evalgrad_lab.decisions import Decision, one_score, plain
 from evalgrad_lab.errors import UserError
 from evalgrad_lab.fit import Pace, Phase, Training, schedule_of
-from evalgrad_lab.measures import Measure, Scored, finite, measured
+from evalgrad_lab.judging import Judgement, choose, fitted, judge, sample
+from evalgrad_lab.measures import Measure, Scored
 from evalgrad_lab.metrics import Metric
 from evalgrad_lab.models.weights import load_weights
 from evalgrad_lab.phases import Given, kind_of, parse_mix, plan, shaped
@@ -120,20 +121,29 @@ class Ready:
             patience=self.options.patience,
         )
 
-    def decision(self, training: Training) -> tuple[float | None, float]:
-        """The best threshold on validation, None where none decides, and the metric."""
-        part = self.data.validation
-        if not self.measure.decides:
-            rows = measured(self.measure, self.scored(training, part))
-            return None, finite(self.measure.value(rows))
-        few = sample(part, max(part.inputs[0][0].numel(), 1))
-        found = [scores.flatten() for scores, _, _ in self.scored(training, few, alone=True)]
-        return choose_threshold(self.measure, self.scored(training, part), torch.cat(found))
+    def decision(self, training: Training, last: bool = False) -> tuple[Decision | None, float]:
+        """What decides best on validation, None where nothing does, and the metric. All that may
+        decide is tried at the `last`; looks during the training try thresholds alone.
+        """
+        part, ignored = self.data.validation, self.options.ignore_index
+        fits = self.metric.of_one if self.description.of_one_score else self.metric.of_classes
+        if not last:
+            fits = (
+                self.metric.of_one[:1]
+                if self.description.of_one_score and self.measure.decides
+                else ()
+            )
+        few = sample(part, part.inputs[0][0].numel() * self.description.outputs)
+        found = fitted(fits, self.scored(training, few, alone=True), ignored)
+        tried = [plain(self.description.of_one_score), *found]
+        chosen, value = choose(self.measure, self.scored(training, part), tried)
+        ranks = self.options.task in ("ranking", "multilabel") and not self.measure.decides
+        return None if ranks and not found else chosen, value
 
-    def judged(self, training: Training, part: Examples, threshold: float | None) -> Judgement:
+    def judged(self, training: Training, part: Examples, decision: Decision | None) -> Judgement:
         """What the network as it is has on a part, of all ranks together."""
         known = (self.data.classes, self.options.ignore_index)
-        return judge(self.metric, self.scored(training, part), *known, threshold)
+        return judge(self.metric, self.scored(training, part), *known, decision)
 
     @torch.no_grad()
     def scored(self, training: Training, part: Examples, alone: bool = False) -> Scored:
@@ -146,7 +156,7 @@ class Ready:
             with fabric.autocast():
                 output = network(batch.inputs.to(fabric.device)).float()
             scores = shaped(output, self.description.kind).cpu()
-            if self.measure.decides:
+            if self.description.of_one_score:
                 scores = one_score(scores, batch.target.ndim)
             yield scores, batch.target, batch.lists
         network.train()
@@ -280,7 +290,7 @@ def _describe(
         std=std,
         ignore_index=options.ignore_index,
         data_options=options.data_options,
-        threshold=None,
+        decision=None,
     )
     parts = (data.validation, data.test)
     looks = [look_at(options.data, part, image.shape[0]) for part in parts if len(part)]

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from evalgrad_lab import models
 from evalgrad_lab.data.dataset import Dataset, Examples, Reading
 from evalgrad_lab.data.files.read import fingerprints
+from evalgrad_lab.decisions import Decision
 from evalgrad_lab.errors import UserError
 from evalgrad_lab.store import read_json, write_atomically
 
@@ -40,7 +41,13 @@ class Description:
     std: list[float]
     ignore_index: int
     data_options: dict[str, Any]
-    threshold: float | None  # of the decision; None: the largest score decides, or nothing does
+    decision: Decision | None  # None: nothing decides
+
+    @property
+    def of_one_score(self) -> bool:
+        """Whether one score decides for each item, pixel or label."""
+        two = self.task == "segmentation" and len(self.classes) == 2
+        return two or self.task in ("ranking", "multilabel")
 
     def reading(self) -> Reading:
         """How data for this model are read."""
@@ -124,7 +131,7 @@ def read_description(folder: Path) -> Description:
             f"{path} must have the fields {', '.join(sorted(names))}. It is of another version, or"
             " no model description."
         )
-    return Description(**values)
+    return Description(**{**values, "decision": Decision.of(values["decision"])})
 
 
 def check_weights(path: Path, weights: dict[str, Tensor], network: nn.Module) -> None:

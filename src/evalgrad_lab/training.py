@@ -12,9 +12,9 @@ from evalgrad_lab import saved
 from evalgrad_lab.commands.train import TrainOptions, TrainResult, result_path
 from evalgrad_lab.data.dataset import Examples
 from evalgrad_lab.data.files.read import digest_of, fingerprints
+from evalgrad_lab.decisions import Decision, plain
 from evalgrad_lab.errors import UserError
 from evalgrad_lab.fit import Hook, Training, fit, resume
-from evalgrad_lab.measures import decide
 from evalgrad_lab.progress import Progress
 from evalgrad_lab.ready import Ready, dataset, files_of, prepare
 from evalgrad_lab.report.run_page import write_run
@@ -36,7 +36,9 @@ def run(options: TrainOptions) -> TrainResult:
     state = _state_to_resume(ready)
     path = result_path(options)
     if state is not None and options.resume == "auto" and path.exists() and not longer:
-        return TrainResult(out=options.out, **json.loads(path.read_text()))
+        values = json.loads(path.read_text())
+        values["decision"] = Decision.of(values["decision"])
+        return TrainResult(out=options.out, **values)
     tuned: dict[str, Any] = {}
     if options.tune:
         from evalgrad_lab.comparison.own import tuned_options  # which trains with what is here
@@ -54,9 +56,9 @@ def run(options: TrainOptions) -> TrainResult:
         _remember(asked)
         print(ready.note, end="\n" * bool(ready.note), file=sys.stderr)
     result = fitted(ready, training, validation, hooks, options.out / "last.ckpt", tuned)
-    examples = examples_of(ready, training, ready.last_part, result.threshold)
+    examples = examples_of(ready, training, ready.last_part, result.decision)
     if fabric.is_global_zero:
-        description = replace(ready.description, threshold=result.threshold)
+        description = replace(ready.description, decision=result.decision)
         saved.write(options.out, description, training.network)
         saved.write_parts(options.out, ready.data, files_of(options))
         write_run(options, result.plain(), progress.rows, examples)
@@ -77,15 +79,21 @@ def fitted(
     batches = ready.batches(fabric.global_rank, fabric.world_size)
     fit(training, batches, hooks, checkpoint)
     validation.restore_best(training)
-    threshold, value = ready.decision(training)
-    judged = ready.judged(training, ready.last_part, threshold)
+    decision, value = ready.decision(training, last=True)
+    judged = ready.judged(training, ready.last_part, decision)
+    by_default = judged.value
+    if decision != plain(ready.description.of_one_score) and ready.measure.decides:
+        by_default = ready.judged(
+            training, ready.last_part, plain(ready.description.of_one_score)
+        ).value
     return TrainResult(
         ready.options.out,
         ready.options.metric,
         ready.description.loss,
         value,
         judged.value if len(ready.data.test) else None,
-        threshold,
+        decision,
+        by_default,
         training.epoch,
         training.step,
         tuned,
@@ -95,14 +103,14 @@ def fitted(
 
 
 def examples_of(
-    ready: Ready, training: Training, part: Examples, threshold: float | None
+    ready: Ready, training: Training, part: Examples, decision: Decision | None
 ) -> list[dict[str, Any]]:
     """The first images of a segmentation with true and predicted masks, ignored pixels as -1."""
     found: list[dict[str, Any]] = []
     count = EXAMPLES if ready.options.task == "segmentation" else 0
     for i in range(min(count, len(part))):
         ((scores, target, _),) = ready.scored(training, part.take([i]), alone=True)
-        predicted = decide(scores, scores.ndim == target.ndim, threshold or 0.0)
+        predicted = (decision or plain(ready.description.of_one_score))(scores)
         target = target.masked_fill(target == ready.options.ignore_index, -1)
         found.append(shown(part.inputs[i], target[0], predicted[0]))
     return found

@@ -2,6 +2,7 @@
 
 import math
 import time
+from dataclasses import asdict
 from statistics import median
 from typing import Any
 
@@ -11,9 +12,9 @@ from torch import Tensor
 from evalgrad_lab import tasks
 from evalgrad_lab.data.batches import Batch, in_memory
 from evalgrad_lab.data.dataset import Dataset, Part
-from evalgrad_lab.decisions import choose_threshold
+from evalgrad_lab.decisions import Decision, plain
 from evalgrad_lab.fit import Pace, Phase, Training, fit, scores_of
-from evalgrad_lab.measures import decide
+from evalgrad_lab.judging import choose, fitted
 from evalgrad_lab.peak_memory import PeakMemory
 from evalgrad_lab.tasks.task import Method, Task
 from evalgrad_lab.validation import Validation, looks
@@ -45,8 +46,8 @@ def trial(
     training = start(chosen, method, hyper, data.train, seed, iterations)
 
     def look() -> float:
-        scores, threshold = _scored(chosen, training, data.validation)
-        return chosen.measures[chosen.metric](scores, data.validation.target, threshold)
+        scores, decision = _scored(chosen, training, data.validation)
+        return chosen.measures[chosen.metric](scores, data.validation.target, decision)
 
     when = looks(iterations, LOOKS)
     validation = Validation(look, when=when, keep_best=chosen.keep_best)
@@ -143,33 +144,40 @@ def _loss_seconds(training: Training) -> float:
 def _judgement(
     task: Task, training: Training, data: Dataset[Part], with_examples: bool
 ) -> dict[str, Any]:
-    """Validation and test metrics; the decision threshold is chosen on validation."""
-    seen, threshold = _scored(task, training, data.validation)
+    """Validation and test metrics; the decision is chosen on validation."""
+    seen, decision = _scored(task, training, data.validation, last=True)
     scores, target = scores_of(training.network, data.test.inputs), data.test.target
     values, per_class, examples = task.measures.items(), None, None
     measure = task.measures[task.metric]
     if task.classes and measure.per_class:
-        rows = measure.rows(scores, target, threshold, None)
+        rows = measure.rows(measure.said(scores, target, decision), target, None)
         per_class = {"labels": list(task.classes), "values": measure.per_class(rows)}
     if target.ndim == 3 and with_examples:
-        first = (data.test.inputs[:EXAMPLES], target[:EXAMPLES], scores[:EXAMPLES])
-        predicted = decide(first[2], scores.ndim == target.ndim, threshold)
-        examples = [shown(*row) for row in zip(*first[:2], predicted, strict=True)]
+        first = (data.test.inputs[:EXAMPLES], target[:EXAMPLES], decision(scores[:EXAMPLES]))
+        examples = [shown(*row) for row in zip(*first, strict=True)]
     return {
-        "validation": {name: one(seen, data.validation.target, threshold) for name, one in values},
-        "test": {name: one(scores, target, threshold) for name, one in values},
+        "validation": {name: one(seen, data.validation.target, decision) for name, one in values},
+        "test": {name: one(scores, target, decision) for name, one in values},
         "per_class": per_class,
         "examples": examples,
+        "decision": asdict(decision),
     }
 
 
-def _scored(task: Task, training: Training, part: Part) -> tuple[Tensor, float]:
-    """The scores of a part, and the threshold that is the best on it; 0 where none is chosen."""
-    scores = scores_of(training.network, part.inputs)
+def _scored(
+    task: Task, training: Training, part: Part, last: bool = False
+) -> tuple[Tensor, Decision]:
+    """The scores of a part, and what decides best on it; all that may decide is tried at the
+    `last`, looks during the training try a threshold alone.
+    """
+    scores, target = scores_of(training.network, part.inputs), part.target
+    one, fits = scores.ndim == target.ndim, task.decided
+    fits = fits if last else fits[: int(one)]
     deciding = [measure for measure in task.measures.values() if measure.decides]
-    if not task.decided or not deciding:
-        return scores, 0.0
-    return scores, choose_threshold(deciding[0], [(scores, part.target, None)], scores)[0]
+    if not fits or not deciding:
+        return scores, plain(one)
+    scored = [(scores, target, None)]
+    return scores, choose(deciding[0], scored, [plain(one), *fitted(fits, scored, 255)])[0]
 
 
 def shown(image: Tensor, target: Tensor, predicted: Tensor) -> dict[str, Any]:

@@ -148,7 +148,7 @@ def scores_by_batch(
     for batch in in_order(examples, options.batch_size if alike else 1):
         with torch.inference_mode():
             scores = shaped(view(batch.inputs.to(device)), description.kind).cpu()
-        yield scores if description.threshold is None else one_score(scores, dims), batch
+        yield one_score(scores, dims) if description.of_one_score else scores, batch
 
 
 def _scaled(network: nn.Module, scales: tuple[float, ...], flips: bool) -> Network:

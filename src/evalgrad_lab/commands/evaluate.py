@@ -1,7 +1,7 @@
 """`evalgrad evaluate`: the metric of a trained model, on its test part or on other data."""
 
 import json
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +11,7 @@ from evalgrad_lab.store import write_atomically
 
 if TYPE_CHECKING:
     from evalgrad_lab.data.dataset import Examples
+    from evalgrad_lab.decisions import Decision
     from evalgrad_lab.saved import Description
 
 MOST_COLUMNS = 12  # of a confusion matrix in the terminal
@@ -22,7 +23,7 @@ class ViewOptions(Options):
 
     run: Path = option(help="the --out folder of `evalgrad train`", positional=True)
     threshold: float | None = option(
-        None, help="scores above it are class 1 (the one that validation chose in `train`)"
+        None, help="scores above it are class 1 (the decision that validation chose in `train`)"
     )
     batch_size: int = option(16, help="examples at a time (16)", least=1)
     device: str = option("auto", help="where the network runs (auto: cuda if there is one)")
@@ -36,16 +37,20 @@ class ViewOptions(Options):
         None, help="classification: top-k marginals over ten crops of this side", least=1
     )
 
-    def decided_at(self, description: "Description") -> float | None:
-        """The threshold; None where the largest score decides, or nothing does."""
+    def decision(self, description: "Description") -> "Decision | None":
+        """What decides; None where nothing does."""
+        from evalgrad_lab.decisions import Decision, plain
+
+        if self.crops is not None:  # which gives probabilities, that no offsets were chosen for
+            return plain(of_one_score=False)
         if self.threshold is None:
-            return description.threshold
-        if description.threshold is None:
+            return description.decision
+        if description.decision is None or not description.decision.of_one_score:
             raise UserError(
                 f"--threshold is for scores that one decides; {self.run} was trained for"
                 f" {description.metric} with {len(description.classes)} classes. Drop it."
             )
-        return self.threshold
+        return Decision("threshold", [self.threshold])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,10 +68,10 @@ class EvaluateOptions(ViewOptions):
 
 @dataclass(frozen=True)
 class EvaluateResult:
-    """The metric of a model on `examples` examples of a `part` of the data, decided at `threshold`;
-    a table of `classes` and the `confusion`: rows are true, columns predicted. `trained` examples
-    of the data were trained on, and are left out unless they were asked for; `validated` ones, in
-    which the model and its threshold were chosen, are measured.
+    """The metric of a model on `examples` examples of a `part` of the data, by a `decision`; a
+    table of `classes` and the `confusion`: rows are true, columns predicted. `trained` examples of
+    the data were trained on, and are left out unless they were asked for; `validated` ones, in
+    which the model and its decision were chosen, are measured.
     """
 
     metric: str
@@ -75,13 +80,13 @@ class EvaluateResult:
     examples: int
     trained: int
     validated: int
-    threshold: float | None
+    decision: "Decision | None"
     classes: list[dict[str, Any]]
     confusion: list[Any]
     path: Path
 
     def plain(self) -> dict[str, Any]:
-        return {name: value for name, value in vars(self).items() if name != "path"}
+        return {name: value for name, value in asdict(self).items() if name != "path"}
 
 
 def evaluate(options: EvaluateOptions) -> EvaluateResult:
@@ -89,11 +94,11 @@ def evaluate(options: EvaluateOptions) -> EvaluateResult:
     Writes `RUN/evaluation/result.json`.
     """
     from evalgrad_lab import metrics, saved, views
-    from evalgrad_lab.decisions import judge
+    from evalgrad_lab.judging import judge
 
     description, network = saved.read(options.run)
     metric = metrics.find(options.metric or description.metric, description.task)
-    threshold = options.decided_at(description)
+    decision = options.decision(description)
     part, examples, seen = _examples(options, description)
     scored = (
         (scores, batch.target, batch.lists)
@@ -101,14 +106,14 @@ def evaluate(options: EvaluateOptions) -> EvaluateResult:
             options, description, network, examples, options.data or options.run
         )
     )
-    judged = judge(metric, scored, description.classes, description.ignore_index, threshold)
+    judged = judge(metric, scored, description.classes, description.ignore_index, decision)
     result = EvaluateResult(
         metric.name,
         judged.value,
         part,
         len(examples),
         *seen,
-        threshold,
+        decision,
         judged.classes,
         judged.confusion,
         options.run / "evaluation" / "result.json",
@@ -149,7 +154,8 @@ def main(options: EvaluateOptions) -> int:
     """The command."""
     found = evaluate(options)
     where = options.data or "the test part"
-    print(f"{found.metric} {found.value:.6f} on {found.examples} examples of {where}")
+    decided = f", decided by {found.decision}" if found.decision else ""
+    print(f"{found.metric} {found.value:.6f} on {found.examples} examples of {where}{decided}")
     if found.trained:
         said = "are among them" if options.include_trained else "are left out"
         print(f"{found.trained} examples that the run was trained on {said}")

@@ -23,10 +23,13 @@ class ExportOptions(Options):
 
 @dataclass(frozen=True)
 class ExportResult:
-    """Where the program is, and the shape of its inputs; any number of them at a time."""
+    """Where the program is, and the shape of its inputs; any number of them at a time. The `note`
+    says where it decides otherwise than `predict`.
+    """
 
     path: Path
     inputs: tuple[int, ...]
+    note: str = ""
 
 
 def export(options: ExportOptions) -> ExportResult:
@@ -40,5 +43,6 @@ def main(options: ExportOptions) -> int:
     """The command."""
     result = export(options)
     shape = ", ".join(map(str, result.inputs))
-    print(f"{result.path}: inputs (N, {shape}) -> labels, probabilities")
+    note = f"; {result.note}" if result.note else ""
+    print(f"{result.path}: inputs (N, {shape}) -> labels, probabilities{note}")
     return 0

@@ -12,6 +12,7 @@ from evalgrad_lab.store import as_csv, write_atomically
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from evalgrad_lab.decisions import Decision
     from evalgrad_lab.saved import Description
 
 
@@ -42,7 +43,7 @@ def predict(options: PredictOptions) -> PredictResult:
     from evalgrad_lab.data.files.read import read_inputs
 
     description, network = saved.read(options.run)
-    threshold = options.decided_at(description)
+    decision = options.decision(description)
     examples = read_inputs(options.data, description.columns)
     rows: list[dict[str, str]] = []
     source = options.data
@@ -50,9 +51,9 @@ def predict(options: PredictOptions) -> PredictResult:
         names = [examples.names[i] for i in batch.index]
         chances = _probabilities(scores, description, options.crops is not None)
         if description.task == "segmentation":
-            _write_masks(options, names, scores, chances, threshold)
+            _write_masks(options, names, scores, chances, decision)
         else:
-            said = _rows(options, description, scores, chances, threshold)
+            said = _rows(options, description, scores, chances, decision)
             rows += [{"name": name, **row} for name, row in zip(names, said, strict=True)]
     if not rows:
         return PredictResult(len(examples), options.out)
@@ -76,7 +77,7 @@ def _probabilities(scores: "Tensor", description: "Description", marginals: bool
 
     if description.task == "multilabel":
         return torch.sigmoid(scores)
-    if description.task == "ranking" or description.threshold is not None:
+    if description.of_one_score:
         second = torch.sigmoid(scores)
         return torch.stack([1 - second, second], 1)
     return scores if marginals else scores.softmax(1)
@@ -87,14 +88,12 @@ def _write_masks(
     names: list[str],
     scores: "Tensor",
     chances: "Tensor",
-    threshold: float | None,
+    decision: "Decision | None",
 ) -> None:
     import numpy as np
 
-    from evalgrad_lab.measures import decide
-
-    masks = decide(scores, threshold is not None, threshold or 0.0)
-    for name, mask, of_classes in zip(names, masks, chances, strict=True):
+    assert decision is not None  # of masks something always decides
+    for name, mask, of_classes in zip(names, decision(scores), chances, strict=True):
         write_atomically(options.out / f"{name}.png", encode_mask(mask))
         if options.probabilities:
             buffer = io.BytesIO()
@@ -118,19 +117,22 @@ def _rows(
     description: "Description",
     scores: "Tensor",
     chances: "Tensor",
-    threshold: float | None,
+    decision: "Decision | None",
 ) -> list[dict[str, str]]:
     """The row of each example: score and decision, or the k best classes with probabilities."""
     from evalgrad_lab import metrics
 
-    if description.task == "multilabel":
-        names = [f"_{name}" for name in description.classes]
-        rows = [_marks(names, row, threshold) for row in scores.tolist()]
-    elif description.task == "ranking":
-        rows = [_marks([""], [score], threshold) for score in scores.tolist()]
+    if description.of_one_score:
+        many = description.task == "multilabel"
+        names = [f"_{name}" for name in description.classes] if many else [""]
+        marks = decision(scores).view(len(scores), -1).tolist() if decision else [[]] * len(scores)
+        pairs = zip(scores.view(len(scores), -1).tolist(), marks, strict=True)
+        rows = [_marks(names, *pair) for pair in pairs]
     else:
+        assert decision is not None  # of classes something always decides
         k = metrics.find(description.metric, description.task).k
-        best, places = chances.topk(k, dim=1)
+        places = decision.shifted(scores).topk(k, dim=1).indices
+        best = chances.gather(1, places)
         rows = [_guesses(description, *pair) for pair in zip(best, places, strict=True)]
     if options.probabilities:
         for row, chance in zip(rows, chances.tolist(), strict=True):
@@ -139,13 +141,12 @@ def _rows(
     return rows
 
 
-def _marks(names: list[str], scores: list[float], threshold: float | None) -> dict[str, str]:
-    """The score of every label and, where a threshold decides, whether it is given."""
+def _marks(names: list[str], scores: list[float], marks: list[int]) -> dict[str, str]:
+    """The score of every label and, where something decides, whether it is given."""
     row = {}
-    for name, score in zip(names, scores, strict=True):
+    for i, (name, score) in enumerate(zip(names, scores, strict=True)):
         row[f"score{name}"] = repr(score)
-        if threshold is not None:
-            row[f"prediction{name}"] = str(int(score > threshold))
+        row |= {f"prediction{name}": str(mark) for mark in marks[i : i + 1]}
     return row
 
 

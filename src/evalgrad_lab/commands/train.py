@@ -4,11 +4,14 @@ end. No torch here, so that `--help` is quick; `training` does the work.
 
 import json
 import os
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from evalgrad_lab.options import Options, option
+
+if TYPE_CHECKING:
+    from evalgrad_lab.decisions import Decision
 
 Kind = Literal["segmentation", "classification", "ranking", "multilabel"]
 
@@ -130,9 +133,10 @@ class TrainOptions(DataOptions):
 @dataclass(frozen=True)
 class TrainResult:
     """The metric of the network that was kept, on validation data and on the test part if there is
-    one. `threshold` was chosen on validation, for scores that one decides. The table of `classes`
-    and the `confusion` are those of the test part, or of validation without one. `tuned` is what
-    `--tune` found.
+    one. The `decision` was chosen on validation: its rule and numbers, None where nothing decides;
+    `by_default` is the metric if argmax, or a threshold of 0, had decided. That, the table of
+    `classes` and the `confusion` are those of the test part, or of validation without one. `tuned`
+    is what `--tune` found.
     """
 
     out: Path
@@ -140,7 +144,8 @@ class TrainResult:
     loss: str
     validation: float
     test: float | None
-    threshold: float | None
+    decision: "Decision | None"
+    by_default: float
     epochs: int
     steps: int
     tuned: dict[str, Any]
@@ -148,7 +153,7 @@ class TrainResult:
     confusion: list[Any]
 
     def plain(self) -> dict[str, Any]:
-        return {name: value for name, value in vars(self).items() if name != "out"}
+        return {name: value for name, value in asdict(self).items() if name != "out"}
 
 
 def train(options: TrainOptions) -> TrainResult:
@@ -181,6 +186,13 @@ def main(options: TrainOptions) -> int:
     if result.tuned:
         print(f"--tune {options.tune} chose {result.tuned}")
     print_classes(result.classes, result.confusion)
+    if result.decision is not None:
+        part = "validation" if result.test is None else "test"
+        default = "a threshold of 0" if result.decision.of_one_score else "argmax"
+        print(
+            f"decided by {result.decision}, the best on validation; {default} has {part}"
+            f" {result.by_default:.4f}"
+        )
     test = "" if result.test is None else f", test {result.test:.4f}"
     again = "" if result.test is None else f"`evalgrad evaluate {options.out}` measures it again, "
     print(

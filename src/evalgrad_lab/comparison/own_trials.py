@@ -3,6 +3,7 @@ files; what comes out is a record for the report.
 """
 
 import time
+from dataclasses import asdict
 from statistics import median
 from typing import Any
 
@@ -33,7 +34,8 @@ def own_trial(
     validation = ready.validation(training)
     with PeakMemory() as memory:
         result = fitted(ready, training, validation, [validation], None, {})
-    title, shown = ready.metric.title, (ready, training, ready.data.test, result.threshold)
+    title, decision = ready.metric.title, result.decision
+    default = f"{title} by default" if ready.measure.decides else title
     return {
         "task": ready.options.data.name,
         "title": f"{ready.options.data.name}, {title}",
@@ -44,9 +46,10 @@ def own_trial(
         "hyper": hyper,
         "metric": title,
         "validation": {title: result.validation},
-        "test": {title: result.test},
+        "test": {title: result.test, default: result.by_default},
         "per_class": per_class(ready, result.classes),
-        "examples": None if seed else examples_of(*shown),
+        "examples": None if seed else examples_of(ready, training, ready.data.test, decision),
+        "decision": decision and asdict(decision),
         **costs(training, validation, memory),
     }
 

@@ -55,6 +55,7 @@ class Record(TypedDict):
     milliseconds_per_step: float
     loss_milliseconds: float
     peak_megabytes: float
+    decision: dict[str, Any] | None  # rule and numbers, chosen on validation
 
 
 class Comparison(TypedDict):

@@ -73,8 +73,8 @@ def _with_size(options: Mapping[str, Any], train: Part) -> BatchLoss:
     return loss
 
 
-def _digit_rows(scores: Tensor, target: Tensor, threshold: float, lists: Tensor | None) -> Tensor:
-    return ACCURACY.rows(scores[:, :DIGITS], target[:, 0], threshold, lists)
+def _digit_rows(scores: Tensor, target: Tensor, lists: Tensor | None) -> Tensor:
+    return ACCURACY.rows(scores[:, :DIGITS], target[:, 0], lists)
 
 
 S_DIGITS = Task(

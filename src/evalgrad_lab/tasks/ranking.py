@@ -16,9 +16,10 @@ from evalgrad_lab.data.embedded.points import (
     teacher_ranking,
     two_modes,
 )
+from evalgrad_lab.decisions import best_threshold
 from evalgrad_lab.fit import BatchLoss
 from evalgrad_lab.models.mlp import mlp
-from evalgrad_lab.tasks.task import Grid, Method, Task, at_zero, baseline, measured, ours
+from evalgrad_lab.tasks.task import Grid, Method, Task, baseline, by_default, measured, ours
 
 SIZES = Sizes(2000, 2000, 4000)  # of designed data
 TEACHER: Grid = {"learning_rate": (0.01, 0.03), "weight_decay": (0.0, 0.1)}
@@ -32,7 +33,8 @@ EPSILONS: Grid = {"learning_rate": (0.03, 0.1), "epsilon": (0.1, 1.0, 10.0, 100.
 TWO: Grid = {"learning_rate": (0.03, 0.1), "weight_decay": (0.0, 0.1, 0.3, 1.0)}
 TWO_WEIGHTS = {"positive_weight": (0.1, 0.2, 0.3, 0.5, 2.0, 3.0, 5.0, 10.0)}
 MEASURES = measured("ranking", "f1", "ap", "recall@precision=0.9", "precision@recall=0.8")
-MEASURES["F1 at 0"] = at_zero(MEASURES["F1"])
+MEASURES["F1 at 0"] = by_default(MEASURES["F1"])
+THRESHOLD = (best_threshold("fbeta"),)
 
 
 def _by_column(method: Method) -> Method:
@@ -128,7 +130,7 @@ def _two_mode(short: str, metric: str) -> Task:
         data=partial(two_modes, sizes=SIZES),
         model=partial(mlp, FEATURES),
         measures={metric: MEASURES[metric], **MEASURES},
-        decided=True,
+        decided=THRESHOLD,
         methods=(
             BCE,
             WEIGHTED_BCE,
@@ -156,7 +158,7 @@ def _table(name: str, title: str, network: str, widths: tuple[int, ...]) -> Task
         data=digit_table,
         model=partial(mlp, 16, widths),
         measures=MEASURES,
-        decided=True,
+        decided=THRESHOLD,
         methods=(BCE, WEIGHTED_BCE, F_BETA, ours("precision_at_recall", TWO, recall=0.8)),
         iterations=(300,),
     )

@@ -12,13 +12,14 @@ from torch import Tensor, nn
 from evalgrad_lab.data.dataset import Part, Sizes
 from evalgrad_lab.data.embedded.digits import SCENE_CLASSES, digit_scenes, strokes
 from evalgrad_lab.data.embedded.points import circles
-from evalgrad_lab.decisions import thresholds
+from evalgrad_lab.decisions import Decision, mask, offsets, quantiles, thresholds
 from evalgrad_lab.fit import BatchLoss
 from evalgrad_lab.measures import Measure
 from evalgrad_lab.models.unet import UNet
-from evalgrad_lab.tasks.task import Method, Task, at_zero, baseline, loss, measured, ours
+from evalgrad_lab.tasks.task import Method, Task, baseline, by_default, loss, measured, ours
 
 IMAGE_IOU = measured("segmentation", "image-iou")
+SCENE_IOU = measured("segmentation", "miou", "image-miou", num_classes=SCENE_CLASSES)
 CIRCLE_RATES = {"learning_rate": (0.03, 0.1)}
 RATES = {"learning_rate": (0.006, 0.012, 0.024)}
 STROKE_RATES = {"learning_rate": (0.002, 0.006, 0.012)}
@@ -42,7 +43,7 @@ def _balanced_bce(options: Mapping[str, Any], train: Part) -> BatchLoss:
     return loss("bce", positive_weight=weight)(options, train)
 
 
-def _pairs(scores: Tensor, target: Tensor, threshold: float, lists: Tensor | None) -> Tensor:
+def _pairs(scores: Tensor, target: Tensor, lists: Tensor | None) -> Tensor:
     return torch.stack([scores, target.to(scores)], 1)
 
 
@@ -50,7 +51,8 @@ def _bias_found(rows: Tensor) -> Tensor:
     """How close the Jaccard loss at this bias comes to that at the best bias."""
     scores, target = rows[:, 0], rows[:, 1].long()
     iou = IMAGE_IOU["image IoU"]
-    best = max(iou(scores, target, cut) for cut in thresholds(scores, 60))
+    cuts = thresholds(scores, 60)
+    best = max(iou(scores, target, Decision("threshold", [cut])) for cut in cuts)
     reached = iou(scores, target)
     return torch.tensor(1 - (max(best, reached) - reached))
 
@@ -89,7 +91,8 @@ DIGIT_SCENES = Task(
     ),
     data=partial(digit_scenes, sizes=Sizes(1500, 200, 400)),
     model=partial(UNet, 1, SCENE_CLASSES),
-    measures=measured("segmentation", "miou", "image-miou", num_classes=SCENE_CLASSES),
+    measures={**SCENE_IOU, "mIoU by argmax": by_default(SCENE_IOU["mIoU"])},
+    decided=(offsets,),
     classes=("background", *map(str, range(SCENE_CLASSES - 1))),
     methods=(
         baseline("cross_entropy", RATES),
@@ -114,8 +117,8 @@ STROKES = Task(
     ),
     data=partial(strokes, sizes=Sizes(600, 150, 400)),
     model=_binary_unet,
-    measures={**IMAGE_IOU, "image IoU at 0": at_zero(IMAGE_IOU["image IoU"])},
-    decided=True,
+    measures={**IMAGE_IOU, "image IoU at 0": by_default(IMAGE_IOU["image IoU"])},
+    decided=(quantiles, mask("jaccard_mask")),
     methods=(
         baseline("bce", STROKE_RATES),
         baseline("hinge", STROKE_RATES),

@@ -5,10 +5,11 @@ from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any, Literal
 
-from torch import Tensor, nn
+from torch import nn
 
 from evalgrad_lab import losses, metrics
 from evalgrad_lab.data.dataset import Dataset, Part
+from evalgrad_lab.decisions import Fit
 from evalgrad_lab.fit import BatchLoss
 from evalgrad_lab.measures import Measure
 from evalgrad_lab.phases import Given, on_batches
@@ -44,7 +45,8 @@ class Task:
     time" means.
 
     `measures` are the metrics by the names that reports show; the first is the headline one.
-    Where it is `decided`, validation chooses a decision threshold, for every method alike.
+    What may decide is `decided` on validation, beside argmax or a threshold of 0, for every method
+    alike; during training the first of it is tried.
     `keep_best` keeps the network that was best on validation during training (early stopping), for
     every method alike.
     """
@@ -58,7 +60,7 @@ class Task:
     methods: tuple[Method, ...]
     iterations: tuple[int, ...]
     batch: int | None = None  # None trains on all examples in every step
-    decided: bool = False
+    decided: tuple[Fit, ...] = ()
     classes: tuple[str, ...] = ()  # their names, to show the metric of each
     designed: bool = False
     keep_best: bool = False
@@ -106,10 +108,6 @@ def measured(task: str, *names: str, num_classes: int = 2) -> dict[str, Measure]
     return {metric.title: metric.measure(num_classes, 255) for metric in found}
 
 
-def at_zero(measure: Measure) -> Measure:
-    """The same without a chosen threshold."""
-
-    def rows(scores: Tensor, target: Tensor, _: float, lists: Tensor | None) -> Tensor:
-        return measure.rows(scores, target, 0.0, lists)
-
-    return replace(measure, rows=rows, decides=False)
+def by_default(measure: Measure) -> Measure:
+    """The same without a chosen decision."""
+    return replace(measure, plain=True)
