@@ -91,6 +91,21 @@ def list_rows(size: str, shape: tuple[int, ...]) -> list[dict[str, object]]:
     return compare(size, _bce, losses, scores.squeeze(0), target.squeeze(0))
 
 
+def embedding_rows(size: str, shape: tuple[int, ...]) -> list[dict[str, object]]:
+    """Against cross-entropy over the same cosines, what contrastive losses are made of."""
+    generator = torch.Generator().manual_seed(0)
+    embeddings = torch.randn(shape, generator=generator)
+    labels = torch.arange(shape[0]) // 4  # four of each
+    losses = {"retrieval_average_precision_loss": eg.RetrievalAveragePrecisionLoss(epsilon=0.01)}
+    return compare(size, _contrastive, losses, embeddings, labels)
+
+
+def _contrastive(x: Tensor, labels: Tensor) -> Tensor:
+    e = F.normalize(x)
+    partner = torch.arange(len(x)) ^ 1
+    return F.cross_entropy((e @ e.T).fill_diagonal_(-torch.inf), partner)
+
+
 def _bce(x: Tensor, target: Tensor) -> Tensor:
     return F.binary_cross_entropy_with_logits(x, target.to(x))
 
@@ -127,6 +142,7 @@ SHAPES: dict[Callable[..., list[dict[str, object]]], tuple[tuple[int, ...], ...]
     hinge_rows: ((4, 64, 64), (4, 256, 256), (8, 512, 512)),
     topk_rows: ((256, 100), (256, 1000), (256, 10000)),
     list_rows: ((1, 256), (1, 4096), (1, 65536)),
+    embedding_rows: ((64, 128), (512, 128), (4096, 128)),
 }
 
 

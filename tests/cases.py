@@ -9,6 +9,7 @@ from typing import Any
 
 import oracles
 import oracles_direct_loss as ranking_oracles
+import oracles_retrieval as retrieval_oracles
 import oracles_smooth_topk as topk_oracles
 import torch
 from torch import Tensor
@@ -45,11 +46,16 @@ class Case:
     # the gradient is torch's own: it has derivatives in turn, and its threads hang in a forked
     # child
     autograd: bool = False
+    forks: bool = True  # False: products of matrices, whose threads are torch's own and hang there
     checks_labels: bool = True  # False: the labels belong to a criterion, not to the loss
     has_ignore_index: bool = True  # False: it leaves items out by a mask
+    # how the loss takes what is drawn, if its items are not on the last axis
+    arrange: Callable[[Tensor, Tensor], tuple[Tensor, Tensor]] = lambda x, target: (x, target)
+    # False: the scores are computed and ties in them rounded: they have tests of their own
+    exact_ties: bool = True
 
     def __call__(self, x: Tensor, target: Tensor, **options: Any) -> Tensor:
-        return self.loss(x, target, **{**self.fixed, **options})
+        return self.loss(*self.arrange(x, target), **{**self.fixed, **options})
 
     def expected(self, x: Tensor, target: Tensor, **options: Any) -> Tensor:
         plain = {k: v.tolist() if isinstance(v, Tensor) else v for k, v in options.items()}
@@ -212,6 +218,30 @@ def _list_case(
     oracle = ranking_oracles.over_lists(value)
     masks = {"axes_are_items": False, "has_ignore_index": False}
     return Case(name, _by_mask(loss), module, _draw_lists, oracle, **masks, **fields)
+
+
+def _draw_embeddings(generator: torch.Generator) -> tuple[Tensor, Tensor]:
+    """``(1, D, N)`` with labels ``(1, N)``: 0, 0, 1 and others, so that some query counts."""
+    n = int(_integers(5, (), generator)) + 3
+    target = _integers(4, (1, n), generator)
+    target[0, :3] = torch.tensor([0, 0, 1])
+    return torch.randn(1, 3, n, dtype=torch.float64, generator=generator), target
+
+
+def _items_first(x: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
+    """Embeddings ``(N, D)``; of one number per item a plane of them, where cosines have slopes."""
+    if x.ndim == 1:
+        x = torch.stack([x, torch.ones_like(x)])
+    return x.transpose(-1, -2).reshape(-1, x.shape[-2]), target.flatten()
+
+
+def _retrieval_loss(x: Tensor, target: Tensor) -> Tensor:
+    """1 - AP of the queries with a positive and a negative."""
+    scores, same, mask = metrics.retrieval_lists(*_items_first(x, target))
+    live = (same & mask).any(1) & (~same & mask).any(1)
+    rows = (rows[live] for rows in (scores, same, mask))
+    scores, same, mask = rows
+    return 1 - metrics.average_precision(scores, same, mask=mask, ties="worst").nan_to_num(1.0)
 
 
 def _rank_loss(x: Tensor, target: Tensor) -> Tensor:
@@ -604,6 +634,30 @@ CASES = (
         options=({"direction": "positive"}, *STEPS),
         fixed={"epsilon": 1.0, "direction": "negative"},
         **RANKING,
+        **DIRECT,
+    ),
+    Case(
+        name="retrieval_average_precision",
+        loss=_by_mask(eg.retrieval_average_precision_loss),
+        module=eg.RetrievalAveragePrecisionLoss,
+        draw=_draw_embeddings,
+        oracle=retrieval_oracles.value,
+        metric=_retrieval_loss,
+        options=(
+            {"similarity": "dot"},
+            {"direction": "negative"},
+            {"similarity": "dot", "direction": "negative", "epsilon": 3.0},
+            {"epsilon": 1.0},
+            *REDUCTIONS,
+        ),
+        perfect=lambda target: 10 * torch.nn.functional.one_hot(target, 4).mT.double(),
+        crowd=40,
+        axes_are_items=False,
+        has_ignore_index=False,
+        checks_labels=False,  # every integer is a label
+        arrange=_items_first,
+        forks=False,
+        exact_ties=False,
         **DIRECT,
     ),
     _list_case(

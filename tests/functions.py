@@ -61,6 +61,11 @@ def _ceiling(x: Tensor, y: Tensor) -> Tensor:
     return torch.cat([points, ceilings.unsqueeze(-1)], -1)
 
 
+def _of_embeddings(x: Tensor, y: Tensor) -> Tensor:
+    scores, target, mask = metrics.retrieval_lists(x.T, y[0], similarity="dot")
+    return metrics.average_precision(scores, target, mask=mask)
+
+
 def _overlap(function: Callable[..., Tensor]) -> Callable[[Tensor, Tensor], Tensor]:
     return lambda x, y: function(x.argmax(1), y, num_classes=CLASSES)
 
@@ -114,6 +119,10 @@ FUNCTIONS = (
     Function("metrics.precision_at_k", lambda x, y: metrics.precision_at_k(x.round(), y, k=2)),
     Function("metrics.recall_at_k", lambda x, y: metrics.recall_at_k(x, y, k=2, ties="worst")),
     Function("metrics.reciprocal_rank", lambda x, y: metrics.reciprocal_rank(x.round(), y)),
+    Function("metrics.hit_rate_at_k", lambda x, y: metrics.hit_rate_at_k(x.round(), y, k=2)),
+    Function("metrics.r_precision", lambda x, y: metrics.r_precision(x, y, ties="worst")),
+    Function("metrics.map_at_r", lambda x, y: metrics.map_at_r(x.round(), y)),
+    Function("metrics.retrieval_lists", _of_embeddings),
     Function("metrics.fbeta_score", metrics.fbeta_score),
     Function(
         "metrics.fbeta_score(reduction=weighted)",

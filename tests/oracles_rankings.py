@@ -51,6 +51,16 @@ def reciprocal_rank(gains, k=None):
     return next((1 / r for r, g in enumerate(gains[:k], 1) if g), 0.0)
 
 
+@over_orders
+def hit_rate(gains, k):
+    return float(any(gains[:k]))
+
+
+@over_orders
+def r_precision(gains):
+    return sum(gains[: sum(gains)]) / sum(gains)
+
+
 def average_precision(scores, labels, k):
     """scikit-learn's precision behind the tied group; of a group that the cutoff divides, the share
     of its places within. The least over orders is that of the negatives first.

@@ -53,6 +53,8 @@ def test_equals_oracle(case, seed, options):
 @every_case
 @given(seed=seeds)
 def test_ties_have_one_value(case, seed):
+    if not case.exact_ties:
+        pytest.skip("its scores are rounded")
     x, target = drawn(case, seed)
     x = x.round()  # many equal errors
     assert_close(case(x, target), case.expected(x, target), 1e-9)
@@ -373,9 +375,10 @@ def test_module_is_the_function(case):
             continue
         module = case.module(**{**case.fixed, **options})
         expected = case(x, target, **options)
-        assert torch.equal(module(x, target), expected)
+        arranged = case.arrange(x, target)
+        assert torch.equal(module(*arranged), expected)
         for same in (copy.deepcopy(module), pickle.loads(pickle.dumps(module)), _reloaded(module)):
-            assert torch.equal(same(x, target), expected)
+            assert torch.equal(same(*arranged), expected)
         assert all(name in repr(module) for name in options if name != "weight")
 
 

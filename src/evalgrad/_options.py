@@ -187,6 +187,7 @@ CHECKS: dict[str, Check] = {
     "beta": number(above=0, repair="Use 1.0 for F1."),
     "misses": OVERLAP_WEIGHT,
     "false_alarms": OVERLAP_WEIGHT,
+    "similarity": one_of("cosine", "dot"),
     "ties": one_of("standard", "worst"),
     "zero_division": share_or_nan,
 }

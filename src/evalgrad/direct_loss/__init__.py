@@ -11,6 +11,10 @@ from evalgrad.direct_loss.ranking import (
     direct_average_precision_loss,
     direct_ndcg_loss,
 )
+from evalgrad.direct_loss.retrieval import (
+    RetrievalAveragePrecisionLoss,
+    retrieval_average_precision_loss,
+)
 from evalgrad.direct_loss.structured import (
     AveragePrecisionHingeLoss,
     AveragePrecisionPerceptronLoss,
@@ -32,6 +36,7 @@ __all__ = [
     "DirectJaccardLoss",
     "DirectNDCGLoss",
     "DirectZeroOneLoss",
+    "RetrievalAveragePrecisionLoss",
     "ZeroOneHingeLoss",
     "ZeroOnePerceptronLoss",
     "average_precision_hinge_loss",
@@ -42,6 +47,7 @@ __all__ = [
     "direct_loss",
     "direct_ndcg_loss",
     "direct_zero_one_loss",
+    "retrieval_average_precision_loss",
     "suggest_epsilon",
     "zero_one_hinge_loss",
     "zero_one_perceptron_loss",

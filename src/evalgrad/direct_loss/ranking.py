@@ -66,7 +66,7 @@ def direct_average_precision_loss(
         (0.1667, tensor([-2.,  0.,  2.]))
     """
     batch = lists("direct_average_precision_loss", scores, target, mask, dim=dim)
-    return _direct(batch, epsilon, direction, ndcg=False, k=0, reduction=reduction)
+    return direct_lists(batch, epsilon, direction, ndcg=False, k=0, reduction=reduction)
 
 
 class DirectLossModule(LossModule):
@@ -122,7 +122,7 @@ def direct_ndcg_loss(
     """
     batch = lists("direct_ndcg_loss", scores, target, mask, dim=dim)
     places = 0 if k is None else k
-    return _direct(batch, epsilon, direction, ndcg=True, k=places, reduction=reduction)
+    return direct_lists(batch, epsilon, direction, ndcg=True, k=places, reduction=reduction)
 
 
 class DirectNDCGLoss(LossModule):
@@ -144,9 +144,10 @@ class DirectNDCGLoss(LossModule):
         super().__init__(locals())
 
 
-def _direct(
+def direct_lists(
     batch: Binary, epsilon: float, direction: Direction, *, ndcg: bool, k: int, reduction: Reduction
 ) -> Tensor:
+    """The direct loss of rankings, of the lists of a batch."""
     value, _, gradient = direct_ranking(
         working(batch.rows), batch.positive, batch.mask, float(epsilon), SIGNS[direction], ndcg, k
     )

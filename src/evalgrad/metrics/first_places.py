@@ -123,12 +123,13 @@ def reciprocal_rank(
     rank = torch.arange(1, found.tp.shape[-1], device=found.tp.device)
     worth = 1 / rank.to(found.tp)
     worth = worth if k is None else worth.masked_fill(rank > k, 0.0)
-    value = (_first_positive(found, ties) * worth).sum(-1)
+    value = (first_positive(found, ties) * worth).sum(-1)
     return over_lists(value, found, found.positives() == 0, zero_division, reduction)
 
 
-def share_within(found: Curve, k: int | None, ties: Ties) -> Tensor:
-    """``(R, n)``: how much of each item stands in the first k places, None being all of them.
+def share_within(found: Curve, k: int | Tensor | None, ties: Ties) -> Tensor:
+    """``(R, n)``: how much of each item stands in the first k places, None being all of them, a
+    tensor ``(R, 1)`` a number for each list.
 
     A group that the cutoff divides stands there with the share of its places.
     """
@@ -140,7 +141,7 @@ def share_within(found: Curve, k: int | None, ties: Ties) -> Tensor:
     return group_mean(within, found.start(), found.hits() + found.misses())
 
 
-def _first_positive(found: Curve, ties: Ties) -> Tensor:
+def first_positive(found: Curve, ties: Ties) -> Tensor:
     """``(R, n)``: the probability that the first positive stands at each place."""
     start, end = found.start(), found.end()
     ahead = found.tp.gather(-1, start)

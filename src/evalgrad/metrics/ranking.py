@@ -11,7 +11,7 @@ from math import nan
 from torch import Tensor
 
 from evalgrad._options import checked
-from evalgrad.metrics.curves import ListReduction, Ties, curve, list_reduction, over_lists
+from evalgrad.metrics.curves import Curve, ListReduction, Ties, curve, list_reduction, over_lists
 from evalgrad.metrics.first_places import CUTOFF, share_within
 
 
@@ -57,10 +57,15 @@ def average_precision(
         tensor(0.4167, dtype=torch.float64)
     """
     found = curve("average_precision", scores, target, mask, dim=dim)
+    value = mean_precision(found, k, ties)
+    return over_lists(value, found, found.positives() == 0, zero_division, reduction)
+
+
+def mean_precision(found: Curve, k: int | Tensor | None, ties: Ties) -> Tensor:
+    """``(R,)``: the precision at the places of the positives, those behind the k-th counting 0."""
     precision = found.precision()
     at = precision.gather(-1, found.end()) if ties == "standard" else precision[:, 1:]
-    value = (found.hits() * at * share_within(found, k, ties)).sum(-1) / found.positives()
-    return over_lists(value, found, found.positives() == 0, zero_division, reduction)
+    return (found.hits() * at * share_within(found, k, ties)).sum(-1) / found.positives()
 
 
 @checked(reduction=list_reduction)

@@ -1,0 +1,174 @@
+"""Metrics of retrieval, where every query has its own number R of positives: hit rate at k,
+R-precision and MAP@R; and the lists that a batch of embeddings makes.
+"""
+
+from math import nan
+
+import torch
+from torch import Tensor
+
+from evalgrad._embeddings import Similarity, embedded, lists_of
+from evalgrad._errors import describe, fail
+from evalgrad._labels import readable
+from evalgrad._options import checked
+from evalgrad.metrics.curves import ListReduction, Ties, curve, list_reduction, over_lists
+from evalgrad.metrics.first_places import PLACES, first_positive, share_within
+from evalgrad.metrics.ranking import mean_precision
+
+
+@checked(k=PLACES, reduction=list_reduction)
+def hit_rate_at_k(
+    scores: Tensor,
+    target: Tensor,
+    *,
+    k: int,
+    dim: int | None = None,
+    mask: Tensor | None = None,
+    ties: Ties = "standard",
+    zero_division: float = nan,
+    reduction: ListReduction = "mean",
+) -> Tensor:
+    """Whether a positive stands in the first k places; the mean over lists is a rate.
+
+    Image retrieval calls this recall@k; `recall_at_k` is the share of the positives found, as
+    everywhere else. With k = 1 both fields have precision@1.
+
+    Args:
+        scores: as `precision_at_k`.
+        target: the same shape, 1 or True for positives.
+        k: number of places.
+        dim: as `precision_at_k`.
+        mask: as `precision_at_k`.
+        ties: as `precision_at_k`.
+        zero_division: value of a list without positives; NaN leaves it out of the mean.
+        reduction: as `precision_at_k`.
+
+    Returns:
+        As `average_precision`.
+
+    Example:
+        >>> hit_rate_at_k(torch.tensor([0.9, 0.8, 0.7]), torch.tensor([0, 1, 1]), k=2)
+        tensor(1., dtype=torch.float64)
+    """
+    found = curve("hit_rate_at_k", scores, target, mask, dim=dim)
+    value = first_positive(found, ties)[:, :k].sum(-1)
+    return over_lists(value, found, found.positives() == 0, zero_division, reduction)
+
+
+@checked(reduction=list_reduction)
+def r_precision(
+    scores: Tensor,
+    target: Tensor,
+    *,
+    dim: int | None = None,
+    mask: Tensor | None = None,
+    ties: Ties = "standard",
+    zero_division: float = nan,
+    reduction: ListReduction = "mean",
+) -> Tensor:
+    """Share of the first R places that hold a positive, R being the number of positives.
+
+    Args:
+        scores: as `precision_at_k`.
+        target: the same shape, 1 or True for positives.
+        dim: as `precision_at_k`.
+        mask: as `precision_at_k`.
+        ties: as `precision_at_k`.
+        zero_division: value of 0/0, a list without positives; NaN leaves it out of the mean.
+        reduction: as `precision_at_k`.
+
+    Returns:
+        As `average_precision`.
+
+    Example:
+        >>> r_precision(torch.tensor([0.9, 0.8, 0.7, 0.1]), torch.tensor([1, 0, 1, 0]))
+        tensor(0.5000, dtype=torch.float64)
+    """
+    found = curve("r_precision", scores, target, mask, dim=dim)
+    within = share_within(found, found.positives().unsqueeze(-1), ties)
+    value = (found.hits() * within).sum(-1) / found.positives()
+    return over_lists(value, found, found.positives() == 0, zero_division, reduction)
+
+
+@checked(reduction=list_reduction)
+def map_at_r(
+    scores: Tensor,
+    target: Tensor,
+    *,
+    dim: int | None = None,
+    mask: Tensor | None = None,
+    ties: Ties = "standard",
+    zero_division: float = nan,
+    reduction: ListReduction = "mean",
+) -> Tensor:
+    """MAP@R: average precision over the first R places, R being the number of positives.
+
+    `average_precision(k=R)` with each list's own R. Musgrave, Belongie, Lim: A metric learning
+    reality check, ECCV 2020.
+
+    Args:
+        scores: as `precision_at_k`.
+        target: the same shape, 1 or True for positives.
+        dim: as `precision_at_k`.
+        mask: as `precision_at_k`.
+        ties: as `average_precision`.
+        zero_division: value of 0/0, a list without positives; NaN leaves it out of the mean.
+        reduction: as `precision_at_k`.
+
+    Returns:
+        As `average_precision`.
+
+    Example:
+        >>> map_at_r(torch.tensor([0.9, 0.8, 0.7, 0.1]), torch.tensor([0, 1, 1, 1]))
+        tensor(0.3889, dtype=torch.float64)
+    """
+    found = curve("map_at_r", scores, target, mask, dim=dim)
+    value = mean_precision(found, found.positives().unsqueeze(-1), ties)
+    return over_lists(value, found, found.positives() == 0, zero_division, reduction)
+
+
+@checked()
+def retrieval_lists(
+    embeddings: Tensor,
+    labels: Tensor,
+    *,
+    queries: Tensor | None = None,
+    similarity: Similarity = "cosine",
+    mask: Tensor | None = None,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Scores, target and mask ``(Q, N)`` of the lists that every metric of rankings takes.
+
+    Args:
+        embeddings: ``(N, D)``, a vector per item.
+        labels: ``(N,)`` integers; items of the query's label are its positives.
+        queries: ``(Q,)`` indices of the items whose lists are made, for a data set whose N^2
+            similarities would not fit; None: all.
+        similarity: ``"cosine"`` or ``"dot"``.
+        mask: bool ``(N,)``, True = counts.
+
+    Returns:
+        The similarity of each query to each item, whether their labels are equal, and which items
+        count: all but the query itself and what `mask` leaves out.
+
+    Example:
+        >>> embeddings = torch.tensor([[1.0, 0.0], [0.8, 0.6], [0.9, 0.1]])
+        >>> scores, target, mask = retrieval_lists(embeddings, torch.tensor([0, 0, 1]))
+        >>> hit_rate_at_k(scores, target, mask=mask, k=1)  # of two: the third has no positive
+        tensor(0., dtype=torch.float64)
+    """
+    items = embedded("retrieval_lists", embeddings, labels, mask, similarity)
+    count = len(items.x)
+    if queries is None:
+        queries = torch.arange(count, device=items.x.device)
+    elif queries.dtype != torch.int64 or queries.ndim != 1 or _outside(queries, count):
+        must = f"(Q,) int64 indices in [0, {count - 1}]"
+        got, repair = describe(queries), "E.g. `for queries in torch.arange(n).split(256)`."
+        fail(ValueError, "retrieval_lists", "queries", must, got, repair)
+    scores, same, others = lists_of(items.x.detach(), items.label, items.mask, queries)
+    if items.invalid is not None:
+        scores = scores.masked_fill(items.invalid, nan)
+    return scores, same, others
+
+
+def _outside(queries: Tensor, count: int) -> bool:
+    return readable(queries) and bool(((queries < 0) | (queries >= count)).any())
