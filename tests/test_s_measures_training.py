@@ -22,7 +22,7 @@ MEASURES = {
     "p@r, required": lambda: PrecisionAtRecall(0.98, labels=Y, at_least=0.98),
     "r@p": lambda: RecallAtPrecision(0.7, labels=Y),
     "roc": lambda: ROCAUC(3, labels=Y),
-    "roc, required": lambda: ROCAUC(3, labels=Y, at_least=0.8),
+    "roc, required": lambda: ROCAUC(3, labels=Y, at_least=0.86),
     "f-beta, lagrangian": lambda: FBeta(labels=Y, solver="lagrangian"),
 }
 every_measure = pytest.mark.parametrize("make", MEASURES.values(), ids=MEASURES)
@@ -41,8 +41,9 @@ def batches(measure, count, *, seed=0):
         # some items twice, some batches without a class
         drawn = torch.randint(ITEMS, (1 + step % 12,), generator=draw)
         member = torch.nn.functional.one_hot(LABELS[drawn], 3) if groups > 1 else Y[drawn]
-        # better than a constant: F-beta's v moves
-        scores = 2.4 * member - 1.2 + torch.randn(member.shape, generator=draw) / 2
+        # better than a constant, so that F-beta's v moves, and one error in 20, which is more than
+        # what is required: its multipliers move and do not come back to 0
+        scores = 2.4 * member - 1.2 + 0.7 * torch.randn(member.shape, generator=draw)
         positions = len(measure.groups[0].counts.labels) > 0 and (
             is_lagrangian(measure) or step < count // 2
         )
@@ -68,10 +69,8 @@ def assert_same_state(one, two, **tolerance):
 
 @every_measure
 @pytest.mark.filterwarnings("ignore")  # the compiler's own
-def test_one_graph_without_a_break_serves_all_batches(make, request):
+def test_one_graph_without_a_break_serves_all_batches(make):
     eager, inside = make(), make()
-    if getattr(eager, "at_least", None) and not is_lagrangian(eager):
-        request.applymarker(pytest.mark.xfail(reason="known to fail, cause not yet looked into"))
     torch._dynamo.reset()
     with (
         torch._dynamo.config.patch(error_on_recompile=True),
