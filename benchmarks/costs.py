@@ -159,6 +159,7 @@ README = {
     "soft_jaccard_loss": ("soft_jaccard_loss", ""),
     "smooth_topk_loss": ("smooth_topk_loss", ""),
     "direct_average_precision_loss": ("direct_average_precision_loss", " of BCE"),
+    "direct_graded_ndcg_loss": ("direct_graded_ndcg_loss", " of BCE"),
     "FBeta": ("FBeta", " of BCE"),
 }
 

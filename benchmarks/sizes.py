@@ -83,9 +83,11 @@ def list_rows(size: str, shape: tuple[int, ...]) -> list[dict[str, object]]:
     scores = torch.randn(shape, generator=generator)
     target = torch.rand(shape, generator=generator) < 0.1
     target[..., 0] = True
-    losses = {
+    grades = (target * torch.randint(1, 5, shape, generator=generator)).squeeze(0)
+    losses: dict[str, Callable[..., Tensor]] = {
         "direct_average_precision_loss": eg.DirectAveragePrecisionLoss(),
         "direct_ndcg_loss": eg.DirectNDCGLoss(),
+        "direct_graded_ndcg_loss": lambda x, _: eg.direct_graded_ndcg_loss(x, grades),
         "FBeta": eg.FBeta(),
     }
     return compare(size, _bce, losses, scores.squeeze(0), target.squeeze(0))

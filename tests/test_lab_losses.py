@@ -17,7 +17,12 @@ from evalgrad_lab.phases import Given, on_batches
 LABELS = torch.tensor([1, 0, 0, 1, 0, 1, 0, 0])
 MARKS = torch.stack([LABELS, 1 - LABELS], 1)
 NEEDED = {"weight": [1.0, 2.0, 0.5, 1.0, 1.0, 3.0], "labels": LABELS}
-GIVEN = {"recall_at_precision": {"precision": 0.9}, "precision_at_recall": {"recall": 0.8}}
+GIVEN = {
+    "recall_at_precision": {"precision": 0.9},
+    "precision_at_recall": {"recall": 0.8},
+    "sensitivity_at_specificity": {"specificity": 0.8},
+    "partial_roc_auc": {"max_fpr": 0.3},
+}
 ROWS = [(name, kind) for name, loss in LOSSES.items() for kind in loss.kinds]
 
 

@@ -75,6 +75,10 @@ TRUTH = {
     ("ranking", "precision@recall=.6"): lambda: metrics.precision_at_recall(
         LINE, LABELS, recall=0.6
     ),
+    ("ranking", "sensitivity@specificity=0.6"): lambda: metrics.sensitivity_at_specificity(
+        LINE, LABELS, specificity=0.6
+    ),
+    ("ranking", "auc@fpr=0.3"): lambda: roc_auc_score(LABELS, LINE, max_fpr=0.3),
     ("multilabel", "f1"): lambda: f1_score(MARKS, MANY > 0, average="macro"),
     ("multilabel", "auc"): lambda: roc_auc_score(MARKS, MANY, average="macro"),
     ("multilabel", "ap"): lambda: average_precision_score(MARKS, MANY, average="macro"),

@@ -390,6 +390,8 @@ def test_a_table_of_words_is_classified(tmp_path, capsys):
         ("ndcg@5", "direct_ndcg"),
         ("f1", "f_beta"),
         ("recall@precision=0.9", "recall_at_precision"),
+        ("sensitivity@specificity=0.9", "sensitivity_at_specificity"),
+        ("auc@fpr=0.1", "partial_roc_auc"),
     ],
 )
 def test_a_ranking_is_trained_for_each_metric(tmp_path, capsys, metric, loss):

@@ -183,6 +183,20 @@ LOSSES: dict[str, Loss] = {
         "PrecisionAtRecall",
         needs="labels",
     ),
+    "sensitivity_at_specificity": Loss(
+        RANKING + LABELS,
+        "sensitivity@specificity",
+        "most positives found while negatives are told as such",
+        "SensitivityAtSpecificity",
+        needs="labels",
+    ),
+    "partial_roc_auc": Loss(
+        RANKING + LABELS,
+        "auc@fpr",
+        "the ROC curve up to a false-positive rate; its thresholds are learnt too",
+        "PartialROCAUC",
+        needs="labels",
+    ),
 }
 
 

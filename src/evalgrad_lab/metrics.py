@@ -17,7 +17,8 @@ from evalgrad_lab.decisions import Fit, Rule, best_threshold, mask, offsets, qua
 from evalgrad_lab.errors import UserError
 from evalgrad_lab.measures import Measure
 
-RANKED = "ap, auc, ndcg, ndcg@10, f1, dice, recall@precision=0.9, precision@recall=0.9"
+POINTS = "recall@precision=0.9, precision@recall=0.9, sensitivity@specificity=0.9"
+RANKED = f"ap, auc, auc@fpr=0.1, ndcg, ndcg@10, f1, dice, {POINTS}"
 NAMES = {
     "segmentation": "miou, image-miou, image-iou, dice, image-dice, f1, auc",
     "classification": "accuracy, top5 (any k), f1, dice, auc",
@@ -26,6 +27,7 @@ NAMES = {
 }
 TASKS = tuple(NAMES)
 MASKS: dict[str, Rule] = {"image-iou": "jaccard_mask", "image-dice": "dice_mask"}
+SHARE = r"(0?\.\d*[1-9]\d*|1)"
 
 
 @dataclass(frozen=True)
@@ -120,7 +122,11 @@ def _ranking(name: str, columns: bool = False) -> Metric | None:
         return metric("mIoU", "lovasz_hinge", measures.decided_jaccard, fit)
     if name == "auc":
         return metric("AUC", "roc_auc", metrics.roc_auc)
-    if match := re.fullmatch(r"(recall@precision|precision@recall)=(0?\.\d*[1-9]\d*|1)", name):
+    if match := re.fullmatch(rf"auc@fpr={SHARE}", name):
+        title, most = f"AUC up to FPR {float(match[1]):g}", {"max_fpr": float(match[1])}
+        return metric(title, "partial_roc_auc", metrics.partial_roc_auc, **most)
+    points = "recall@precision|precision@recall|sensitivity@specificity"
+    if match := re.fullmatch(rf"({points})={SHARE}", name):
         given, share = match[1].partition("@")[2], float(match[2])
         title = f"{match[1].replace('@', ' at ')} {share:g}"
         loss = match[1].replace("@", "_at_")
