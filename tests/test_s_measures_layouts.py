@@ -60,10 +60,7 @@ def test_what_does_not_count_is_as_if_absent(make, solver, way):
 @every
 @solvers
 @pytest.mark.filterwarnings("ignore")  # the compiler's own
-def test_a_mask_in_a_graph(make, solver, request):
-    if solver == "lagrangian":
-        why = "known: compiled, a NaN score under the mask reaches its own gradient"
-        request.applymarker(pytest.mark.xfail(reason=why))
+def test_a_mask_in_a_graph(make, solver):
     eager, inside = make(labels=Y, solver=solver), make(labels=Y, solver=solver)
     torch._dynamo.reset()
     compiled = torch.compile(inside, fullgraph=True, dynamic=True, backend="aot_eager")

@@ -72,6 +72,7 @@ class LagrangianSolver(Solver):
         negative = ~positive
         if mask is not None:
             positive, negative = positive & mask, negative & mask
+            scores = torch.where(mask, scores, 0)  # a NaN would reach gradients by a factor of 0
         hits, others = positive.sum(), negative.sum()
         if self.training:
             self.counts.take(batch)
