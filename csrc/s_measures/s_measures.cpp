@@ -34,6 +34,16 @@ EVALGRAD_SIMD void totals_rows(const T* scores, const uint8_t* positive, const T
         });
 }
 
+// The value of F-beta, V = (beta^2 + F) / T, from totals (2, 3); 0 where a class is missing. Hard
+// counts find one positive at least where T > 0: a T below one of n positives stands for one of n.
+template <class T>
+double ratio(const T* totals, double square, double prior) {
+    const double missed = totals[0], n = totals[2], alarms = totals[3], m = totals[5];
+    if (n == 0.0 || m == 0.0) return 0.0 * missed * alarms;  // NaN shows
+    const double alarm = prior > 0.0 ? prior * alarms / m : alarms / n;
+    return (square + alarm) / std::max(1.0 - missed / n, 1.0 / n);
+}
+
 // An overflowed batch stays out: a gradient scaler skips its step, and an infinite sum would never
 // recover.
 template <class T>
@@ -46,9 +56,11 @@ void take_in(const T* totals, int64_t n, double momentum, T* running) {
 
 template <class T>
 void weighted_errors(const T* scores, const uint8_t* positive, const T* weight, int64_t rows,
-                     int64_t items, int64_t surrogate, T* value, T* gradient, T* totals,
-                     Optional<T> running, double momentum, int64_t) {
+                     int64_t items, int64_t surrogate, double square, double prior, T* value,
+                     T* gradient, T* totals, Optional<T> running, double momentum, int64_t) {
     weighted_rows(scores, positive, weight, rows, items, surrogate, value, gradient, totals);
+    for (int64_t r = 0; square > 0.0 && r < rows; ++r)
+        value[r] = static_cast<T>(ratio(totals + 6 * r, square, prior));
     if (running) take_in(totals, 6 * rows, momentum, static_cast<T*>(running));
 }
 EVALGRAD_FLOAT_AND_DOUBLE(weighted_errors)

@@ -1,24 +1,19 @@
-"""The way in of the S-measures: from labels and a batch to what each group of the items sees.
+"""The way in of the S-measures: from a batch to what each solver sees of it.
 
-A batch is a set of items, whatever its shape: scores and labels are flattened. Two groups are
-labels 0 and 1, in any dtype, and one score per item; p > 2 groups are one-vs-rest, pooled or in
-pairs, with a column of scores for each on the last axis; labels (N, C) are C tasks of two groups.
+A batch is a set of items, whatever its shape: scores and labels are flattened. Where there are
+several groups or tasks (`layout`), the last axis of the scores has a column for each.
 """
 
-from collections.abc import Sequence
-from typing import Literal, NamedTuple, NoReturn
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from evalgrad._errors import describe, fail
-from evalgrad._inputs import WORKING, floating, like, plain
+from evalgrad._inputs import floating, like, plain
 from evalgrad._labels import binary_labels, class_labels, readable
-
-Labels = Tensor | Sequence[int] | None
-
-
-Average = Literal["macro", "micro", "pairwise"]
+from evalgrad._native import FLOATS
+from evalgrad.s_measures.layout import Layout, fail_pooling
 
 
 class Batch(NamedTuple):
@@ -38,52 +33,6 @@ class Batch(NamedTuple):
         return Batch(self.scores[place], self.positive[place], position)
 
 
-class Layout(NamedTuple):
-    """What the labels of the data are: `size` 1, two groups; else exclusive groups or, where
-    `columns`, as many tasks of their own.
-    """
-
-    size: int = 1
-    columns: bool = False
-    average: Average | None = None
-    ignore_index: int | None = None
-    items: int = 0  # labels that are known
-
-    def views(
-        self, scores: Tensor, member: Tensor, position: Tensor | None, mask: Tensor | None
-    ) -> list[Batch]:
-        """What each solver sees of scores (B, size), who belongs to what (B, size), where in the
-        data (B,), and what counts (B, size).
-        """
-        if self.average == "micro" or self.size == 1:
-            if position is not None and self.size > 1:
-                position = position.unsqueeze(1) * self.size + _range(scores)
-            flat = [None if x is None else x.flatten() for x in (position, mask)]
-            return [Batch(scores.flatten(), member.flatten(), *flat).kept()]
-        views = []
-        for c in range(self.size):
-            valid = None if mask is None else mask[:, c]
-            batch = Batch(scores[:, c], member[:, c], position, valid)
-            if self.average == "pairwise":
-                views += [batch._replace(mask=_two(member, c, k, valid)) for k in self.others(c)]
-            else:
-                views.append(batch)
-        return [batch.kept() for batch in views]
-
-    def others(self, group: int) -> list[int]:
-        return [k for k in range(self.size) if k != group]
-
-
-def _two(member: Tensor, one: int, other: int, valid: Tensor | None) -> Tensor:
-    """The items of two groups."""
-    found = member[:, one] | member[:, other]
-    return found if valid is None else found & valid
-
-
-def _range(scores: Tensor) -> Tensor:
-    return torch.arange(scores.shape[1], device=scores.device)
-
-
 def batches(
     name: str, scores: object, target: object, index: object, mask: object, layout: Layout
 ) -> list[Batch]:
@@ -95,31 +44,64 @@ def batches(
     scores = floating(name, "scores", scores)
     shaped = _of_groups if layout.size > 1 and not layout.columns else _of_items
     target = shaped(name, scores, target, layout)
-    size = layout.size if layout.columns else 1
-    rows = target.numel() // size
     item = target[..., 0] if layout.columns else target
     position = None if index is None else _positions(name, index, item, layout.items)
     valid = None if mask is None else _valid(name, mask, target, item).reshape(1, -1)
-    if layout.size == 1:  # by far the commonest, and small batches pay for every reshape
-        found = _tasks(name, target.reshape(1, -1), valid, layout)
-        return [_one_task(scores.to(WORKING[scores.dtype]).flatten(), position, *found)]
-    wide = scores.to(WORKING[scores.dtype]).reshape(rows, layout.size)
+    wide = scores if scores.dtype in FLOATS else scores.float()
+    if layout.size == 1:
+        return [_one_task(name, wide, target, position, valid, layout)]
+    wide = wide.reshape(-1, layout.size)
     read = _tasks if layout.columns else _groups
     member, invalid, valid = read(name, target.reshape(1, -1), valid, layout)
-    valid = None if valid is None else valid.reshape(rows, layout.size)
-    member = member.reshape(rows, layout.size)
-    return layout.views(_marked(wide, invalid), member, position, valid)
+    valid = None if valid is None else valid.reshape(wide.shape)
+    member = member.reshape(wide.shape)
+    return _views(layout, _marked(wide, invalid), member, position, valid)
 
 
 def _one_task(
+    name: str,
     scores: Tensor,
+    target: Tensor,
     position: Tensor | None,
-    member: Tensor,
-    invalid: Tensor | None,
     valid: Tensor | None,
+    layout: Layout,
 ) -> Batch:
+    """By far the commonest, and small batches pay for every reshape."""
+    scores = scores if scores.ndim == 1 else scores.flatten()
+    if target.dtype == torch.bool and valid is None:
+        return Batch(scores, target if target.ndim == 1 else target.flatten(), position)
+    member, invalid, valid = _tasks(name, target.reshape(1, -1), valid, layout)
     batch = Batch(_marked(scores, invalid), member[0], position)
     return batch if valid is None else batch._replace(mask=valid[0]).kept()
+
+
+def _views(
+    layout: Layout, scores: Tensor, member: Tensor, position: Tensor | None, mask: Tensor | None
+) -> list[Batch]:
+    """What each solver sees of scores (B, size), who belongs to what (B, size), where in the
+    data (B,), and what counts (B, size).
+    """
+    if layout.average == "micro":
+        if position is not None:
+            columns = torch.arange(layout.size, device=scores.device)
+            position = position.unsqueeze(1) * layout.size + columns
+        flat = [None if x is None else x.flatten() for x in (position, mask)]
+        return [Batch(scores.flatten(), member.flatten(), *flat).kept()]
+    views = []
+    for c in range(layout.size):
+        valid = None if mask is None else mask[:, c]
+        batch = Batch(scores[:, c], member[:, c], position, valid)
+        if layout.average == "pairwise":
+            views += [batch._replace(mask=_two(member, c, k, valid)) for k in layout.others(c)]
+        else:
+            views.append(batch)
+    return [batch.kept() for batch in views]
+
+
+def _two(member: Tensor, one: int, other: int, valid: Tensor | None) -> Tensor:
+    """The items of two groups."""
+    found = member[:, one] | member[:, other]
+    return found if valid is None else found & valid
 
 
 LEAVE_OUT = "pass ignore_index={value} to the constructor"
@@ -160,8 +142,7 @@ def _marked(scores: Tensor, invalid: Tensor | None) -> Tensor:
 
 def _of_items(name: str, scores: Tensor, target: object, layout: Layout) -> Tensor:
     """A plain tensor of the shape of `scores`; an axis of one column may be missing in either."""
-    target = plain(name, "target", target)
-    axes = scores.shape
+    target, axes = plain(name, "target", target), scores.shape
     if len(axes) > 1 and axes[1] > 1 and (*axes[:1], *axes[2:]) == tuple(target.shape):
         repair = "Two-class logits become one score per item by `scores[:, 1] - scores[:, 0]`."
         if axes[1] > 2:
@@ -173,17 +154,8 @@ def _of_items(name: str, scores: Tensor, target: object, layout: Layout) -> Tens
         must, repair = f"of shape (*, {layout.size})", "Give every column of `labels` its scores."
         fail(ValueError, name, "scores", must, describe(scores), repair)
     if layout.average is None and scores.ndim == 2 and scores.shape[1] > 1:
-        _fail_pooling(name, "target", target)
+        fail_pooling(name, "target", target)
     return target
-
-
-def _fail_pooling(name: str, argument: str, given: Tensor) -> NoReturn:
-    repair = (
-        "If its columns are tasks of their own, give the constructor `labels` (N, C) and"
-        " average='macro'; to pool all decisions, average='micro'."
-    )
-    must = "one column, or `average` given"
-    fail(ValueError, name, argument, must, describe(given), repair)
 
 
 def _of_groups(name: str, scores: Tensor, target: object, layout: Layout) -> Tensor:
@@ -212,92 +184,3 @@ def _positions(name: str, index: object, target: Tensor, items: int) -> Tensor:
         repair = "Let the dataset return the position of each item."
         fail(TypeError, name, "index", "an integer tensor", describe(index), repair)
     return index.reshape(target.numel()).long()
-
-
-class Members(NamedTuple):
-    """Which items of the data belong to a group, on the CPU, and which of them count."""
-
-    positive: Tensor
-    counted: Tensor
-
-
-def members(
-    name: str, labels: Labels, average: Average | None, ignore_index: int | None
-) -> tuple[Layout, list[Members | None]]:
-    """The layout of the labels, and what each solver sees of them: of two groups the positives
-    alone. [None] without labels.
-    """
-    if labels is None:
-        if average in ("macro", "pairwise"):
-            repair = "Pass those of the training set: (N, C) of C tasks, or (N,) of C groups."
-            must = f"given with average={average!r}"
-            fail(ValueError, name, "labels", must, "None", repair)
-        return Layout(average=average, ignore_index=ignore_index), [None]
-    given = plain(name, "labels", torch.as_tensor(labels)).cpu()
-    if given.ndim == 2 and given.shape[1] > 1:
-        return _columns(name, given, average, ignore_index)
-    given = given.flatten()
-    counted = torch.ones_like(given, dtype=torch.bool)
-    if ignore_index is not None:
-        counted = given != ignore_index
-    groups = given[counted].unique().tolist()
-    if len(groups) <= 2 or given.is_floating_point():
-        if average in ("macro", "pairwise"):
-            repair = "Leave it out: there is one task of two groups."
-            must = "left out"
-            fail(ValueError, name, "average", must, repr(average), repair)
-        layout = Layout(1, False, average, ignore_index, len(given))
-        return layout, [_two_groups(name, given, ignore_index)]
-    if groups != list(range(len(groups))):
-        repair = (
-            "Leave out what does not count by `ignore_index`, and number the rest:"
-            " `labels.unique(return_inverse=True)[1]`."
-        )
-        got = f"labels from {groups[0]} to {groups[-1]}, {len(groups)} of them"
-        fail(ValueError, name, "labels", "the groups 0, 1, 2, ... without a gap", got, repair)
-    layout = Layout(len(groups), False, average, ignore_index, len(given))
-    return layout, _seen(layout, torch.stack([given == c for c in groups], 1), counted)
-
-
-def _columns(
-    name: str, given: Tensor, average: Average | None, ignore_index: int | None
-) -> tuple[Layout, list[Members | None]]:
-    if average is None:
-        _fail_pooling(name, "labels", given)
-    if average == "pairwise":
-        repair = "Take 'macro': pairs are of exclusive groups."
-        fail(ValueError, name, "average", "'macro' or 'micro' of (N, C)", repr(average), repair)
-    layout = Layout(given.shape[1], True, average, ignore_index, len(given))
-    parts = [given.flatten()] if average == "micro" else list(given.unbind(1))
-    return layout, [_two_groups(name, part, ignore_index) for part in parts]
-
-
-def _seen(layout: Layout, member: Tensor, counted: Tensor) -> list[Members | None]:
-    """What the solvers of exclusive groups see, as `Layout.views` of a batch."""
-    if layout.average == "micro":
-        return [Members(member.flatten(), counted.repeat_interleave(layout.size))]
-    if layout.average == "pairwise":
-        return [
-            Members(member[:, c], member[:, c] | member[:, k])
-            for c in range(layout.size)
-            for k in layout.others(c)
-        ]
-    return [Members(member[:, c], counted) for c in range(layout.size)]
-
-
-def _two_groups(name: str, given: Tensor, ignore_index: int | None) -> Members:
-    leave_out = "pass ignore_index={value}"
-    found = binary_labels(
-        name, given.unsqueeze(0), "labels", ignore_index=ignore_index, leave_out=leave_out
-    )
-    counted = torch.ones_like(given, dtype=torch.bool) if found.mask is None else found.mask[0]
-    positive = found.positive[0] & counted
-    hits, items = int(positive.sum()), int(counted.sum())
-    if hits in (0, items):
-        repair = (
-            "A measure without positives or negatives is undefined: pass the labels of the whole"
-            " training set."
-        )
-        got = f"{hits} positives among {items} items"
-        fail(ValueError, name, "labels", "of both groups", got, repair)
-    return Members(positive, counted)

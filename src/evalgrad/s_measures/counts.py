@@ -15,7 +15,8 @@ from torch import Tensor, nn
 
 from evalgrad._errors import fail
 from evalgrad._labels import readable
-from evalgrad.s_measures.batch import Batch, Members
+from evalgrad.s_measures.batch import Batch
+from evalgrad.s_measures.layout import Members
 from evalgrad.s_measures.surrogate_errors import error_totals
 from evalgrad.s_measures.surrogates import Surrogate
 

@@ -20,8 +20,9 @@ import torch
 from torch import Tensor, nn
 
 from evalgrad._errors import fail
-from evalgrad.s_measures.batch import Batch, Members
+from evalgrad.s_measures.batch import Batch
 from evalgrad.s_measures.counts import rates
+from evalgrad.s_measures.layout import Members
 from evalgrad.s_measures.programs import Program
 from evalgrad.s_measures.projection import project_onto_ceiling
 from evalgrad.s_measures.solver import Settings, Solver
@@ -95,15 +96,14 @@ class LagrangianSolver(Solver):
 
     def _shown(self, value: Tensor, batch: Batch) -> Tensor:
         """The value of the loss: for F-beta V of the scores, as of the ratio solver."""
-        ratio = self.ratio()
-        if ratio is None:
+        if self.ratio is None:
             return value
         zero = torch.zeros_like(self.share)
         scores = batch.scores.detach()
         if batch.mask is not None:
             scores = scores.masked_fill(~batch.mask, torch.nan)  # as if not seen
         totals = error_totals(scores, batch.positive, zero, self.surrogate)
-        return ratio.of_tensors(totals[0])
+        return self.ratio(totals[0])
 
     @torch.no_grad()
     def project_(self, settings: Settings) -> None:

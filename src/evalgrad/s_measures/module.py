@@ -10,9 +10,10 @@ from evalgrad._errors import fail
 from evalgrad._labels import transformed
 from evalgrad._module import OptionsModule
 from evalgrad._options import CHECKS, integer, number, one_of
-from evalgrad.s_measures.batch import Average, Batch, Labels, batches, members
+from evalgrad.s_measures.batch import Batch, batches
 from evalgrad.s_measures.diagnostics import diagnose, together
 from evalgrad.s_measures.lagrangian import LagrangianSolver
+from evalgrad.s_measures.layout import Average, Labels, members
 from evalgrad.s_measures.programs import Program
 from evalgrad.s_measures.ratio import RatioSolver
 from evalgrad.s_measures.solver import Settings, Solver
@@ -114,7 +115,8 @@ class SMeasure(OptionsModule, Settings):
         solvers = self._solvers()
         found = batches(type(self).__name__, scores, target, index, mask, self._layout)
         self._check_batch(found[0])
-        values = [solver(batch, self) for solver, batch in zip(solvers, found, strict=True)]
+        # `forward` itself: a small batch pays for every call
+        values = [solver.forward(batch, self) for solver, batch in zip(solvers, found, strict=True)]
         return values[0] if len(values) == 1 else torch.stack(values).mean()  # macro average
 
     def project_(self) -> None:

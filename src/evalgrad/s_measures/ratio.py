@@ -12,8 +12,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from evalgrad.s_measures.batch import Batch, Members
+from evalgrad.s_measures.batch import Batch
 from evalgrad.s_measures.counts import keep
+from evalgrad.s_measures.layout import Members
 from evalgrad.s_measures.multipliers import class_weights, renewed_multipliers
 from evalgrad.s_measures.programs import Program
 from evalgrad.s_measures.solver import Settings, Solver
@@ -48,10 +49,10 @@ class RatioSolver(Solver):
         A batch that lacks one of the classes adds nothing: in expectation a multiple of the loss on
         the whole data, for uniform and for class-balanced samplers alike.
         """
-        offset = batch.scores
+        offset, counts = batch.scores, self.counts
         if self.threshold is not None:
             offset = offset - self.threshold.unsqueeze(-1)
-        running = self.counts.totals if self.training and batch.position is None else None
+        running = counts.totals if self.training and batch.position is None else None
         value, _ = weighted_errors(
             offset,
             batch.positive,
@@ -60,10 +61,10 @@ class RatioSolver(Solver):
             mask=batch.mask,
             running=running,
             momentum=settings.momentum,
-            ratio=self.ratio(),
+            ratio=self.ratio,
         )
         if self.training:
-            due = self.counts.take(batch)
+            due = counts.take(batch)
             if due is not False:
                 self._learn(batch, due, settings)
         return value

@@ -11,8 +11,9 @@ import torch
 from torch import Tensor, nn
 
 from evalgrad._errors import fail
-from evalgrad.s_measures.batch import Batch, Members
+from evalgrad.s_measures.batch import Batch
 from evalgrad.s_measures.counts import Counts, keep
+from evalgrad.s_measures.layout import Members
 from evalgrad.s_measures.multipliers import residuals
 from evalgrad.s_measures.programs import Program
 from evalgrad.s_measures.surrogate_errors import Ratio
@@ -47,6 +48,9 @@ class Solver(nn.Module):
         self.program, self.surrogate = program, surrogate
         rows = len(program.share)
         self.counts = Counts(known, rows, surrogate)
+        # what the value of F-beta is made of; None for the others
+        prior = self.counts.known_prior or 0.0
+        self.ratio = Ratio(program.square, prior) if program.fractional else None
         self.threshold = nn.Parameter(torch.zeros(rows)) if program.anchored else None
         for name in ("objective", "constraints", "share"):
             self.register_buffer(name, getattr(program, name).clone(), persistent=False)
@@ -105,12 +109,6 @@ class Solver(nn.Module):
         worst = int(self.latest[row].argmax())
         latest, average = float(self.latest[row, worst]), float(self.trend[row, worst])
         return float(self.moves) >= 20 and latest > 0.02 and 0.9 < average / latest < 1.1
-
-    def ratio(self) -> Ratio | None:
-        """What the value of F-beta is made of; None for the others."""
-        if not self.program.fractional:
-            return None
-        return Ratio(self.program.square, self.counts.known_prior)
 
     def thresholds(self) -> Tensor:
         """(K,) the decision threshold of every row, 0 unless it is learned."""

@@ -28,19 +28,12 @@ class Ratio(NamedTuple):
     """
 
     square: float  # beta^2
-    prior: float | None  # negatives per positive; None: those of the totals themselves
+    prior: float  # negatives per positive; 0: those of the totals themselves
 
-    def of_numbers(self, totals: list[list[float]]) -> float:
-        (missed, _, n), (alarms, _, m) = totals
-        if not (n and m):
-            return 0.0 * missed * alarms  # NaN shows
-        alarm = alarms / n if self.prior is None else self.prior * alarms / m
-        return (self.square + alarm) / max(1 - missed / n, 1 / n)
-
-    def of_tensors(self, totals: Tensor) -> Tensor:
+    def __call__(self, totals: Tensor) -> Tensor:
         (missed, _, n), (alarms, _, m) = (side.unbind() for side in totals.unbind())
         both, hits, others = n.minimum(m) > 0, n.clamp_min(1), m.clamp_min(1)
-        alarm = alarms / hits if self.prior is None else self.prior * alarms / others
+        alarm = self.prior * alarms / others if self.prior else alarms / hits
         value = (self.square + alarm) / torch.maximum(1 - missed / hits, 1 / hits)
         return torch.where(both, value, 0 * missed * alarms)
 
@@ -70,63 +63,43 @@ def weighted_errors(
         momentum: what earlier batches keep of their weight.
         ratio: for F-beta; the value is then V, the gradient that of the weighted means.
     """
-    x, weight = offset.detach(), weight.to(offset.dtype)
-    if mask is not None:
-        rows, within = (offset if x.ndim == 2 else offset.unsqueeze(0)), None
-        # a copy of the weights: they may move before the backward pass
-        value, totals = _masked(rows, positive, mask, weight.clone(), surrogate)
-        result = value if ratio is None else _shown(value, ratio.of_tensors(totals[0]))
-    elif x.ndim == 1 and _native.library is not None and readable(x):
-        # past torch's dispatcher, which a small batch would pay more for than for the kernel
-        within = running if running is not None and running.dtype == x.dtype else None
-        value, gradient, totals = _one_row(
-            x, positive, weight, surrogate.code, within, float(momentum)
-        )
-        if ratio is not None:
-            value.fill_(ratio.of_numbers(totals[0].tolist()))
-        attach = _linear if surrogate.piecewise_linear else with_gradient
-        result = attach(offset, value, gradient)
+    if weight.dtype != offset.dtype:
+        weight = weight.to(offset.dtype)
+    if mask is None and offset.ndim == 1 and _native.library is not None and readable(offset):
+        within = running if running is not None and running.dtype == offset.dtype else None
+        result, totals = _one_row(offset, positive, weight, surrogate, within, momentum, ratio)
     else:
-        rows, within = x if x.ndim == 2 else x.unsqueeze(0), None
-        value, gradient, totals = _operator(rows, positive.expand_as(rows), weight, surrogate.code)
-        shown = value.sum() if ratio is None else ratio.of_tensors(totals[0])
-        result = with_gradient(offset, shown, gradient.view_as(offset))
+        within = None
+        if mask is None:
+            result, totals = _rows(offset, positive, weight, surrogate, ratio)
+        else:  # a copy of the weights: they may move before the backward pass
+            result, totals = _masked(offset, positive, mask, weight.clone(), surrogate, ratio)
     if running is not None and within is None:
         _take_in(running, totals, momentum)
     return result, totals
 
 
-def _masked(
-    offset: Tensor, positive: Tensor, mask: Tensor, weight: Tensor, surrogate: Surrogate
+def _one_row(
+    offset: Tensor,
+    positive: Tensor,
+    weight: Tensor,
+    surrogate: Surrogate,
+    running: Tensor | None,
+    momentum: float,
+    ratio: Ratio | None,
 ) -> tuple[Tensor, Tensor]:
-    """By plain torch and its autograd, without a look at the mask."""
-    sides = torch.stack([positive & mask, ~positive & mask])
-    violation = torch.where(mask, torch.where(positive, -offset, offset), 0)
-    counted = torch.stack(
-        [surrogate(1 + violation), (violation >= 0).to(offset), torch.ones_like(offset)], -1
-    )
-    totals = torch.where(sides[:, None, :, None], counted, 0).sum(2).movedim(0, 1)
-    size = totals[..., 2]
-    both = size.amin(1, keepdim=True) > 0
-    means = torch.where(both, weight / size.clamp_min(1), 0)
-    nothing = (means == 0) & ~totals[..., 0].isnan()
-    value = torch.where(nothing, 0, means * totals[..., 0])
-    return value.sum(), totals.detach()
-
-
-def _shown(value: Tensor, number: Tensor) -> Tensor:
-    """Another value with the same gradient."""
-    return value + (number - value).detach()
-
-
-def _take_in(running: Tensor, totals: Tensor, momentum: float) -> None:
-    """What the kernel does with the running totals.
-
-    An overflowed batch stays out: a gradient scaler skips its step, and an infinite sum would never
-    recover.
+    """The kernel for scores (B,), past torch's dispatcher, which a small batch would pay more for
+    than for the kernel.
     """
-    new = torch.add(totals.to(running), running, alpha=momentum)
-    running.copy_(torch.where(totals.isfinite().all(), new, running))
+    # asked first: `contiguous` goes through the dispatcher even where it has nothing to do
+    x = offset.detach() if offset.is_contiguous() else offset.detach().contiguous()
+    positive = positive if positive.is_contiguous() else positive.contiguous()
+    results = x.new_empty(()), torch.empty_like(x), x.new_empty(1, 2, 3)
+    given = (x, positive, weight, 1, x.shape[0], surrogate.code, *(ratio or (0.0, 0.0)))
+    _native.call("weighted_errors", *given, *results, running, float(momentum))
+    value, gradient, totals = results
+    attach = _linear if surrogate.piecewise_linear else with_gradient
+    return attach(offset, value, gradient), totals
 
 
 def _linear(offset: Tensor, value: Tensor, gradient: Tensor) -> Tensor:
@@ -137,6 +110,51 @@ def _linear(offset: Tensor, value: Tensor, gradient: Tensor) -> Tensor:
     # with the constant; the product is NaN where a score is infinite
     attached.detach().copy_(value)
     return attached
+
+
+def _rows(
+    offset: Tensor, positive: Tensor, weight: Tensor, surrogate: Surrogate, ratio: Ratio | None
+) -> tuple[Tensor, Tensor]:
+    """By the operator, on every device and in every graph."""
+    rows = offset.detach() if offset.ndim == 2 else offset.detach().unsqueeze(0)
+    value, gradient, totals = _operator(rows, positive.expand_as(rows), weight, surrogate.code)
+    shown = value.sum() if ratio is None else ratio(totals[0])
+    return with_gradient(offset, shown, gradient.view_as(offset)), totals
+
+
+def _masked(
+    offset: Tensor,
+    positive: Tensor,
+    mask: Tensor,
+    weight: Tensor,
+    surrogate: Surrogate,
+    ratio: Ratio | None,
+) -> tuple[Tensor, Tensor]:
+    """By plain torch and its autograd, without a look at the mask."""
+    offset = offset if offset.ndim == 2 else offset.unsqueeze(0)
+    sides = torch.stack([positive & mask, ~positive & mask])
+    violation = torch.where(mask, torch.where(positive, -offset, offset), 0)
+    counted = torch.stack(
+        [surrogate(1 + violation), (violation >= 0).to(offset), torch.ones_like(offset)], -1
+    )
+    totals = torch.where(sides[:, None, :, None], counted, 0).sum(2).movedim(0, 1)
+    size = totals[..., 2]
+    both = size.amin(1, keepdim=True) > 0
+    means = torch.where(both, weight / size.clamp_min(1), 0)
+    nothing = (means == 0) & ~totals[..., 0].isnan()
+    value, totals = torch.where(nothing, 0, means * totals[..., 0]).sum(), totals.detach()
+    # another value with the same gradient
+    return value if ratio is None else value + (ratio(totals[0]) - value).detach(), totals
+
+
+def _take_in(running: Tensor, totals: Tensor, momentum: float) -> None:
+    """What the kernel does with the running totals.
+
+    An overflowed batch stays out: a gradient scaler skips its step, and an infinite sum would never
+    recover.
+    """
+    new = torch.add(totals.to(running), running, alpha=momentum)
+    running.copy_(torch.where(totals.isfinite().all(), new, running))
 
 
 def _pure(
@@ -165,23 +183,7 @@ def _native_rows(
 ) -> tuple[Tensor, Tensor, Tensor]:
     results = _fake(offset, positive, weight, surrogate)
     given = (offset, positive, weight, *offset.shape, surrogate)
-    _native.call("weighted_errors", *given, *results, None, 0.0)
-    return results
-
-
-def _one_row(
-    x: Tensor,
-    positive: Tensor,
-    weight: Tensor,
-    surrogate: int,
-    running: Tensor | None,
-    momentum: float,
-) -> tuple[Tensor, Tensor, Tensor]:
-    """The kernel for scores (B,): a number, a gradient (B,) and totals (1, 2, 3)."""
-    x, positive = x.contiguous(), positive.contiguous()
-    results = x.new_empty(()), torch.empty_like(x), x.new_empty(1, 2, 3)
-    given = (x, positive, weight, 1, x.shape[0], surrogate)
-    _native.call("weighted_errors", *given, *results, running, momentum)
+    _native.call("weighted_errors", *given, 0.0, 0.0, *results, None, 0.0)
     return results
 
 
