@@ -74,7 +74,13 @@ def topk_rows(size: str, shape: tuple[int, ...]) -> list[dict[str, object]]:
     generator = torch.Generator().manual_seed(0)
     scores = torch.randn(shape, generator=generator)
     target = torch.randint(shape[1], shape[:1], generator=generator)
-    losses = {"smooth_topk_loss": eg.SmoothTopKLoss(), "topk_hinge_loss": eg.TopKHingeLoss()}
+    losses = {
+        "smooth_topk_loss": eg.SmoothTopKLoss(),
+        "topk_hinge_loss": eg.TopKHingeLoss(),
+        "topk_svm_loss": eg.TopKSVMLoss(),
+        "topk_entropy_loss": eg.TopKEntropyLoss(),
+        "sorting_network_topk_loss": eg.SortingNetworkTopKLoss(),
+    }
     return compare(size, F.cross_entropy, losses, scores, target)
 
 

@@ -11,6 +11,7 @@ import oracles
 import oracles_direct_loss as ranking_oracles
 import oracles_retrieval as retrieval_oracles
 import oracles_smooth_topk as topk_oracles
+import oracles_topk_rivals as rival_oracles
 import torch
 from torch import Tensor
 
@@ -317,6 +318,36 @@ def _soft_case(
     )
 
 
+def _rival_case(
+    name: str, loss: Any, module: Any, oracle: Any, *more: Any, k: int = 2, **fixed: Any
+) -> Case:
+    """A top-k loss that smooth top-k is compared with."""
+    fixed = {"k": k, **fixed}
+    return Case(
+        name,
+        _weighted(loss),
+        module,
+        _draw_samples,
+        partial(rival_oracles.over_samples, oracle, **fixed),
+        partial(metrics.topk_error, k=k),
+        (
+            *more,
+            {"k": 1},
+            {"k": 5 - k},
+            {"weight": SAMPLE_WEIGHT},
+            {"ignore_index": 0},
+            {"weight": SAMPLE_WEIGHT, "ignore_index": 1, "reduction": "none"},
+            *REDUCTIONS,
+        ),
+        _sure,
+        equals_metric=False,
+        fixed=fixed,
+        crowd=500,
+        plain=True,
+        autograd=True,
+    )
+
+
 STEPS = ({"epsilon": 0.1}, {"reduction": "sum"}, {"reduction": "none"})
 REDUCTIONS = ({"reduction": "sum"}, {"reduction": "none"})
 RANKING = {"perfect": _ranked_by, "metric": _rank_loss}
@@ -615,6 +646,41 @@ CASES = (
         equals_metric=False,
         fixed={"k": 2},
         crowd=500,
+    ),
+    _rival_case(
+        "topk_svm",
+        eg.topk_svm_loss,
+        eg.TopKSVMLoss,
+        rival_oracles.svm,
+        {"variant": "beta"},
+        {"margin": 0.3},
+        k=3,  # with one guess or two both variants are the same
+    ),
+    _rival_case(
+        "topk_svm_beta", eg.topk_svm_loss, eg.TopKSVMLoss, rival_oracles.svm, k=3, variant="beta"
+    ),
+    _rival_case(
+        "topk_entropy",
+        eg.topk_entropy_loss,
+        eg.TopKEntropyLoss,
+        rival_oracles.entropy,
+        {"truncated": True},
+    ),
+    _rival_case(
+        "topk_entropy_truncated",
+        eg.topk_entropy_loss,
+        eg.TopKEntropyLoss,
+        rival_oracles.entropy,
+        truncated=True,
+    ),
+    _rival_case(
+        "sorting_network_topk",
+        eg.sorting_network_topk_loss,
+        eg.SortingNetworkTopKLoss,
+        rival_oracles.sorting_network,
+        {"temperature": 0.3},
+        {"candidates": 4},
+        {"candidates": 4, "k": 3, "temperature": 2.0},
     ),
     _list_case(
         "direct_average_precision",

@@ -157,6 +157,12 @@ def axes(function: str, argument: str, value: object) -> None:
         integer(-64, 63, repair="Pass an axis, several axes, or None.")(function, argument, axis)
 
 
+def check_guesses(function: str, k: int, classes: int) -> None:
+    """k within the classes."""
+    repair = f"With {classes} classes on axis 1, {classes} guesses are always right: lower k."
+    integer(1, classes - 1, repair=repair)(function, "k", k)
+
+
 # ---- the table ---------------------------------------------------------------------------------
 
 # Beyond these, float32 would lose the smaller counts beside the larger.

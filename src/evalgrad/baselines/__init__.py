@@ -1,4 +1,4 @@
-"""What the segmentation papers compare with, under the arguments and the hard cases of the other
+"""What the papers compare with, under the arguments and the hard cases of the other
 losses.
 """
 
@@ -13,6 +13,13 @@ from evalgrad.baselines.soft_overlap import (
     soft_jaccard_loss,
     soft_tversky_loss,
 )
+from evalgrad.baselines.sorting_network import SortingNetworkTopKLoss, sorting_network_topk_loss
+from evalgrad.baselines.topk import (
+    TopKEntropyLoss,
+    TopKSVMLoss,
+    topk_entropy_loss,
+    topk_svm_loss,
+)
 
 __all__ = [
     "BootstrappedCrossEntropy",
@@ -20,6 +27,9 @@ __all__ = [
     "SoftDiceLoss",
     "SoftJaccardLoss",
     "SoftTverskyLoss",
+    "SortingNetworkTopKLoss",
+    "TopKEntropyLoss",
+    "TopKSVMLoss",
     "bootstrapped_cross_entropy",
     "focal_loss",
     "inverse_frequency_weights",
@@ -27,4 +37,7 @@ __all__ = [
     "soft_dice_loss",
     "soft_jaccard_loss",
     "soft_tversky_loss",
+    "sorting_network_topk_loss",
+    "topk_entropy_loss",
+    "topk_svm_loss",
 ]

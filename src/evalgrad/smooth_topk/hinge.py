@@ -15,9 +15,9 @@ from torch import Tensor
 from evalgrad import _native
 from evalgrad._inputs import Weight, samples
 from evalgrad._module import LossModule
-from evalgrad._options import Reduction, checked
+from evalgrad._options import Reduction, check_guesses, checked
 from evalgrad._rows import attach, exact_dtype, row_factor, working
-from evalgrad.smooth_topk.samples import check_guesses, lead_of, row_scale, without_absent
+from evalgrad.smooth_topk.samples import lead_of, row_scale, without_absent
 
 
 @checked()

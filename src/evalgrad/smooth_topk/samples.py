@@ -1,4 +1,4 @@
-"""What the two top-k losses share: the options, the lead of the label, and rows without a value.
+"""What the two top-k losses share: the lead of the label, and rows without a value.
 
 An operator takes rows ``(R, C)`` of scores, their labels and the factor of each row in the result
 (`_rows`): 0 for a row that does not count, whatever it holds.
@@ -8,14 +8,6 @@ import math
 
 import torch
 from torch import Tensor
-
-from evalgrad._options import integer
-
-
-def check_guesses(function: str, k: int, classes: int) -> None:
-    """k within the classes."""
-    repair = f"With {classes} classes on axis 1, {classes} guesses are always right: lower k."
-    integer(1, classes - 1, repair=repair)(function, "k", k)
 
 
 def lead_of(kth: Tensor, own: Tensor) -> Tensor:
