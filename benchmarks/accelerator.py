@@ -96,6 +96,7 @@ def comparisons() -> Iterator[Comparison]:
 
 
 def eager(loss: Loss, x: Tensor, target: Tensor) -> Account:
+    x.grad = None  # of the loss before: it would be added to
     with _native.open_operators():
         return account(lambda: loss(x, target).backward(), (x, target))
 

@@ -176,6 +176,8 @@ class Account(TorchDispatchMode):
             amount = 0 if "backward" in name else touched(scores) // scores.shape[1]
         elif name in OVERWRITES:
             read = read[1:]
+        elif name == "gather":  # as many entries as it returns, if those are fewer
+            amount, read = min(touched(read[0]), touched(outputs[0])), read[1:]
         amount += sum(map(touched, read)) + sum(map(touched, outputs))
         launches, temporary = 1, 0
         if name == "sort":
