@@ -16,67 +16,69 @@ from evalgrad._rows import exact_dtype
 
 
 def _pure(losses: Tensor, mask: Tensor | None, p: float, support: float) -> tuple[Tensor, Tensor]:
-    """Any device, sorted, no sync. Inside everything is float64 (float32 on MPS): sums over
-    millions of powers need it.
+    """Any device, sorted, no sync. Powers and their sums are float64 (float32 on MPS): sums over
+    millions of them need it.
 
     Infinite losses act as one loss growing without bound: they saturate (w = tau) if fewer than m,
     else they share, w = tau (m / #inf)^(1/p), and the finite ones get 0.
     """
     wide = exact_dtype(losses)
-    valid = torch.ones_like(losses, dtype=torch.bool) if mask is None else mask
-    counted = torch.where(valid, losses, 0).to(wide)
-    n = valid.sum(-1, keepdim=True).to(wide).clamp(min=1)  # a void row: any n, its weights are 0
+    counted = losses if mask is None else torch.where(mask, losses, 0)
+    n = losses.new_full((losses.shape[0], 1), losses.shape[1], dtype=wide)
+    if mask is not None:
+        n = mask.sum(-1, keepdim=True).to(wide)
+    n = n.clamp(min=1)  # a void row: any n, its weights are 0
     if p == math.inf:
-        weights = valid / n
+        nan = counted.sum(-1, keepdim=True, dtype=wide).isnan()
+        weights = torch.where(nan, torch.nan, 1 / n).to(losses.dtype).repeat(1, losses.shape[1])
     else:
-        tiny = torch.finfo(losses.dtype).tiny  # subnormal losses count as 0, as in the kernel
-        weights = _maximiser(
-            torch.where(counted < tiny, 0, counted), n, (support * n).clamp(min=1), p
-        )
-    value = (weights * counted).sum(-1)
-    weights = torch.where(value.isnan()[:, None], torch.nan, weights)
-    return value.to(losses.dtype), torch.where(valid, weights, 0).to(losses.dtype)
+        weights = _maximiser(counted, n, support, p)
+    value = (weights * counted).sum(-1, dtype=wide).to(losses.dtype)
+    return value, weights if mask is None else torch.where(mask, weights, 0)
 
 
-def _maximiser(losses: Tensor, n: Tensor, m: Tensor, p: float) -> Tensor:
-    """w* = tau min(1, l/alpha)^(q-1) per row of an array where absent items are 0; 1 <= p < inf."""
+def _maximiser(losses: Tensor, n: Tensor, support: float, p: float) -> Tensor:
+    """w* = tau min(1, z/s)^(1/p) with z = (l/rho)^q and s = (alpha/rho)^q, per row of an array
+    where absent items are 0; 1 <= p < inf. NaN all over a row with a NaN.
+    """
     if losses.shape[-1] == 0:
-        return losses
+        return losses.clone()
     # 1e20 is as good as infinite: two float64 with ratio 1 + 2^-53 differ by e^11102 in that power.
     q = min(p / (p - 1) if p > 1 else math.inf, 1e20)
-    log_tau = -n.log() / q - m.log() * (1 - 1 / q)
-    ordered, order = losses.sort(dim=-1, descending=True)
-    rho = ordered.gather(-1, m.ceil().long() - 1)
-    log_power = q * _log_ratio(losses, rho)  # log x^q, x = l/rho
-    log_s = _log_root(log_power.gather(-1, order), m)
-    return (log_tau + (log_power - log_s).clamp(max=0) * (1 - 1 / q)).exp()
+    m = (support * n).clamp(min=1)
+    tau = (-n.log() / q - m.log() * (1 - 1 / q)).exp()
+    tiny = torch.finfo(losses.dtype).tiny
+    # subnormal losses count as 0, as in the kernel
+    losses = nn.functional.threshold(losses, tiny * (1 - torch.finfo(losses.dtype).eps), 0.0)
+    ordered = losses.sort(dim=-1).values
+    rho = ordered.gather(-1, losses.shape[1] - m.ceil().long()).to(n.dtype)
+    # With rho = 0 all losses above 0 saturate; so they do relative to the smallest of them.
+    rho = rho.clamp(min=tiny)
+    z = (losses / rho).pow_(q)  # NaN where inf/inf: a tie, z = 1, of which fmin makes the second
+    most = math.ceil(support * losses.shape[1]) + 1  # fewer than m are saturated
+    head = (ordered[:, -most:] / rho).pow_(q).nan_to_num_(nan=1.0, posinf=torch.inf)
+    behind = torch.fmin(z, torch.ones_like(m)).sum(-1) - head.clamp(max=1).sum(-1)
+    s = _root(head, behind.clamp(min=0).unsqueeze(-1), m)
+    weights = torch.empty_like(losses)
+    torch.pow(torch.fmin(z, torch.where(rho == torch.inf, 1.0, s)), 1 - 1 / q, out=weights)
+    return weights.mul_(torch.where(ordered[:, -1:].isnan(), torch.nan, tau * s ** (1 / q - 1)))
 
 
-def _log_ratio(losses: Tensor, rho: Tensor) -> Tensor:
-    """log(l/rho), where q * its error must stay small: log1p near 1; 0/0 is -inf (no weight),
-    inf/inf is 0 (a tie).
-    """
-    excess = (losses - rho) / rho
-    log_ratio = torch.where(excess.abs() < 0.5, excess.log1p(), (losses / rho).log())
-    log_ratio = torch.where(losses == rho, 0.0, log_ratio)
-    return torch.where(losses == 0, -torch.inf, log_ratio)
-
-
-def _log_root(log_power: Tensor, m: Tensor) -> Tensor:
-    """log s, where s >= 1 is the largest root of sum min(z, s) = m s for z = exp(log_power) in
-    descending rows.
+def _root(z: Tensor, behind: Tensor, m: Tensor) -> Tensor:
+    """s >= 1, the largest root of sum min(z, s) = m s, for the largest items of ascending rows and
+    the sum of all `behind` them, which are at most 1.
 
     Item i (i items ahead) is saturated, z_i > s, iff sum_j min(z_j, z_i) = i z_i + sum_{j>=i} z_j <
     m z_i. No cancellation: tails are summed from the smallest item on. Since s <= n / (m - #{z >
-    1}) < 1e36, a z above e^85 needs no test (and no float).
+    1}), a z above 1e36 needs no test.
     """
-    beyond = log_power > 85
-    z = torch.where(beyond, 0.0, log_power.clamp(max=85).exp())
-    tails = z.flip(-1).cumsum(-1).flip(-1)
-    ahead = torch.arange(z.shape[-1], device=z.device, dtype=z.dtype)
+    beyond = z > 1e36
+    z = torch.where(beyond, 0.0, z)
+    tails = z.cumsum(-1).add_(behind)
+    ahead = torch.arange(z.shape[-1] - 1, -1, -1, device=z.device, dtype=z.dtype)
     saturated = (beyond | ((m - ahead) * z > tails)).sum(-1, keepdim=True)
-    tail = nn.functional.pad(tails, (0, 1)).gather(-1, saturated)
-    return (tail / (m - saturated)).clamp(min=1).log()
+    tail = tails.gather(-1, z.shape[-1] - 1 - saturated)
+    return (tail / (m - saturated)).clamp(min=1)
 
 
 def _native_rows(
