@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import evalgrad as eg
 from evalgrad import _labels, _native
-from evalgrad.lovasz import class_maps
+from evalgrad.lovasz import softmax_bins
 
 
 def test_extension_equals_jaccard_loss_on_every_set():
@@ -129,6 +129,22 @@ def test_kernel_at_size(confidence, per_image, bins):
     torch.testing.assert_close(
         gradient, expected_gradient, rtol=0, atol=2e-5 if bins is None else 0.02
     )
+
+
+@pytest.mark.parametrize("metric", ["jaccard", "dice"])
+@pytest.mark.parametrize("bins", [None, 32])
+@pytest.mark.parametrize("classes", [8, 9, 19])
+def test_parts_of_the_classes(classes, bins, metric):
+    """The core in torch takes some classes at a time: their losses are those of each by itself."""
+    logits = torch.randn(2, classes, 40, dtype=torch.float64, requires_grad=True)
+    target = torch.randint(-1, classes, (2, 40))
+    options = {"classes": "all", "ignore_index": -1, "bins": bins, "metric": metric}
+    by_class = eg.lovasz_softmax_loss(logits, target, reduction="none", **options)
+    (expected,) = torch.autograd.grad(by_class.mean(), logits)
+    value = eg.lovasz_softmax_loss(logits, target, **options)
+    value.backward()
+    torch.testing.assert_close(value, by_class.mean())
+    torch.testing.assert_close(logits.grad, expected)
 
 
 @pytest.mark.parametrize("confidence", [0, 3, 20])
@@ -270,8 +286,8 @@ def test_many_bins_have_the_exact_gradient(bits):
 def test_bin_counts_add_up_over_shards():
     """What the cheap global batch over ranks rests on."""
     x, label = torch.randn(1, 4, 3, 50), torch.randint(-1, 3, (1, 4, 50))
-    whole = class_maps.bin_counts(x, label, 16)
-    parts = [class_maps.bin_counts(x[:, i : i + 2], label[:, i : i + 2], 16) for i in (0, 2)]
+    whole = softmax_bins.bin_counts(x, label, 16)
+    parts = [softmax_bins.bin_counts(x[:, i : i + 2], label[:, i : i + 2], 16) for i in (0, 2)]
     assert torch.equal(whole, parts[0] + parts[1])
     assert whole.sum() == 3 * (label >= 0).sum()
 

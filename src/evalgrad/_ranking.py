@@ -12,11 +12,6 @@ def descending(values: Tensor, mask: Tensor | None = None) -> Tensor:
     return keys.argsort(dim=-1, descending=True, stable=True)
 
 
-def ahead(flags: Tensor) -> Tensor:
-    """How many True stand before each position of the last axis, as exact integers."""
-    return flags.cumsum(-1) - flags.to(torch.int64)
-
-
 def against_the_model(scores: Tensor, target: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
     """Scores sorted along the last axis in decreasing order, and the order: negatives ahead of the
     positives they tie with.

@@ -82,8 +82,10 @@ def chosen_classes(like: Tensor, classes: Classes) -> Tensor:
     """Which classes of ``like (G, C)`` a choice names, ``(1, C)`` bool."""
     if classes == "all":
         return torch.ones_like(like[:1], dtype=torch.bool)
-    index = torch.tensor(list(classes), dtype=torch.int64, device=like.device)
-    return torch.zeros_like(like[:1], dtype=torch.bool).index_fill(1, index, True)
+    chosen = torch.zeros_like(like[:1], dtype=torch.bool)
+    for c in map(int, classes):  # one by one: a GPU would wait for a tensor of them
+        chosen[:, c].fill_(True)
+    return chosen
 
 
 def attach(

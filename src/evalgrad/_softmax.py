@@ -1,4 +1,4 @@
-"""Softmax over class maps, and the way back through it.
+"""Softmax over class maps.
 
 Shapes: x ``(G, M, C, S)`` logits of G groups of M images with S pixels, label ``(G, M, S)``.
 """
@@ -25,14 +25,3 @@ def pixel_losses(maps: ClassMaps) -> Tensor:
     """Cross-entropy of each pixel, ``(G, M*S)``."""
     log_p = finite_logits(maps).log_softmax(2)
     return -log_p.gather(2, maps.label.clamp(min=0).unsqueeze(2)).squeeze(2).flatten(1)
-
-
-def through_softmax(p: Tensor, slope: Tensor) -> Tensor:
-    """d/dx_c = p_c (g_c - sum_k g_k p_k) from slopes g; the classes along axis 1 of both.
-
-    Slopes are taken relative to that of the likeliest class, which then has no part in the sum:
-    where the network is sure, g_c and the mean agree in most digits, and their plain difference
-    would be noise.
-    """
-    slope = slope - slope.gather(1, p.argmax(1, keepdim=True))
-    return p * (slope - (p * slope).sum(1, keepdim=True))

@@ -43,7 +43,9 @@ def _factor_and_bins(draw, x):
 
 def _slopes(draw, x):
     shape = (x.shape[0], x.shape[2], 2, *_bins(draw, x))
-    return (torch.randn(shape, generator=draw(_generators())),)
+    slopes = torch.rand(shape, generator=draw(_generators()))
+    slopes[:, :, 1] *= -1  # on the foreground
+    return (slopes,)
 
 
 @st.composite

@@ -72,7 +72,7 @@ def read_tile(x, label, tile, tiles, C, S, CLASSES: tl.constexpr, PIXELS: tl.con
 @triton.jit
 def through_softmax(p, slope, CLASSES: tl.constexpr):
     """p (g - sum of g p), the slopes g taken relative to that of the likeliest class: see
-    evalgrad._softmax.
+    evalgrad.lovasz.class_maps.
     """
     c = tl.arange(0, CLASSES)[:, None]
     likeliest = c == tl.argmax(p, 0)[None, :]

@@ -55,8 +55,9 @@ def lovasz_bin_counts(x: Tensor, label: Tensor, bins: int) -> Tensor | None:
 
 def _gradient_example(dtype: torch.dtype) -> tuple[Tensor, ...]:
     x, label = class_maps_example(dtype)
-    generator = torch.Generator().manual_seed(1)
-    return x, label, torch.randn(1, 3, 2, 16, generator=generator).to(dtype)
+    slopes = torch.rand(1, 3, 2, 16, generator=torch.Generator().manual_seed(1)).to(dtype)
+    slopes[:, :, 1] *= -1  # on the foreground
+    return x, label, slopes
 
 
 @implements(_gradient_example)

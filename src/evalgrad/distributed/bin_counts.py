@@ -14,8 +14,8 @@ from evalgrad._inputs import class_maps
 from evalgrad._rows import attach, class_factor, marked, working
 from evalgrad.distributed.gather import add_over_ranks, number_of_ranks
 from evalgrad.lovasz import LovaszSoftmaxLoss
-from evalgrad.lovasz.class_maps import bin_counts, bin_gradient, bin_slopes
 from evalgrad.lovasz.metric import METRICS
+from evalgrad.lovasz.softmax_bins import bin_counts, bin_gradient, bin_slopes
 
 
 def applies(loss: LovaszSoftmaxLoss) -> bool:

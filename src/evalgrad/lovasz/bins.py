@@ -8,36 +8,40 @@ bound: it is close for a class with many pixels, and can be off by some percent 
 dozen. Counts of several ranks or micro-batches add up to those of the whole batch.
 
 Three steps: `count` items per kind and bin, turn the counts into weights (`bin_weights`), and
-`look_up` the weight of each item. Kind 0 is background, kind 1 foreground.
+`look_up` the weight of each item. Kind 0 is background, kind 1 foreground; counts and weights go
+from the largest errors down. An item knows its place in them as a *column*.
 """
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 
-def bin_of(errors: Tensor, bins: int, highest: Tensor | float = 1.0) -> Tensor:
-    """Number of the bin of each error in [0, highest], from the largest errors down: bin 0 holds
-    them, `highest` included, and NaN.
+def columns_of(
+    errors: Tensor, foreground: Tensor, bins: int, highest: Tensor | float = 1.0
+) -> Tensor:
+    """Column of each error in [0, highest]: its bin from the smallest errors up, after K others if
+    it is foreground. The last bin holds `highest`, too, and NaN.
+
+    2 K is the column of what counts nowhere and has no weight.
     """
-    # This way round NaN, which compares as False, and inf / inf land in bin 0.
-    place = errors * (bins / highest)
-    return bins - 1 - torch.where(place < bins - 1, place, bins - 1).long()
+    number = bins_of(errors, bins, highest).long()
+    return torch.add(number, foreground, alpha=bins)
 
 
-def count(number: Tensor, foreground: Tensor, mask: Tensor, bins: int) -> Tensor:
-    """Items of the last axis per kind (background, foreground) and number of bin: ``(*, 2, K)``
-    integers.
-    """
-    # What is left out falls behind the last bin, which is dropped.
-    column = torch.where(mask, number + foreground * bins, 2 * bins)
+def bins_of(errors: Tensor, bins: int, highest: Tensor | float = 1.0) -> Tensor:
+    """Number of the bin of each error, not yet rounded down."""
+    last = torch.full((), bins - 1, dtype=errors.dtype, device=errors.device)
+    # fmin takes the last for NaN, and for inf / inf
+    return torch.fmin(errors * (bins / highest), last)
+
+
+def count(columns: Tensor, bins: int) -> Tensor:
+    """Items of the last axis per kind and bin, ``(*, 2, K)`` integers."""
     counts = torch.zeros(
-        (*number.shape[:-1], 2 * bins + 1), dtype=torch.int64, device=number.device
+        (*columns.shape[:-1], 2 * bins + 1), dtype=torch.int64, device=columns.device
     )
-    return (
-        counts.scatter_add(-1, column, torch.ones_like(column))[..., :-1]
-        .unflatten(-1, (2, bins))
-        .contiguous()
-    )
+    counts = counts.scatter_add(-1, columns, counts.new_ones(()).expand_as(columns))
+    return counts[..., :-1].unflatten(-1, (2, bins)).flip(-1)
 
 
 def bin_weights(
@@ -70,9 +74,6 @@ def bin_weights(
     return torch.stack(kinds, dim=-2)
 
 
-def look_up(table: Tensor, number: Tensor, foreground: Tensor, mask: Tensor) -> Tensor:
-    """Entry of ``table (*, 2, K)`` for each item of the last axis, of which `number` is the bin; 0
-    for what the mask leaves out.
-    """
-    column = number + foreground * table.shape[-1]
-    return torch.where(mask, table.flatten(-2).gather(-1, column), 0.0)
+def look_up(table: Tensor, columns: Tensor) -> Tensor:
+    """Entry of ``table (*, 2, K)`` for each item of the last axis."""
+    return nn.functional.pad(table.flip(-1).flatten(-2), (0, 1)).gather(-1, columns)

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from evalgrad import _native
 from evalgrad._binary_inputs import set_rows
-from evalgrad._ranking import ahead, descending
+from evalgrad._ranking import descending
 from evalgrad._rows import attach, row_factor, working
 from evalgrad.lovasz.metric import METRICS
 
@@ -58,36 +58,60 @@ def extend(
     return attach(rows, value, gradient, "none", shape=x.shape[:-1])
 
 
-def weights(
+def parts(size: int, number: int) -> list[slice]:
+    """An axis in so many parts, or as many as it has: one after the other, they need less memory
+    than all at once.
+    """
+    step = max(1, -(-size // number))
+    return [slice(start, min(start + step, size)) for start in range(0, size, step)]
+
+
+# Keys of a sort: floats >= 0 have the order of their bits.
+INTEGERS = {torch.float32: torch.int32, torch.float64: torch.int64}
+
+
+def signed_weights(front: Tensor, misses: float, false_alarms: float, dtype: torch.dtype) -> Tensor:
+    """Weights of items in decreasing order of error, along the last axis, negative on the
+    foreground, which `front` names.
+
+    Items that are left out may stand at the end, as background: there their weight is 0.
+    """
+    counts = torch.int32 if front.shape[-1] < 2**31 else torch.int64
+    a = front.cumsum(-1, dtype=counts)  # with the item itself
+    P, place = a[..., -1:], torch.arange(front.shape[-1], dtype=counts, device=a.device)
+    rest = P - a
+    if misses == false_alarms == 1:  # the Jaccard index: less to compute, P + b in integers
+        size = rest + place
+        weights = (rest.to(dtype) / size).masked_fill_(front, -1.0).div_(size.add_(1))
+    else:
+        weights = _of_tversky(
+            (rest + front).to(dtype), P.to(dtype), place, front, misses, false_alarms
+        )
+    top = weights[..., :1]
+    top.copy_(torch.where(P == 0, 1.0, top))  # no foreground: all on the largest error
+    return weights
+
+
+def _of_tversky(
+    rest: Tensor, P: Tensor, place: Tensor, front: Tensor, m: float, w: float
+) -> Tensor:
+    """The same from P - a, P and a + b; `rest` is written over."""
+    a = P - rest
+    b = place - a
+    D = torch.add(rest, a, alpha=m).add_(b, alpha=w)
+    of_front = b.mul_(w).add_(m * P).div_(torch.rsub(D, 1 - m))
+    return torch.where(front, of_front, rest.mul_(w).div_(D + w)).div_(D)
+
+
+def _weights(
     errors: Tensor, foreground: Tensor, mask: Tensor | None, misses: float, false_alarms: float
 ) -> Tensor:
-    """Weights of the extension over the last axis, of the dtype of `errors`; 0 for what the mask
-    leaves out.
-    """
+    """Weights of any errors; 0 for what the mask leaves out."""
     order = descending(errors, mask)
-    front = (foreground if mask is None else foreground & mask).gather(-1, order)
-    back = (~foreground if mask is None else ~foreground & mask).gather(-1, order)
-    total = front.sum(-1, keepdim=True)
-    a, b = ahead(front), ahead(back)
-    of_front, of_back = _steps(total, a, b, misses, false_alarms)
-    first = (back & (a + b == 0)).double()  # no foreground: all the weight on the largest error
-    of_back = torch.where(total > 0, of_back, first)
-    sorted_weights = torch.where(front, of_front, torch.where(back, of_back, 0.0))
-    return torch.zeros_like(sorted_weights).scatter(-1, order, sorted_weights).to(errors.dtype)
-
-
-def _steps(
-    total: Tensor, a: Tensor, b: Tensor, misses: float, false_alarms: float
-) -> tuple[Tensor, Tensor]:
-    """Weight of a foreground and of a background item behind a and b of them; float64."""
-    if misses == false_alarms == 1:  # the Jaccard index: less to compute
-        union = (total + b).double()
-        of_front = union.new_ones(()) / union.clamp(min=1)
-        return of_front, (total - a) * of_front / (union + 1)
-    P, a, b = total.double(), a.double(), b.double()
-    m, w = misses, false_alarms
-    size = P - a + m * a + w * b
-    return (m * P + w * b) / (size * (size + m - 1)), w * (P - a) / (size * (size + w))
+    front = foreground if mask is None else foreground & mask
+    found = signed_weights(front.gather(-1, order), misses, false_alarms, errors.dtype)
+    weights = torch.empty_like(found).scatter_(-1, order, found.abs_())
+    return weights if mask is None else weights.masked_fill_(~mask, 0.0)
 
 
 def _pure(
@@ -99,20 +123,51 @@ def _pure(
     misses: float,
     false_alarms: float,
 ) -> tuple[Tensor, Tensor]:
-    errors, slope = x, torch.ones_like(x)
-    if hinge:
-        sign = torch.where(foreground, -slope, slope)
-        margin = 1 + sign * x
-        errors, slope = margin.clamp(min=0), torch.where(margin > 0, sign, 0.0)
-    gradient = weights(errors, foreground, mask, misses, false_alarms)
-    if factor is not None:
-        gradient = gradient * factor.unsqueeze(-1)
-    # A weight of 0 takes part with 0 even where the error is infinite or, left out by the mask,
-    # NaN.
-    value = torch.where(gradient == 0, 0.0, errors * gradient)
-    if mask is not None:
-        value = value.where(mask, 0.0)
-    return value.sum(-1, dtype=torch.float64).to(x.dtype), gradient * slope
+    factor = x.new_ones(x.shape[0]) if factor is None else factor
+    if not hinge:
+        gradient = _weights(x, foreground, mask, misses, false_alarms) * factor.unsqueeze(-1)
+        products = (gradient * x).masked_fill_(gradient == 0, 0.0)
+        return products.sum(-1, dtype=torch.float64).to(x.dtype), gradient
+    value, gradient = _native.empty_results(x)
+    for part in parts(x.shape[0], 4):
+        own = x[part], foreground[part], None if mask is None else mask[part]
+        value[part] = _hinge(*own, factor[part], misses, false_alarms, gradient[part])
+    return value, gradient
+
+
+def weighted_sum(losses: Tensor, gradient: Tensor) -> Tensor:
+    """Sum of loss x weight, which is |gradient|; where it is 0, an infinite loss has no part."""
+    products = (gradient * losses).masked_fill_(gradient == 0, 0.0)
+    return torch.linalg.vector_norm(products, 1, -1, dtype=torch.float64).to(losses.dtype)
+
+
+def hinge_losses(x: Tensor, foreground: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
+    """Foreground and hinge losses; what is left out is background without a loss."""
+    front = foreground if mask is None else foreground & mask
+    margins = torch.where(front, -x, x).add_(1)
+    return front, (margins if mask is None else margins.masked_fill_(~mask, 0.0)).clamp_(min=0)
+
+
+def _hinge(
+    x: Tensor,
+    foreground: Tensor,
+    mask: Tensor | None,
+    factor: Tensor,
+    misses: float,
+    false_alarms: float,
+    gradient: Tensor,
+) -> Tensor:
+    """Values of some rows; their gradient is written into `gradient`."""
+    front, losses = hinge_losses(x, foreground, mask)
+    # A key has the bits of a loss above, from the lowest integer on, and foreground as the last.
+    lowest = torch.iinfo(INTEGERS[x.dtype]).min
+    bits = losses.view(INTEGERS[x.dtype]).bitwise_left_shift(1)
+    key, order = bits.bitwise_or_(front).bitwise_xor_(lowest).sort(dim=-1, descending=True)
+    slopes = signed_weights((key & 1).bool(), misses, false_alarms, x.dtype).mul_(
+        factor.unsqueeze(-1)
+    )
+    gradient.scatter_(-1, order, slopes.masked_fill_(key < lowest + 2, 0.0))
+    return weighted_sum(losses, gradient)
 
 
 def _native_rows(

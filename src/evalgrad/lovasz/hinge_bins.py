@@ -9,7 +9,8 @@ import torch
 from torch import Tensor
 
 from evalgrad import _native
-from evalgrad.lovasz.bins import bin_of, bin_weights, count, look_up
+from evalgrad.lovasz.bins import bin_weights, columns_of, count, look_up
+from evalgrad.lovasz.extension import hinge_losses, parts, weighted_sum
 
 
 def _pure(
@@ -21,20 +22,26 @@ def _pure(
     misses: float,
     false_alarms: float,
 ) -> tuple[Tensor, Tensor]:
-    slope = torch.where(foreground, -torch.ones_like(x), 1.0)
-    losses = (1 + slope * x).clamp(min=0)
-    if mask is not None:
-        losses, foreground = torch.where(mask, losses, 0.0), foreground & mask
-    highest = losses.amax(-1, keepdim=True) if x.shape[-1] else losses.sum(-1, keepdim=True)
-    number, counted = bin_of(losses, bins, highest), ~(losses <= 0)  # this way round, NaN counts
-    counts = count(number, foreground, counted, bins)
-    table = bin_weights(counts, misses, false_alarms, foreground.sum(-1))
-    table = table * factor.double()[:, None, None]
-    weights = look_up(table.to(x.dtype), number, foreground, counted)
-    value = (
-        torch.where(weights == 0, 0.0, losses * weights).sum(-1, dtype=torch.float64).to(x.dtype)
-    )
-    return value, weights * slope
+    value, gradient = _native.empty_results(x)
+    for part in parts(x.shape[0], 4):
+        front, losses = hinge_losses(
+            x[part], foreground[part], None if mask is None else mask[part]
+        )
+        columns = _columns(losses, front, bins)
+        table = bin_weights(count(columns, bins), misses, false_alarms, front.sum(-1))
+        of_back, of_front = (table * factor[part, None, None]).unbind(-2)
+        # on the foreground the loss falls as x grows
+        slopes = torch.stack([of_back, -of_front], -2).to(x.dtype)
+        gradient[part] = look_up(slopes, columns)
+        value[part] = weighted_sum(losses, gradient[part])
+    return value, gradient
+
+
+def _columns(losses: Tensor, front: Tensor, bins: int) -> Tensor:
+    if not losses.shape[-1]:  # and no largest
+        return losses.long()
+    columns = columns_of(losses, front, bins, losses.amax(-1, keepdim=True))
+    return columns.masked_fill_(losses <= 0, 2 * bins)  # NaN counts
 
 
 def _native_rows(

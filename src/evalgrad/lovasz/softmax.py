@@ -15,11 +15,11 @@ from evalgrad._inputs import WORKING, ClassMaps, Weight, class_maps
 from evalgrad._module import LossModule
 from evalgrad._options import Classes, Reduction, checked
 from evalgrad._rows import attach, class_factor, working
-from evalgrad._softmax import through_softmax
-from evalgrad.lovasz.bins import bin_of, bin_weights, count, look_up
-from evalgrad.lovasz.class_maps import binned, by_class, in_the_shape_of
-from evalgrad.lovasz.extension import extend, weights
+from evalgrad.lovasz.bins import bin_weights, columns_of, count, look_up
+from evalgrad.lovasz.class_maps import by_class, errors_of, probabilities, value_and_gradient
+from evalgrad.lovasz.extension import INTEGERS, extend, parts, signed_weights
 from evalgrad.lovasz.metric import METRICS, Metric, metric_choice
+from evalgrad.lovasz.softmax_bins import binned
 
 
 @checked(metric=metric_choice)
@@ -116,13 +116,12 @@ def _class_losses(maps: ClassMaps, bins: int | None, misses: float, false_alarms
     derivative of its own.
     """
     x = maps.x.to(WORKING[maps.x.dtype])
-    _, errors, foreground, mask = by_class(x, maps.label)
+    errors, foreground, mask = by_class(x, maps.label)
     if bins is None:
         return extend(errors, foreground, mask, misses, false_alarms)
-    number = bin_of(errors.detach(), bins)
-    counts = count(number, foreground, mask, bins)
-    table = bin_weights(counts, misses, false_alarms).to(errors.dtype)
-    return (errors * look_up(table, number, foreground, mask)).sum(-1)
+    columns = columns_of(errors.detach(), foreground, bins).masked_fill(~mask, 2 * bins)
+    table = bin_weights(count(columns, bins), misses, false_alarms).to(errors.dtype)
+    return (errors * look_up(table, columns)).sum(-1)
 
 
 # ---- operator: x (G, M, C, S), label (G, M, S), factor (G, C) -> value (G,), gradient in x -------
@@ -131,10 +130,16 @@ def _class_losses(maps: ClassMaps, bins: int | None, misses: float, false_alarms
 def _pure(
     x: Tensor, label: Tensor, factor: Tensor, misses: float, false_alarms: float
 ) -> tuple[Tensor, Tensor]:
-    p, errors, foreground, mask = by_class(x, label)
-    scaled = weights(errors, foreground, mask, misses, false_alarms) * factor.unsqueeze(-1)
-    value = (errors * scaled).sum((1, 2), dtype=torch.float64).to(x.dtype)
-    return value, in_the_shape_of(x, through_softmax(p, torch.where(foreground, -scaled, scaled)))
+    p = probabilities(x, label)
+    slopes = x.new_empty(x.shape[0], x.shape[2], label.shape[1:].numel())
+    for part in parts(x.shape[2], 8):
+        errors, front = errors_of(p, label, part)
+        # Errors in [0, 1] have the order of their bits; foreground is the last bit of a key.
+        bits = errors.view(INTEGERS[errors.dtype])
+        key, order = torch.add(front, bits, alpha=2).sort(dim=-1, descending=True)
+        slope = signed_weights(key.bitwise_and_(1).bool(), misses, false_alarms, x.dtype)
+        slopes[:, part].scatter_(-1, order, slope.mul_(factor[:, part].unsqueeze(-1)))
+    return value_and_gradient(p, slopes, label)
 
 
 def _kernel(
