@@ -76,7 +76,20 @@ def losses(draw):
     return found, draw(st.sampled_from([None, mask])), p, support
 
 
+@st.composite
+def samples(draw):
+    """x (R, C), label (R,), factor (R,), k, temperature and margin."""
+    rows, classes, generator = draw(FEW), draw(st.sampled_from([2, 5, 40, 70])), draw(_generators())
+    x = draw(st.sampled_from([0.5, 5.0])) * torch.randn(rows, classes, generator=generator)
+    x = x.round() if draw(st.booleans()) else x
+    label = torch.randint(classes, (rows,), generator=generator)
+    k = min(draw(st.integers(1, 5)), classes - 1)
+    temperature = draw(st.sampled_from([1.0, 0.1, 1e-4]))
+    return x, label, _factor(draw, (rows,)), k, temperature, draw(st.sampled_from([0.0, 1.0]))
+
+
 DRAWS = {
+    "smooth_topk": samples(),
     "loss_max_pooling": losses(),
     "lovasz_softmax": class_maps(
         lambda draw, x: (_factor(draw, (x.shape[0], x.shape[2])), *_metric(draw))
@@ -105,7 +118,16 @@ def _rows_of_training(*extra):
     return [(x, flags, mask, torch.empty(8, device="meta"), *extra) for mask in (None, flags)]
 
 
+def _samples_of_training(rows, classes, k):
+    x, factor = torch.empty(rows, classes, device="meta"), torch.empty(rows, device="meta")
+    return x, torch.empty(rows, dtype=torch.int64, device="meta"), factor, k, 1.0, 1.0
+
+
 TRAINING = {
+    "smooth_topk": [
+        _samples_of_training(*sizes)
+        for sizes in ((256, 10, 1), (256, 1000, 5), (64, 100_000, 5), (64, 524_288, 31))
+    ],
     "loss_max_pooling": [(losses, mask, 1.3, 0.25) for losses, _, mask, *_ in _rows_of_training()],
     "lovasz_softmax": [
         _maps_of_training(c, torch.empty(1, c, device="meta"), 1.0, 1.0)

@@ -120,4 +120,5 @@ smooth_topk = _native.operator(
     pure=_pure,
     native=_native_rows,
     dtypes=(torch.float32, torch.float64),
+    triton="smooth_topk",
 )
