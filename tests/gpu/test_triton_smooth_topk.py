@@ -38,7 +38,8 @@ def hard_rows():
     x[2, 5:] = -INF
     x[3, [18, 27, 60]] = -INF
     x[4, 50] = x[5, 1] = NAN
-    label[6] = 70
+    x[5, 2:6] = INF  # an infinite loss that is absent is 0
+    label[2], label[6] = 6, 70  # the first is among the largest: all others are ruled out
     return x, label, torch.tensor([1.0, 1, 1, 1, 1, 0, 1, 0.5])
 
 
