@@ -310,7 +310,17 @@ def smooth_topk(
     return value, gradient
 
 
-def _launch(x, label, factor, k, temperature, margin, inverse, value, gradient):
+def _launch(
+    x: Tensor,
+    label: Tensor,
+    factor: Tensor,
+    k: int,
+    temperature: float,
+    margin: float,
+    inverse: float,
+    value: Tensor,
+    gradient: Tensor,
+) -> None:
     rows, C = x.shape
     H = min(3 * k, C)
     HEAD, DEGREES = triton.next_power_of_2(H), triton.next_power_of_2(k + 1)
