@@ -180,6 +180,16 @@ def binary_labels(
     return BinaryLabels(positive, mask, None)
 
 
+def read_mask(function: str, mask: Tensor) -> Tensor:
+    """A mask as bool, for functions whose results have no NaN to say that its values were wrong:
+    one that cannot be read has to be bool.
+    """
+    if mask.dtype != torch.bool and not readable(mask):
+        must, repair = "bool where values cannot be read", "Compare explicitly, e.g. `mask > 0`."
+        fail(TypeError, function, "mask", must, describe(mask), repair)
+    return binary_labels(function, mask.unsqueeze(0), "mask").positive[0]
+
+
 def _both(one: Tensor | None, other: Tensor | None) -> Tensor | None:
     return one if other is None else other if one is None else one & other
 

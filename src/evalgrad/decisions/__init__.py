@@ -6,7 +6,7 @@ other loss, only another decision than argmax or 0.5.
 
 from evalgrad.decisions.class_offsets import class_offsets
 from evalgrad.decisions.masks import dice_mask, jaccard_mask
-from evalgrad.decisions.ratio import dataset_jaccard_labels
+from evalgrad.decisions.ratio import dataset_jaccard_labels, greedy_jaccard_labels
 from evalgrad.decisions.thresholds import best_threshold
 
 __all__ = [
@@ -14,5 +14,6 @@ __all__ = [
     "class_offsets",
     "dataset_jaccard_labels",
     "dice_mask",
+    "greedy_jaccard_labels",
     "jaccard_mask",
 ]

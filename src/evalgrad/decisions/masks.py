@@ -21,7 +21,7 @@ from torch import Tensor
 
 from evalgrad._errors import fail
 from evalgrad._inputs import floating, like
-from evalgrad._labels import binary_labels, readable
+from evalgrad._labels import read_mask, readable
 
 EXACT_UP_TO = 1024  # pixels; beyond, moments are as good and the square would cost seconds
 
@@ -75,8 +75,7 @@ def _best(
     rows = p.reshape(p.shape[0], p.shape[1:].numel()).double()
     valid = None
     if mask is not None:
-        valid = like(function, "mask", mask, p).reshape(rows.shape)
-        valid = binary_labels(function, valid, "mask").positive
+        valid = read_mask(function, like(function, "mask", mask, p).reshape(rows.shape))
         rows = torch.where(valid, rows, 0.0)
     _check_share(function, rows)
     ordered, order = rows.sort(-1, descending=True)
