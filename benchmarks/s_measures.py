@@ -7,7 +7,6 @@ docs/s_measures.md; `--cost` leaves the linear programs out.
 
 import itertools
 import json
-import statistics
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -28,17 +27,17 @@ sys.path.insert(0, str(HERE.parent / "tests"))  # the problems and their oracles
 def processor_time(
     jobs: dict[str, Callable[[], object]], rounds: int, repeat: int = 1
 ) -> dict[str, float]:
-    """Median seconds of processor time per call, the jobs in turn; `repeat` calls make one
-    sample.
+    """Least seconds of processor time per call, the jobs in turn; `repeat` calls make one sample.
+    What else runs on the machine only adds to it.
     """
     samples: dict[str, list[float]] = {name: [] for name in jobs}
-    for _ in range(rounds + 2):
+    for _ in range(rounds):
         for name, job in jobs.items():
             start = time.process_time()
             for _ in range(repeat):
                 job()
             samples[name].append((time.process_time() - start) / repeat)
-    return {name: statistics.median(times[2:]) for name, times in samples.items()}
+    return {name: min(times) for name, times in samples.items()}
 
 
 def step_cost(*, network: bool, batch: int = 4096, items: int = 65536) -> dict[str, float]:
@@ -68,7 +67,7 @@ def step_cost(*, network: bool, batch: int = 4096, items: int = 65536) -> dict[s
         "ratio, moving average": lambda s: average(s, target),
         "ratio, cache": lambda s: cached(s, target, index=index),
     }
-    # 32 calls are a whole cycle of the totals, so that every sample pays for one.
+    # 32 calls are two whole cycles of the multipliers: every sample pays for their moves
     times = processor_time({name: job(loss) for name, loss in losses.items()}, rounds=20, repeat=32)
     return {name: 1e6 * seconds for name, seconds in times.items()}
 

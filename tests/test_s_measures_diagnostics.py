@@ -139,6 +139,15 @@ def test_hovering_around_a_constraint_is_not_infeasible():
     assert "still moving" in report["why"]
 
 
+def test_groups_that_say_the_same_say_it_once():
+    labels = torch.arange(12) % 3
+    reg = FBeta(labels=labels)
+    reg(torch.nn.functional.one_hot(labels, 3).float(), labels)
+    why = reg.diagnostics()["why"]
+    assert why == reg.diagnostics()["groups"][0]["why"]
+    assert "no constraint" in why
+
+
 def test_several_groups_say_whether_and_why():
     labels = torch.arange(30) % 3
     reg = RecallAtPrecision(0.7, labels=labels, at_least=0.5)

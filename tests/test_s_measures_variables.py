@@ -61,6 +61,35 @@ def test_one_projection_per_epoch_certifies_what_one_per_step_does(step):
     assert abs(sum(gaps) / 5) < 0.005
 
 
+@pytest.mark.parametrize("per_pass", [True, False])
+def test_a_network_trains_with_dual_steps_at_every_batch_or_pass(per_pass):
+    """At the documented step of the variables it comes to the F1 of the ratio solver."""
+    torch.manual_seed(0)
+    x = torch.randn(2000, 6)
+    y = x[:, 0] + x[:, 1] * x[:, 2] + 0.5 * torch.randn(2000) > 2
+    found = []
+    for solver in ("ratio", "lagrangian"):
+        torch.manual_seed(1)
+        reg = FBeta(labels=y, solver=solver)
+        model = torch.nn.Sequential(torch.nn.Linear(6, 16), torch.nn.ReLU(), torch.nn.Linear(16, 1))
+        own = reg.primal_groups(0.01)
+        steps = [torch.optim.Adam(model.parameters(), lr=0.01)]
+        steps += [torch.optim.SGD(own)] if own else []
+        drawn = torch.cat([torch.randperm(2000) for _ in range(8)])
+        for step, index in enumerate(drawn.split(50), 1):  # 40 are a pass
+            for optimiser in steps:
+                optimiser.zero_grad()
+            reg(model(x[index])[:, 0], y[index], index=index).backward()
+            for optimiser in steps:
+                optimiser.step()
+            reg.project_()
+            if own and (step % 40 == 0 or not per_pass):
+                reg.dual_step()
+        found.append(reg.diagnostics()["metric"])
+    assert found[1] > found[0] - 0.05
+    assert found[0] > 0.6
+
+
 def adam(reg):
     return torch.optim.Adam(reg.primal_groups(0.1))
 

@@ -68,7 +68,9 @@ def together(reports: list[dict[str, Any]]) -> dict[str, Any]:
         worst = [max(map(max, report["residuals"])) for report in reports]
         first = worst.index(max(worst))
     met = None if None in verdicts else all(verdicts)
-    why = reports[first]["why"] if met else f"Group {first}: {reports[first]['why']}"
+    why = reports[first]["why"]
+    if any(report["why"] != why for report in reports):
+        why = f"Group {first}: {why}"
     return {**average, "met": met, "why": why, "groups": reports}
 
 

@@ -7,7 +7,7 @@ docs/s_measures.md: `programs` holds the measures, `ratio` (default) and `lagran
 to optimise them, `module` what all classes share.
 
     reg = FBeta(labels=train_labels, solver="lagrangian")
-    primal = torch.optim.SGD(reg.primal_groups(lr=0.1))
+    primal = torch.optim.SGD(reg.primal_groups(lr=0.01))
     for x, target, index in loader:
         loss = F.cross_entropy(...) + alpha * reg(scores, target, index=index)
         loss.backward()
