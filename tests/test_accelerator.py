@@ -70,6 +70,15 @@ def test_a_compiler_sees_the_core(case):
     assert compiler.operators <= OPAQUE
 
 
+@pytest.mark.parametrize("loss", [eg.LovaszSoftmaxLoss(), eg.LovaszSoftmaxLoss(bins=8)])
+@pytest.mark.filterwarnings("ignore")
+def test_a_compiler_sees_images_of_one_group(loss):
+    """Their classes are not next to each other in memory."""
+    x, target = torch.randn(3, 9, 4, 5), torch.randint(9, (3, 4, 5))
+    value = Compiler(loss).value(x, target)
+    torch.testing.assert_close(value, loss(x, target))
+
+
 @pytest.mark.filterwarnings("ignore")
 def test_a_compiler_sees_the_operator_on_the_cpu():
     compiler = Compiler(eg.lovasz_softmax_loss)

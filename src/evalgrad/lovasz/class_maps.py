@@ -30,8 +30,8 @@ def errors_of(p: Tensor, label: Tensor, part: slice) -> tuple[Tensor, Tensor]:
     """Errors of some classes, and their foreground as 0 and 1 in uint8: ``(G, c, M*S)``."""
     own = torch.arange(part.start, part.stop, device=p.device).view(-1, 1, 1)
     front = (label.unsqueeze(1) == own).view(torch.uint8)
-    errors = torch.empty(front.shape, dtype=p.dtype, device=p.device)
-    torch.sub(p.transpose(1, 2)[:, part], front, out=errors).abs_()
+    # the result has the layout of the first
+    errors = torch.sub(front, p.transpose(1, 2)[:, part]).abs_()
     return errors.flatten(2), front.flatten(2)
 
 
@@ -50,4 +50,5 @@ def value_and_gradient(p: Tensor, slopes: Tensor, label: Tensor) -> tuple[Tensor
     mean = product.sum(2, keepdim=True)
     loss = torch.where(label.unsqueeze(2) >= 0, mean + (likeliest - own), 0.0)
     value = loss.sum((1, 2, 3), dtype=torch.float64).to(p.dtype)
-    return value, torch.addcmul(product, p, mean, value=-1.0, out=p)
+    gradient = torch.addcmul(product, p, mean, value=-1.0, out=p)
+    return value, gradient.contiguous()  # which p is, but not for a compiler: it has no `out`
