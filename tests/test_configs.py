@@ -15,7 +15,7 @@ from evalgrad_lab.cli import main
 from evalgrad_lab.data.batches import Loading, loaded
 from evalgrad_lab.data.dataset import Examples, Part, Reading
 from evalgrad_lab.data.files.read import look_at, read
-from evalgrad_lab.data.layouts.cifar import cifar100
+from evalgrad_lab.data.layouts.image_classes import cifar100
 from evalgrad_lab.data.layouts.images import DEVIATION, MEAN, images_in_memory, resized
 from evalgrad_lab.data.samplers import quarter_positive
 from evalgrad_lab.errors import UserError
@@ -209,7 +209,7 @@ def test_one_sided_items_and_options_of_other_data_are_told(tmp_path):
     with pytest.raises(UserError, match="needs training items of both kinds; got 0 of 5 with"):
         quarter_positive(torch.zeros(5))
     with pytest.raises(UserError, match=r"--data-options are for a layout, NAME:FOLDER"):
-        read(tmp_path, Reading("segmentation", options={"noise": 0.1}))
+        read(tmp_path, Reading("segmentation", data_options={"noise": 0.1}))
 
 
 def test_numbers_of_the_configs_are_the_papers():

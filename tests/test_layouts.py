@@ -9,12 +9,16 @@ import torch
 from scipy.io import savemat
 
 from evalgrad_lab.data.files.folders import read_image
-from evalgrad_lab.data.layouts.cifar import cifar10, cifar100
-from evalgrad_lab.data.layouts.cityscapes import CATEGORIES, IDS, NAMES, cityscapes
-from evalgrad_lab.data.layouts.coco_stuff import coco_sky, coco_stuff
-from evalgrad_lab.data.layouts.imagenet import imagenet
+from evalgrad_lab.data.layouts.image_classes import cifar10, cifar100, imagenet
 from evalgrad_lab.data.layouts.images import IGNORE
-from evalgrad_lab.data.layouts.voc import voc
+from evalgrad_lab.data.layouts.label_maps import (
+    CITYSCAPES,
+    IDS,
+    cityscapes,
+    coco_sky,
+    coco_stuff,
+    voc,
+)
 from evalgrad_lab.data.layouts.voc_regions import overlaps, voc_regions
 from evalgrad_lab.errors import UserError
 
@@ -30,7 +34,7 @@ def test_cityscapes_has_the_evaluated_classes(tmp_path):
     assert len(samples) == 3
     assert samples.inputs[0].shape == (3, *folders.SIZE)
     assert stripes(samples.target[0]) == [0, IGNORE, 13, 18]  # road, unlabelled, car, bicycle
-    assert len(IDS) == len(NAMES) == len(CATEGORIES) == 19
+    assert len(IDS) == len(CITYSCAPES) == 19
 
 
 def test_voc_reads_the_indices_of_the_palette_and_its_own_lists(tmp_path):

@@ -14,7 +14,6 @@ from reproductions.s_measures.literal import (
     MU_STEP,
     PRIMAL_STEP,
     LiteralF1,
-    Steps,
 )
 
 
@@ -68,7 +67,7 @@ def test_the_loss_is_equation_4():
     )
     torch.testing.assert_close(measure(f, labels, index=index), torch.as_tensor(expected))
     measure.project_()
-    measure.ascend(Steps(0.5 / 2, 0.5 / 2))  # algorithm 1: c / e in epoch e
+    measure.ascend(0.5 / 2, 0.5 / 2)  # algorithm 1: c / e in epoch e
     torch.testing.assert_close(
         measure.lam, torch.tensor([0.5, 0.25]) + 0.25 * (torch.tensor([0.5, 0.5]) - hit)
     )
@@ -87,7 +86,7 @@ def test_the_letter_certifies_less_than_the_correction():
             measure(features[index] @ weight, target[index], index=index).backward()
             optimiser.step()
         measure.project_()
-        measure.ascend(Steps(LAMBDA_STEP, MU_STEP))
+        measure.ascend(LAMBDA_STEP, MU_STEP)
     judge, corrected = eg.FBeta(labels=target), eg.FBeta(labels=target)
     train(corrected, x, y, steps=320, batches=8)
     judge(features @ weight.detach(), target, index=torch.arange(len(x)))

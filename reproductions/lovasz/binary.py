@@ -17,20 +17,16 @@ from reproductions.lovasz.binary_pieces import EVALUATED, fine_tune_binary, trai
 from reproductions.training import best_forks, rates_in_words, tuned
 from reproductions.verdicts import Verdict, each, gap, in_words, judge, spread
 
-RATES = {"tiny": [0.01], "default": [0.003, 0.01, 0.03, 0.1], "full": [0.003, 0.01, 0.03, 0.1]}
 SETTINGS = by_size(
     "data sizes iterations",
     tiny=("strokes", [16, 8, 8], 2),
     default=("strokes", [600, 200, 300], 300),
     full=("nuclei", [128, 48, 80], 300),
 )
+RATES = {"tiny": [0.01], "default": [0.003, 0.01, 0.03, 0.1], "full": [0.003, 0.01, 0.03, 0.1]}
 # Further training: as many iterations for every loss, cross-entropy included.
-FURTHER = by_size(
-    "learning_rates iterations",
-    tiny=([0.01], 2),
-    default=([0.001, 0.003, 0.01, 0.03], 150),
-    full=([0.001, 0.003, 0.01, 0.03], 150),
-)
+LONGER = {"learning_rates": [0.001, 0.003, 0.01, 0.03], "iterations": 150}
+FURTHER = {"tiny": {"learning_rates": [0.01], "iterations": 2}, "default": LONGER, "full": LONGER}
 STARTS = ("scratch", "fine-tuned")
 SEEDS = {"tiny": [0], "default": [0, 1, 2], "full": [0, 1, 2, 3, 4]}
 DATA = {

@@ -1,5 +1,6 @@
 """Appendix B on one brain: axial slices, blocks of them as folds, the network of table B.1."""
 
+from functools import partial
 from statistics import fmean
 from typing import Any
 
@@ -49,18 +50,14 @@ def fold_of(part: Part, fold: int, block: int) -> Dataset[Part]:
 def overlaps(prediction: Tensor, target: Tensor) -> dict[str, dict[str, float]]:
     """Jaccard and Dice index in per cent of the four structures, left and right averaged."""
     counts = eg.metrics.jaccard_counts(prediction, target, num_classes=len(STRUCTURES) + 1)
-    hit, predicted, true = counts.sum(0).double().unbind(-1)
-    indices = {
-        "Jaccard": hit / (predicted + true - hit).clamp(min=1),
-        "Dice": 2 * hit / (predicted + true).clamp(min=1),
-    }
-    sides = {
-        name: [at for at, one in enumerate(STRUCTURES, 1) if one.startswith(name)] for name in NAMES
-    }
-    return {
-        kind: {name: 100 * fmean(index[both].tolist()) for name, both in sides.items()}
-        for kind, index in indices.items()
-    }
+    index = partial(eg.metrics.tversky_from_counts, counts.sum(0, keepdim=True), zero_division=0.0)
+
+    def of(name: str, weight: float) -> float:
+        sides = [at for at, one in enumerate(STRUCTURES, 1) if one.startswith(name)]
+        return 100 * index(misses=weight, false_alarms=weight, classes=sides).item()
+
+    weights = {"Jaccard": 1.0, "Dice": 0.5}
+    return {kind: {name: of(name, weight) for name in NAMES} for kind, weight in weights.items()}
 
 
 def train_brain(

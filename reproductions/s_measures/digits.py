@@ -1,12 +1,12 @@
 """Experiment 1, figure 3: does the size of the digits help to tell them; the projections."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from itertools import product as product_of
 from statistics import fmean
 from typing import Any
 
 from evalgrad_lab.runs import Runs, Settings
-from evalgrad_lab.tune import Tuned, product
+from evalgrad_lab.tune import product
 from reproductions.drawing import draw_epochs
 from reproductions.experiment import Experiment, Outcome, Size, Table, by_size
 from reproductions.s_measures.literal import PRIMAL_STEP
@@ -26,30 +26,24 @@ BASE = "baseline"
 NAMES = {BASE: 0.0, **{f"alpha {alpha:g}": alpha for alpha in ALPHAS}}
 
 
-def _with_papers_steps(
-    runs: Runs, common: Settings, hidden: int, seeds: Sequence[int]
-) -> dict[str, list[Any]]:
-    """Every alpha with the paper's algorithm and its step sizes."""
-    settings = {**common, "hidden": hidden, "solver": "paper", "learning_rate": PRIMAL_STEP}
-    cases = {name: {**settings, "alpha": alpha} for name, alpha in NAMES.items()}
-    return repeated(runs, train_digits, cases, seeds)
+PAPERS = {"solver": "paper", "learning_rate": PRIMAL_STEP}  # its algorithm and its step sizes
 
 
-def _tuned(
-    runs: Runs, common: Settings, rates: Sequence[float], seeds: Sequence[int]
-) -> dict[str, Tuned]:
-    """Every alpha with the ratio solver on a shared layer, with a rate of its own."""
-    settings = {**common, "hidden": HIDDEN, "solver": "ratio"}
-    cases = {name: {**settings, "alpha": alpha} for name, alpha in NAMES.items()}
-    return tuned(runs, train_digits, cases, product({"learning_rate": rates}), seeds)
+def by_alpha(common: Settings, how: Settings) -> dict[str, Settings]:
+    """The settings of the baseline and of every alpha."""
+    return {name: {**common, **how, "alpha": alpha} for name, alpha in NAMES.items()}
 
 
 def run(size: Size, runs: Runs) -> Outcome:
     """The paper's linear model, a shared hidden layer tuned, and that with the paper's steps."""
     data, epochs, seeds, rates = SETTINGS[size].values()
     common = {"data": data, "epochs": epochs, "project": "epoch"}
-    literal, theirs = (_with_papers_steps(runs, common, hidden, seeds) for hidden in (0, HIDDEN))
-    ours = _tuned(runs, common, rates, seeds)
+    literal, theirs = (
+        repeated(runs, train_digits, by_alpha({**common, "hidden": hidden}, PAPERS), seeds)
+        for hidden in (0, HIDDEN)
+    )
+    cases = by_alpha({**common, "hidden": HIDDEN}, {"solver": "ratio"})
+    ours = tuned(runs, train_digits, cases, product({"learning_rate": rates}), seeds)
     curves, validation = (
         {name: each(method.results, key) for name, method in ours.items()}
         for key in ("curve", "validation")

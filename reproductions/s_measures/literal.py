@@ -2,8 +2,6 @@
 shown.
 """
 
-from typing import NamedTuple
-
 import torch
 from torch import Tensor, nn
 
@@ -11,13 +9,6 @@ import evalgrad as eg
 
 # Section 4: Adam with this step for the network, tau and epsilon, and these for the multipliers.
 PRIMAL_STEP, LAMBDA_STEP, MU_STEP = 1e-2, 1e-3, 1e-5
-
-
-class Steps(NamedTuple):
-    """Of lambda and mu at the end of an epoch."""
-
-    lam: float
-    mu: float
 
 
 class LiteralF1(nn.Module):
@@ -55,7 +46,9 @@ class LiteralF1(nn.Module):
         self.epsilon.copy_(epsilon)
 
     @torch.no_grad()
-    def ascend(self, steps: Steps) -> None:
-        """The last two lines of algorithm 1; lambda is not kept from falling below 0."""
-        self.lam += steps.lam * (self.tau - self.get_buffer("scores"))
-        self.mu += steps.mu * (self.tau.sum() - 1)
+    def ascend(self, lam: float, mu: float) -> None:
+        """The last two lines of algorithm 1, by steps of lambda and mu; lambda is not kept from
+        falling below 0.
+        """
+        self.lam += lam * (self.tau - self.get_buffer("scores"))
+        self.mu += mu * (self.tau.sum() - 1)

@@ -8,8 +8,7 @@ from evalgrad_lab.runs import Runs, Settings
 from evalgrad_lab.tune import Tuned, product
 from reproductions.drawing import draw_epochs
 from reproductions.experiment import Experiment, Outcome, Size, Table
-from reproductions.s_measures.digits import BASE, best_alpha, with_steps
-from reproductions.s_measures.literal import PRIMAL_STEP
+from reproductions.s_measures.digits import BASE, NAMES, PAPERS, best_alpha, by_alpha, with_steps
 from reproductions.s_measures.regulariser import ALPHAS
 from reproductions.s_measures.training import THRESHOLDS, train_masks
 from reproductions.training import repeated, tuned
@@ -41,20 +40,15 @@ def run_one_class(size: Size, runs: Runs) -> Outcome:
     """Experiment 2: three alphas with the ratio solver, and with the paper's algorithm."""
     data, sizes, epochs = ONE_CLASS[size]
     seeds, common = SEEDS[size], {"data": data, "sizes": sizes, "epochs": epochs}
-    names = {BASE: 0.0, **{f"alpha {alpha:g}": alpha for alpha in ALPHAS}}
-    cases = {name: {**common, "alpha": alpha} for name, alpha in names.items()}
-    ours = _tuned(size, runs, {name: {**case, "solver": "ratio"} for name, case in cases.items()})
-    steps = {"solver": "paper", "learning_rate": PRIMAL_STEP}
-    found = repeated(
-        runs, train_masks, {name: {**case, **steps} for name, case in cases.items()}, seeds
-    )
+    ours = _tuned(size, runs, by_alpha(common, {"solver": "ratio"}))
+    found = repeated(runs, train_masks, by_alpha(common, PAPERS), seeds)
     theirs = {name: each(results, "test") for name, results in found.items()}
     reported: list[object] = [REPORTED["one class"][BASE]]
     reported += [f"{REPORTED['one class']['ours']} (best alpha)", "", ""]
     rates = [f"{method.point['learning_rate']:g}" for method in ours.values()]
     rows = [
         [name, spread(on_test(ours[name])), rate, spread(theirs[name]), paper]
-        for name, rate, paper in zip(names, rates, reported, strict=True)
+        for name, rate, paper in zip(NAMES, rates, reported, strict=True)
     ]
     what = {
         "strokes": "thin lines of digits under heavy noise",

@@ -5,7 +5,7 @@ from torch import Tensor
 
 import evalgrad as eg
 from evalgrad_lab.fit import Hook, Training
-from reproductions.s_measures.literal import LAMBDA_STEP, MU_STEP, PRIMAL_STEP, LiteralF1, Steps
+from reproductions.s_measures.literal import LAMBDA_STEP, MU_STEP, PRIMAL_STEP, LiteralF1
 
 ALPHAS = (1e-2, 1e-3, 1e-4)  # the paper's
 # of tau and epsilon with the corrected algorithm: plain SGD, as the projection needs
@@ -52,7 +52,7 @@ class Regulariser(Hook):
             if self.project == "epoch":
                 self._project()
             if isinstance(self.measure, LiteralF1):
-                self.measure.ascend(Steps(LAMBDA_STEP, MU_STEP))
+                self.measure.ascend(LAMBDA_STEP, MU_STEP)
             else:
                 self.measure.dual_step()
 

@@ -57,11 +57,11 @@ def verdict(numbers: Mapping[str, Any]) -> Verdict:
 
 
 EXPERIMENT = Experiment(
-    name="smooth_topk/table-7",
-    title="The margin",
-    source="Tables 7 and 8, appendix D.2",
-    claim="a margin of 1 is slightly better than 0, for top-1 and for top-5.",
-    reported=REPORTED,
-    run=run,
-    verdict=verdict,
+    "smooth_topk/table-7",
+    "The margin",
+    "Tables 7 and 8, appendix D.2",
+    "a margin of 1 is slightly better than 0, for top-1 and for top-5.",
+    REPORTED,
+    run,
+    verdict,
 )

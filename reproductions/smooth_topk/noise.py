@@ -100,14 +100,12 @@ def verdict(numbers: Mapping[str, Any]) -> Verdict:
 
 
 EXPERIMENT = Experiment(
-    name="smooth_topk/table-1",
-    title="Label noise within the coarse class",
-    source="Tables 1 and 9, section 5.1",
-    claim=(
-        "with noisy labels L5,1 beats cross-entropy in top-5 and in top-1 accuracy, the more the"
-        " more noise."
-    ),
-    reported=REPORTED,
-    run=run,
-    verdict=verdict,
+    "smooth_topk/table-1",
+    "Label noise within the coarse class",
+    "Tables 1 and 9, section 5.1",
+    "with noisy labels L5,1 beats cross-entropy in top-5 and in top-1 accuracy, the more the"
+    " more noise.",
+    REPORTED,
+    run,
+    verdict,
 )

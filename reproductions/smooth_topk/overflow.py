@@ -83,14 +83,12 @@ def verdict(numbers: Mapping[str, Any]) -> Verdict:
 
 
 EXPERIMENT = Experiment(
-    name="smooth_topk/table-5",
-    title="Overflow by temperature",
-    source="Table 5, appendix B.3.3",
-    claim=(
-        "the summation algorithm overflows at low temperatures; divide and conquer in log-space is"
-        " stable."
-    ),
-    reported=REPORTED,
-    run=run,
-    verdict=verdict,
+    "smooth_topk/table-5",
+    "Overflow by temperature",
+    "Table 5, appendix B.3.3",
+    "the summation algorithm overflows at low temperatures; divide and conquer in log-space is"
+    " stable.",
+    REPORTED,
+    run,
+    verdict,
 )

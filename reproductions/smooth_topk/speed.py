@@ -83,14 +83,12 @@ def verdict(numbers: Mapping[str, Any]) -> Verdict:
 
 
 EXPERIMENT = Experiment(
-    name="smooth_topk/table-3",
-    title="The time of the algorithms",
-    source="Tables 3 and 4, appendix B.3.2",
-    claim=(
-        "divide and conquer (DC) grows more slowly with n than summation (SA); Algorithm 2 beats"
-        " automatic differentiation."
-    ),
-    reported=REPORTED,
-    run=run,
-    verdict=verdict,
+    "smooth_topk/table-3",
+    "The time of the algorithms",
+    "Tables 3 and 4, appendix B.3.2",
+    "divide and conquer (DC) grows more slowly with n than summation (SA); Algorithm 2 beats"
+    " automatic differentiation.",
+    REPORTED,
+    run,
+    verdict,
 )

@@ -116,26 +116,22 @@ def verdict_crops(numbers: Mapping[str, Any]) -> Verdict:
 
 
 SHARES_EXPERIMENT = Experiment(
-    name="smooth_topk/table-2",
-    title="Less training data",
-    source="Table 2, section 5.2",
-    claim=(
-        "with a small share of the training data L5,0.1 is better than cross-entropy in top-5"
-        " accuracy; with all of it they tie."
-    ),
-    reported=REPORTED,
-    run=run_shares,
-    verdict=verdict_shares,
+    "smooth_topk/table-2",
+    "Less training data",
+    "Table 2, section 5.2",
+    "with a small share of the training data L5,0.1 is better than cross-entropy in top-5"
+    " accuracy; with all of it they tie.",
+    REPORTED,
+    run_shares,
+    verdict_shares,
 )
 CROPS_EXPERIMENT = Experiment(
-    name="smooth_topk/crops",
-    title="Top-5 marginals over crops",
-    source="Section 5.2 and appendix C",
-    claim=(
-        "averaging top-5 marginals instead of softmax over crops gains at least 0.2 points, for CE"
-        " up to 1 with little data."
-    ),
-    reported=REPORTED_CROPS,
-    run=run_crops,
-    verdict=verdict_crops,
+    "smooth_topk/crops",
+    "Top-5 marginals over crops",
+    "Section 5.2 and appendix C",
+    "averaging top-5 marginals instead of softmax over crops gains at least 0.2 points, for CE"
+    " up to 1 with little data.",
+    REPORTED_CROPS,
+    run_crops,
+    verdict_crops,
 )

@@ -113,14 +113,12 @@ def _why(fails: Mapping[str, bool]) -> str:
 
 
 EXPERIMENT = Experiment(
-    name="smooth_topk/figure-2",
-    title="The temperature",
-    source="Figures 2a and 2b, table 6",
-    claim=(
-        "with a temperature below 0.01 the gradients are sparse and the network does not learn; 0.1"
-        " tests best."
-    ),
-    reported=REPORTED,
-    run=run,
-    verdict=verdict,
+    "smooth_topk/figure-2",
+    "The temperature",
+    "Figures 2a and 2b, table 6",
+    "with a temperature below 0.01 the gradients are sparse and the network does not learn; 0.1"
+    " tests best.",
+    REPORTED,
+    run,
+    verdict,
 )

@@ -83,6 +83,15 @@ class Phase:
     parameters: Sequence[nn.Parameter] = ()
 
 
+def phase_at(phases: Sequence[Phase], step: int) -> tuple[Phase, int]:
+    """The phase of a step of the training, and which of its own steps that is."""
+    for phase in phases[:-1]:
+        if step < phase.steps:
+            return phase, step
+        step -= phase.steps
+    return phases[-1], step
+
+
 @dataclass(frozen=True)
 class Pace:
     """How the parameters move. `clip` is the largest norm of the gradient; `accumulate` is in how
@@ -114,11 +123,8 @@ class Pace:
         """Of the learning rate at a step; each phase runs the whole schedule."""
         name = self.schedule
         schedule = schedule_of(name) if isinstance(name, str) else name
-        for phase in phases[:-1]:
-            if step < phase.steps:
-                return schedule(step / phase.steps)
-            step -= phase.steps
-        return schedule(min(step / max(phases[-1].steps, 1), 1.0))
+        phase, step = phase_at(phases, step)
+        return schedule(min(step / max(phase.steps, 1), 1.0))
 
 
 class Hook:
@@ -201,7 +207,7 @@ class Training:
 
         def loss_of(output: Any) -> Tensor:
             self.output = output
-            return self._phase().loss(output, batch)
+            return phase_at(self.phases, self.step)[0].loss(output, batch)
 
         if self.pace.accumulate > 1:
             size = -(-len(batch.inputs) // self.pace.accumulate)
@@ -216,14 +222,6 @@ class Training:
         torch.default_generator.manual_seed(seed)
         if self.fabric.device.type == "cuda":
             torch.cuda.manual_seed(seed)
-
-    def _phase(self) -> Phase:
-        step = self.step
-        for phase in self.phases[:-1]:
-            if step < phase.steps:
-                return phase
-            step -= phase.steps
-        return self.phases[-1]
 
     def state_dict(self) -> dict[str, Any]:
         return {

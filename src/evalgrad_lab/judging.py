@@ -2,8 +2,8 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -62,8 +62,7 @@ def choose(measure: Measure, scored: Scored, tried: list[Decision]) -> tuple[Dec
     return chosen, values[best]
 
 
-@dataclass(frozen=True)
-class Judgement:
+class Judgement(NamedTuple):
     """What a network is worth on some examples: the metric, `confusion` and the table of classes
     made of it, both as JSON takes them.
     """
@@ -71,11 +70,6 @@ class Judgement:
     value: float
     classes: list[dict[str, Any]]
     confusion: list[Any]
-
-    def undecided(self) -> "Judgement":
-        """Without what depends on a decision."""
-        kept = [{n: v for n, v in row.items() if n not in RATES} for row in self.classes]
-        return replace(self, classes=[row for row in kept if len(row) > 2], confusion=[])
 
 
 def judge(
@@ -85,7 +79,9 @@ def judge(
     ignore_index: int,
     decision: Decision | None,
 ) -> Judgement:
-    """Of all batches, of all ranks, decided so; None: nothing decides."""
+    """Of all batches, of all ranks, decided so; None: nothing decides, and what depends on a
+    decision is left out.
+    """
     measure, rows, total = metric.measure(len(classes), ignore_index), [], torch.empty(0)
     for scores, target, lists in scored:
         rows.append(measure.rows(measure.said(scores, target, decision), target, lists))
@@ -98,8 +94,11 @@ def judge(
     if measure.per_class is not None and metric.name not in IN_TABLE:
         for row, value in zip(table, measure.per_class(found), strict=True):
             row[metric.name] = value if math.isfinite(value) else None
-    judged = Judgement(finite(measure.value(found)), table, total.tolist())
-    return judged.undecided() if decision is None else judged
+    value = finite(measure.value(found))
+    if decision is None:
+        table = [{n: v for n, v in row.items() if n not in RATES} for row in table]
+        return Judgement(value, [row for row in table if len(row) > 2], [])
+    return Judgement(value, table, total.tolist())
 
 
 def confusion(labels: Tensor, target: Tensor, num_classes: int, ignore_index: int) -> Tensor:

@@ -59,14 +59,9 @@ def hinge(*, ignore_index: int | None = None) -> Loss:
 
 
 def binary_soft_jaccard(*, per_image: bool = True, ignore_index: int | None = None) -> Loss:
-    """The soft Jaccard loss of the foreground; a score has the probability sigmoid(score)."""
-    return lambda scores, target: eg.soft_jaccard_loss(
-        torch.stack([torch.zeros_like(scores), scores], 1),
-        target,
-        classes=[1],
-        per_image=per_image,
-        ignore_index=ignore_index,
-    )
+    """The soft Jaccard loss of the foreground, also of images without any."""
+    how: Any = {"per_image": per_image, "ignore_index": ignore_index}
+    return eg.SoftJaccardLoss(mode="binary", classes="all", **how)
 
 
 def loss_max_pooling(
@@ -99,12 +94,11 @@ def direct_jaccard(
 ) -> Loss:
     """The direct loss of the IoU of each image, its pixels in one list."""
 
+    direct = eg.DirectJaccardLoss(epsilon=epsilon, direction=direction)
+
     def loss(scores: Tensor, target: Tensor) -> Tensor:
         mask = None if ignore_index is None else (target != ignore_index).flatten(1)
-        labels = (target == 1).flatten(1)
-        return eg.direct_jaccard_loss(
-            scores.flatten(1), labels, epsilon=epsilon, direction=direction, mask=mask
-        )
+        return direct(scores.flatten(1), (target == 1).flatten(1), mask=mask)
 
     return loss
 

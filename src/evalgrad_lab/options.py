@@ -51,6 +51,11 @@ class Options:
         values = {one.name: getattr(self, one.name) for one in kept}
         return {name: str(v) if isinstance(v, Path) else v for name, v in values.items()}
 
+    def shared(self, kind: type) -> dict[str, Any]:
+        """Those that another dataclass has by the same names."""
+        own = {one.name for one in fields(self)}
+        return {one.name: getattr(self, one.name) for one in fields(kind) if one.name in own}
+
     @classmethod
     def of(cls, values: dict[str, Any]) -> Self:
         """What `plain` gave, as options again."""

@@ -80,17 +80,12 @@ class Ready:
 
     def pace(self) -> Pace:
         options, image = self.options, self.data.train.inputs[0].ndim > 1
-        return Pace(
-            options.learning_rate or MODELS[options.task, image][2],
-            options.weight_decay or 0.0,
-            options.optimiser,
-            options.momentum,
-            schedule_of(options.schedule),
-            options.clip,
-            options.accumulate,
-            options.seed,
-            options.nesterov,
-        )
+        own: dict[str, Any] = {
+            "learning_rate": options.learning_rate or MODELS[options.task, image][2],
+            "weight_decay": options.weight_decay or 0.0,
+            "schedule": schedule_of(options.schedule),
+        }
+        return Pace(**{**options.shared(Pace), **own})
 
     def network(self) -> nn.Module:
         """With the weights of the seed, or those of the file that it starts with."""
@@ -105,10 +100,8 @@ class Ready:
         return Training(self.network(), self.phases(), self.pace(), fabric, compiled)
 
     def batches(self, rank: int = 0, ranks: int = 1) -> Batches:
-        options = self.options
-        size = self.batch_size * options.accumulate
-        how = (options.augment, options.crop, options.ignore_index, options.workers)
-        loading = Loading(size, options.seed, *how, options.sampler)
+        size = self.batch_size * self.options.accumulate
+        loading = Loading(size, **self.options.shared(Loading))
         return loaded(self.data.train, loading, rank, ranks)
 
     def validation(self, training: Training) -> Validation:
@@ -195,8 +188,7 @@ def files_of(options: TrainOptions) -> tuple[Path, Path | None, Path | None]:
 
 def dataset(options: TrainOptions, digest: str) -> Dataset[Examples]:
     """The three parts of the data."""
-    how = (options.target, options.group, options.num_classes, options.ignore_index)
-    reading = Reading(options.task, *how, options.data_options)
+    reading = Reading(**options.shared(Reading))
     return _parts(_found(*files_of(options), reading, digest), options)
 
 
@@ -273,23 +265,16 @@ def _describe(
     loss = options.loss or metric.loss
     losses.find(loss)
     kind = kind_of(loss, options.task, len(data.classes))
+    own = {"loss": loss, "model": model, "model_options": model_options}
     description = saved.Description(
-        task=options.task,
-        metric=options.metric,
+        **{**options.shared(saved.Description), **own},
         kind=kind,
-        loss=loss,
-        model=model,
-        model_options=model_options,
         inputs=image.shape[0],
         outputs=1 if kind in ("binary segmentation", "ranking") else len(data.classes),
         classes=data.classes,
         columns=data.columns,
-        target=options.target,
-        group=options.group,
         mean=mean,
         std=std,
-        ignore_index=options.ignore_index,
-        data_options=options.data_options,
         decision=None,
     )
     parts = (data.validation, data.test)

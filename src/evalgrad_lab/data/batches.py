@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, Sampler
 
 from evalgrad_lab.data.augment import augment
-from evalgrad_lab.data.dataset import Examples, Part
+from evalgrad_lab.data.dataset import Examples, Part, places_by_value
 from evalgrad_lab.data.samplers import Draw, SamplerName, drawing
 
 
@@ -141,13 +141,9 @@ class _Items(Dataset[Batch]):
     """One entry per example, or per list where the examples are in lists."""
 
     def __init__(self, examples: Examples, loading: Loading) -> None:
-        self.examples, self.loading, lists = examples, loading, examples.lists
-        self.units = [[i] for i in range(len(examples))]
-        if lists is not None:
-            places: dict[int, list[int]] = {number: [] for number in sorted(set(lists))}
-            for i, number in enumerate(lists):
-                places[number].append(i)
-            self.units = list(places.values())
+        self.examples, self.loading = examples, loading
+        everything = list(range(len(examples)))
+        self.units = places_by_value(everything if examples.lists is None else examples.lists)
 
     def __len__(self) -> int:
         return len(self.units)

@@ -116,7 +116,7 @@ class Reading:
     group: str | None = None
     num_classes: int | None = None
     ignore_index: int = 255
-    options: dict[str, Any] = field(default_factory=dict, hash=False)  # of a layout
+    data_options: dict[str, Any] = field(default_factory=dict, hash=False)  # of a layout
     classes: tuple[str, ...] | None = None
     columns: tuple[str, ...] | None = None
 
@@ -200,14 +200,15 @@ def _strata(examples: Examples) -> list[list[list[int]]]:
     """
     target, everything = examples.target, range(len(examples))
     if examples.lists is not None:
-        return [_by_value(examples.lists)]
+        return [places_by_value(examples.lists)]
     if target is None or target[0].ndim:  # label maps
         return [[[i] for i in everything]]
-    classes = _by_value([int(target[i]) for i in everything])
+    classes = places_by_value([int(target[i]) for i in everything])
     return [[[i] for i in positions] for positions in classes]
 
 
-def _by_value(values: list[int]) -> list[list[int]]:
+def places_by_value(values: list[int]) -> list[list[int]]:
+    """The positions of every value, in the order of the values."""
     groups: dict[int, list[int]] = {}
     for i, value in enumerate(values):
         groups.setdefault(value, []).append(i)

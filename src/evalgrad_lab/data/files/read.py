@@ -23,8 +23,8 @@ def read(path: Path, how: Reading) -> Found:
         from evalgrad_lab.data.layouts import LAYOUTS, read_layout
 
         if name in LAYOUTS:
-            return read_layout(name, Path(root), how.task, how.options)
-    if how.options:
+            return read_layout(name, Path(root), how.task, how.data_options)
+    if how.data_options:
         raise UserError(f"--data-options are for a layout, NAME:FOLDER; --data is {path}.")
     if path.is_dir() and how.task == "segmentation":
         return folders.read_segmentation(path, how)
@@ -65,9 +65,10 @@ def read_inputs(path: Path, columns: list[str]) -> Examples:
         return folders.read_images(path)
     if path.suffix == ".npz":
         return arrays.read_array_inputs(path)
-    if path.suffix == ".csv":
+    if path.suffix == ".csv" and columns:
         return tables.read_table_inputs(path, columns)
-    raise UserError(f"--data must be a folder of images, .npz or .csv; got {path}.")
+    forms = "images, .npz or .csv" if columns else "images or .npz, for it was not trained on .csv"
+    raise UserError(f"--data must be a folder of {forms}; got {path}.")
 
 
 def digest_of(paths: Iterable[Path | None]) -> str:

@@ -9,14 +9,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from evalgrad_lab.data.dataset import Examples, Found
-from evalgrad_lab.data.layouts.cifar import cifar10, cifar100
-from evalgrad_lab.data.layouts.cityscapes import NAMES, cityscapes
-from evalgrad_lab.data.layouts.coco_stuff import CLASSES as COCO_CLASSES
-from evalgrad_lab.data.layouts.coco_stuff import coco_sky, coco_stuff
-from evalgrad_lab.data.layouts.imagenet import class_folders, imagenet
+from evalgrad_lab.data.layouts import label_maps as maps
+from evalgrad_lab.data.layouts.image_classes import cifar10, cifar100, class_folders, imagenet
 from evalgrad_lab.data.layouts.images import resized
-from evalgrad_lab.data.layouts.voc import CLASSES as VOC_CLASSES
-from evalgrad_lab.data.layouts.voc import voc
 from evalgrad_lab.data.layouts.voc_regions import voc_regions
 from evalgrad_lab.errors import UserError
 
@@ -32,10 +27,10 @@ class Layout(NamedTuple):
 
 
 LAYOUTS = {
-    "cityscapes": Layout(cityscapes, "segmentation", NAMES),
-    "voc": Layout(voc, "segmentation", VOC_CLASSES),
-    "coco_stuff": Layout(coco_stuff, "segmentation", COCO_CLASSES),
-    "coco_sky": Layout(coco_sky, "segmentation", ("other", "sky")),
+    "cityscapes": Layout(maps.cityscapes, "segmentation", maps.CITYSCAPES),
+    "voc": Layout(maps.voc, "segmentation", maps.VOC_CLASSES),
+    "coco_stuff": Layout(maps.coco_stuff, "segmentation", maps.COCO_CLASSES),
+    "coco_sky": Layout(maps.coco_sky, "segmentation", ("other", "sky")),
     "cifar10": Layout(cifar10, "classification", 10),
     "cifar100": Layout(cifar100, "classification", 100),
     "imagenet": Layout(imagenet, "classification", None),

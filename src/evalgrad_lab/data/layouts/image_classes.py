@@ -1,8 +1,9 @@
-"""CIFAR-10 and CIFAR-100 in their binary version: cifar-10-batches-bin/*.bin and
-cifar-100-binary/*.bin.
+"""Data sets with a class for every image.
 
-The Python version of the same data is pickled, and a pickle from elsewhere can run any code: it is
-not read here.
+- CIFAR-10 and CIFAR-100 in their binary version: cifar-10-batches-bin/*.bin and
+  cifar-100-binary/*.bin. The Python version of the same data is pickled, and a pickle from
+  elsewhere can run any code: it is not read here.
+- ImageNet as one folder per class: train/<wordnet id>/*.JPEG and val/<wordnet id>/*.JPEG.
 """
 
 from pathlib import Path
@@ -11,7 +12,7 @@ import numpy as np
 import torch
 
 from evalgrad_lab.data.dataset import Examples
-from evalgrad_lab.data.layouts.images import existing, images_in_memory
+from evalgrad_lab.data.layouts.images import existing, found, images_in_memory, labelled_images
 from evalgrad_lab.errors import UserError
 
 PIXELS = 3 * 32 * 32
@@ -72,3 +73,19 @@ def _part(records: np.ndarray, labels: int, split: str) -> Examples:
     chosen = records[cut[split]]
     images = torch.from_numpy(chosen[:, labels:].reshape(-1, 3, 32, 32).copy())
     return images_in_memory(images, torch.from_numpy(chosen[:, labels - 1].astype(np.int64)))
+
+
+def imagenet(root: Path, split: str) -> Examples:
+    """The images of a split; classes are numbered as the sorted folders of `train`."""
+    pairs = []
+    for c, name in enumerate(class_folders(root)):
+        folder = existing(root / split / name, f"the {split} images of class {name}")
+        pairs += [(path, c) for path in sorted(folder.glob("*.JPEG"))]
+    return labelled_images(pairs)
+
+
+def class_folders(root: Path) -> list[str]:
+    """The names of the classes, WordNet's numbers."""
+    train = existing(root / "train", "one folder per class")
+    folders = (path for path in train.iterdir() if path.is_dir())
+    return [folder.name for folder in found(folders, train, "folder of a class")]
