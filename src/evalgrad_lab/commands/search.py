@@ -101,13 +101,6 @@ def chosen(path: Path) -> dict[str, Any]:
 
 
 def written(found: dict[str, Any]) -> str:
-    """The same as JSON, a line for each loss."""
-    lines = []
-    for name, entry in sorted(found.items()):
-        losses = ",\n".join(
-            f"   {json.dumps(loss)}: {json.dumps(best, sort_keys=True)}"
-            for loss, best in sorted(entry["losses"].items())
-        )
-        head = json.dumps({key: value for key, value in entry.items() if key != "losses"})
-        lines.append(f' {json.dumps(name)}: {head[:-1]}, "losses": {{\n{losses}}}}}')
-    return "{\n" + ",\n".join(lines) + "\n}\n"
+    """The same as JSON, a line for each task."""
+    lines = [f" {json.dumps(name)}: {json.dumps(found[name], sort_keys=True)}" for name in found]
+    return "{\n" + ",\n".join(sorted(lines)) + "\n}\n"

@@ -21,7 +21,6 @@ ALL = (
     ranking.TWO_MODE_F1,
     ranking.TABLE,
     ranking.TABLE_MLP,
-    classification.S_DIGITS,
 )
 TASKS = {task.name: task for task in ALL}
 
