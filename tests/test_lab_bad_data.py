@@ -12,6 +12,8 @@ from PIL import Image
 from training_data import table, write_colours, write_segmentation, write_table
 
 from evalgrad_lab.cli import main
+from evalgrad_lab.data.files.read import read_inputs
+from evalgrad_lab.errors import UserError
 
 
 def told(capsys, tmp_path, *arguments):
@@ -394,7 +396,23 @@ def test_data_that_the_model_was_not_trained_for(capsys, finished, tmp_path):
     message = told(
         capsys, tmp_path, "predict", run, "--data", tmp_path / "data.xls", "--out", tmp_path / "out"
     )
-    assert "--data must be a folder of images, .npz or .csv" in message
+    assert "--data must be a folder of images or .npz, for it was not trained on .csv" in message
+    message = told(capsys, tmp_path, "evaluate", tmp_path / "none")
+    assert "none/model.json is missing. Give the --out folder of a finished" in message
+
+
+def test_a_table_for_a_model_without_columns_is_told(tmp_path):
+    with pytest.raises(UserError, match=r"folder of images or .npz, for it was not trained on"):
+        read_inputs(write_table(tmp_path / "data.csv"), [])
+
+
+def test_a_missing_option_is_told_without_a_page_of_others(capsys):
+    with pytest.raises(SystemExit):
+        main(["train", "--task", "ranking"])
+    said = capsys.readouterr().err.splitlines()
+    assert said[0] == "usage: evalgrad train ...; `evalgrad train --help` lists the options"
+    assert "required: --metric, --data, --out" in said[1]
+    assert len(said) == 2
 
 
 @pytest.mark.parametrize(

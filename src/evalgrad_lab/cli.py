@@ -38,7 +38,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _run(command: str, rest: Sequence[str]) -> int:
     """Import the command's module, and give it what its own options say."""
     module = importlib.import_module(f"evalgrad_lab.commands.{command}")
-    parser = argparse.ArgumentParser(prog=f"evalgrad {command}", description=COMMANDS[command])
+    # argparse's own usage names all options, a page before the one line that says what is wrong
+    usage = f"evalgrad {command} ...; `evalgrad {command} --help` lists the options"
+    prog, description = f"evalgrad {command}", COMMANDS[command]
+    parser = argparse.ArgumentParser(prog=prog, usage=usage, description=description)
     options = parse(getattr(module, f"{command.capitalize()}Options"), parser, rest)
     return int(module.main(options))
 

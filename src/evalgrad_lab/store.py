@@ -36,6 +36,8 @@ def write_atomically(path: Path, data: bytes) -> None:
 
 def read_json(path: Path, repair: str) -> dict[str, Any]:
     """The JSON object in a file; what it is instead is told, with the repair."""
+    if not path.exists():
+        raise UserError(f"{path} is missing. {repair}")
     try:
         content = json.loads(path.read_text())
     except (OSError, ValueError) as error:

@@ -66,9 +66,9 @@ class CompareResult:
     comparison: "Comparison"
     panels: "list[Panel]"
     report: Path
-    winner: str | None = None
-    model: Path | None = None
-    command: str = ""
+    winner: str | None
+    model: Path | None
+    command: str
 
 
 def compare(options: CompareOptions) -> CompareResult:
@@ -80,22 +80,29 @@ def compare(options: CompareOptions) -> CompareResult:
     from evalgrad_lab.runs import Runs
 
     with Runs(Store(options.out / "store"), options.jobs) as runs:
-        compared = own.Own(options, runs).compared() if options.data else None
-        records = compared.records if compared else built_in.records(options, runs)
+        if options.data:
+            found = own.Own(options, runs).compared()
+        else:
+            found = {"records": built_in.records(options, runs)}
         if runs.reused:
             runs.console.print(f"{runs.reused} runs were finished already and are reused.")
     comparison: Any = {
-        "records": records,
+        **found,
         "command": shlex.join(["evalgrad", "compare", *options.arguments()]),
         "versions": {"python": platform.python_version(), **{n: version(n) for n in PACKAGES}},
-        "machine": _machine(options.jobs),
-        **(compared.plain() if compared else {}),
+        "machine": {
+            "system": platform.platform(),
+            "processor": platform.machine(),
+            "cores": os.cpu_count() or 1,
+            "jobs": options.jobs,
+        },
     }
     path = options.out / "report.html"
     write_atomically(options.out / "comparison.json", json.dumps(comparison).encode())
     report.write_report(comparison, path)
-    more = (compared.winner, compared.model, compared.command) if compared else ()
-    return CompareResult(comparison, panels(records), path, *more)
+    model = Path(found["model"]) if "model" in found else None
+    more = (found.get("winner"), model, found.get("train_command", ""))
+    return CompareResult(comparison, panels(found["records"]), path, *more)
 
 
 def main(options: CompareOptions) -> int:
@@ -125,12 +132,3 @@ def _check(options: CompareOptions) -> None:
     for one in fields(options):
         if one.name in wrong and getattr(options, one.name) != default_of(one):
             raise UserError(f"{flag(one)} {why}.")
-
-
-def _machine(jobs: int) -> dict[str, Any]:
-    return {
-        "system": platform.platform(),
-        "processor": platform.machine(),
-        "cores": os.cpu_count() or 1,
-        "jobs": jobs,
-    }

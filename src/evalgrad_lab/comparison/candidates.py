@@ -8,7 +8,6 @@ from typing import Any, Literal
 from evalgrad_lab import losses
 from evalgrad_lab.commands.train import TrainOptions
 from evalgrad_lab.errors import UserError
-from evalgrad_lab.metrics import Metric
 from evalgrad_lab.phases import BASELINES, kind_of
 from evalgrad_lab.ready import MODELS, Ready
 from evalgrad_lab.tune import product
@@ -37,15 +36,15 @@ OF_OPTIONS = ("learning_rate", "weight_decay", "mix")  # the rest are options of
 
 @dataclass(frozen=True)
 class Entrant:
-    """One row of the comparison: a loss of the table, and what is tried of it."""
+    """One row of the comparison: a loss of the table, and the points that are tried of it."""
 
     name: str
     role: Literal["baseline", "ours"]
     loss: str
-    axes: Axes
+    points: list[dict[str, Any]]
 
 
-def entrants(ready: Ready, names: Sequence[str] | None) -> list[Entrant]:
+def entrants(ready: Ready, names: Sequence[str] | None, trials: int) -> list[Entrant]:
     """The losses asked for, the reference first; by default the baseline, the same with class
     weights, the loss of the metric, and the sum of baseline and loss.
     """
@@ -54,13 +53,15 @@ def entrants(ready: Ready, names: Sequence[str] | None) -> list[Entrant]:
     baseline = BASELINES[kind]
     if names is None:
         if metric.loss == baseline:
+            known = [name for name, loss in losses.LOSSES.items() if kind in loss.kinds]
+            other = next(name for name in known if name not in BASELINE_LOSSES)
             raise UserError(
                 f"--metric {metric.name} is what {baseline} trains for: there is nothing to compare"
-                " it with. Name what to compare: --losses cross_entropy loss_max_pooling, ..."
+                f" it with. Name what to compare, such as --losses {baseline} {other}."
             )
         weighted = "weighted_cross_entropy" if baseline == "cross_entropy" else "weighted_bce"
         names = [baseline, weighted, metric.loss, f"{baseline}+{metric.loss}"]
-    found = [entrant(name, metric, baseline, rate) for name in names]
+    found = [entrant(name, baseline, rate, trials) for name in names]
     for one in found:
         kind_of(one.loss, task, len(ready.data.classes))
     if not any(one.role == "baseline" for one in found):
@@ -68,7 +69,7 @@ def entrants(ready: Ready, names: Sequence[str] | None) -> list[Entrant]:
     return sorted(found, key=lambda one: one.name != baseline)
 
 
-def entrant(name: str, metric: Metric, baseline: str, rate: float) -> Entrant:
+def entrant(name: str, baseline: str, rate: float, trials: int) -> Entrant:
     """A loss by its name; `baseline+loss` is what `--mix sum` trains, with its share tried."""
     first, _, second = name.partition("+")
     mixed = first == baseline and bool(second)
@@ -76,7 +77,7 @@ def entrant(name: str, metric: Metric, baseline: str, rate: float) -> Entrant:
     losses.find(loss)
     role: Literal["baseline", "ours"] = "baseline" if name in BASELINE_LOSSES else "ours"
     axes = {**rates(rate), **(MIXES if mixed else OWN.get(name, {})), "weight_decay": DECAYS}
-    return Entrant(name, role, loss, axes)
+    return Entrant(name, role, loss, points(axes, trials))
 
 
 def rates(rate: float) -> Axes:

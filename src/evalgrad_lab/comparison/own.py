@@ -6,7 +6,7 @@ import math
 import shlex
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -36,23 +36,6 @@ SEEDS = 5
 SAME = 0.05  # iterations that differ by less than this share are taken for equal
 
 
-@dataclass(frozen=True)
-class Compared:
-    """What came out: the records, what the search chose, and the model that is left."""
-
-    records: list[Record]
-    search: dict[str, Any]
-    plan: dict[str, int]
-    conclusion: str
-    winner: str | None
-    model: Path
-    command: str
-
-    def plain(self) -> dict[str, Any]:
-        kept = {n: v for n, v in vars(self).items() if n not in ("records", "command")}
-        return {**kept, "model": str(self.model), "train_command": self.command}
-
-
 class Own:
     """One comparison on the user's data."""
 
@@ -64,11 +47,12 @@ class Own:
         if not len(self.ready.data.test):
             raise UserError("--test must be above 0: a comparison needs a test part.")
         self.digest = address(self.ready)
-        self.entrants = entrants(self.ready, options.losses)
-        self.points = [points(one.axes, options.trials) for one in self.entrants]
+        self.entrants = entrants(self.ready, options.losses, options.trials)
 
-    def compared(self) -> Compared:
-        """Run it all."""
+    def compared(self) -> dict[str, Any]:
+        """Run it all: the records, what the search chose, the winner and the model that is left, as
+        `comparison.json` has them.
+        """
         times = self._times()
         plan = self._plan(times)
         began, before = time.monotonic(), len(self.runs.spent)
@@ -80,10 +64,15 @@ class Own:
             count = budget.seeds_left(plan, run, len(self.entrants), self.options.jobs, left)
             plan = replace(plan, seeds=count)
         records = self._records(plan, times, found)
-        search = {one.name: _searched(one, result) for one, result in self._with(found)}
         winner, left_model, conclusion = concluded(panels(records))
-        model, command = self._model(left_model, found, plan)
-        return Compared(records, search, vars(plan), conclusion, winner, model, command)
+        return {
+            "records": records,
+            "search": {one.name: _searched(one, result) for one, result in self._with(found)},
+            "plan": vars(plan),
+            "conclusion": conclusion,
+            "winner": winner,
+            **self._model(left_model, found, plan),
+        }
 
     def _settings(self, one: Entrant, **more: Any) -> dict[str, Any]:
         """Of a run, but for its point and seed."""
@@ -92,10 +81,7 @@ class Own:
         return {"options": options, "data": self.digest, "method": method}
 
     def _times(self) -> dict[str, Any]:
-        methods = [
-            {"loss": one.loss, "hyper": tried[0]}
-            for one, tried in zip(self.entrants, self.points, strict=True)
-        ]
+        methods = [{"loss": one.loss, "hyper": one.points[0]} for one in self.entrants]
         settings = {"options": plain(self.train), "data": self.digest, "methods": methods}
         (times,) = self.runs.run(step_seconds, [settings], title="time", alone=True)
         return times
@@ -118,10 +104,12 @@ class Own:
         return plan
 
     def _search(self, plan: budget.Plan) -> list[Tuned]:
-        grids = [[{"hyper": point} for point in tried[: plan.trials]] for tried in self.points]
         cases = [
-            Case(self._settings(one, iterations=plan.iterations), grid)
-            for one, grid in zip(self.entrants, grids, strict=True)
+            Case(
+                self._settings(one, iterations=plan.iterations),
+                [{"hyper": point} for point in one.points[: plan.trials]],
+            )
+            for one in self.entrants
         ]
         return tuned(self.runs, cases, range(FIRST_SEED, FIRST_SEED + plan.search_seeds))
 
@@ -145,7 +133,7 @@ class Own:
     def _with(self, found: Sequence[Tuned]) -> list[tuple[Entrant, Tuned]]:
         return list(zip(self.entrants, found, strict=True))
 
-    def _model(self, loss: str, found: Sequence[Tuned], plan: budget.Plan) -> tuple[Path, str]:
+    def _model(self, loss: str, found: Sequence[Tuned], plan: budget.Plan) -> dict[str, str]:
         """Train the model that is left with the first seed, as the comparison did, and say how."""
         one, result = next(pair for pair in self._with(found) if pair[0].name == loss)
         options = with_point(replace(self.train, loss=one.loss), result.point["hyper"])
@@ -155,7 +143,7 @@ class Own:
         options = replace(options, resume="auto" if holds(options) else "never")
         timed(train, {"options": options})  # on one thread, as all runs
         words = shlex.join(["evalgrad", "train", *replace(options, resume="auto").arguments()])
-        return out, f"OMP_NUM_THREADS=1 {words}"
+        return {"model": str(out), "train_command": f"OMP_NUM_THREADS=1 {words}"}
 
 
 def tuned(runs: Runs, cases: Sequence[Case], seeds: Sequence[int]) -> list[Tuned]:
@@ -221,9 +209,9 @@ def _train_options(options: CompareOptions) -> TrainOptions:
 
 
 def _searched(one: Entrant, found: Tuned) -> dict[str, Any]:
-    tried = points(one.axes, len(found.scores))
-    scores = [{"hyper": p, "validation": s} for p, s in zip(tried, found.scores, strict=True)]
-    return {"chosen": found.point["hyper"], "tried": scores}
+    pairs = zip(one.points, found.scores, strict=False)  # with a budget fewer are tried
+    tried = [{"hyper": point, "validation": scores} for point, scores in pairs]
+    return {"chosen": found.point["hyper"], "tried": tried}
 
 
 def _validation(record: Mapping[str, Any]) -> float:

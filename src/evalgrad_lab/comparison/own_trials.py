@@ -35,7 +35,8 @@ def own_trial(
     with PeakMemory() as memory:
         result = fitted(ready, training, validation, [validation], None, {})
     title, decision = ready.metric.title, result.decision
-    default = f"{title} by default" if ready.measure.decides else title
+    how = "at 0" if ready.description.of_one_score else "by argmax"
+    default = f"{title} {how}" if ready.measure.decides else title
     return {
         "task": ready.options.data.name,
         "title": f"{ready.options.data.name}, {title}",

@@ -65,7 +65,10 @@ class Comparison(TypedDict):
     command: str
     versions: dict[str, str]
     machine: dict[str, str | int | float]
-    conclusion: NotRequired[str]  # on the user's data: the winner, or that there is none
+    # on the user's data: the winner, or that there is none, and the model that is left
+    conclusion: NotRequired[str]
+    winner: NotRequired[str | None]
+    model: NotRequired[str]
     train_command: NotRequired[str]  # what makes the model again that is left
 
 

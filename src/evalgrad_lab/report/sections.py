@@ -154,7 +154,8 @@ def _class_half(
     panel: Panel, labels: list[str], groups: list[charts.Bars], part: slice, highest: float
 ) -> Figure:
     some = [group._replace(values=group.values[part]) for group in groups]
-    caption = f"{labels[part][0]} to {labels[part][-1]}, {panel.budget} (%, mean over seeds)"
+    ends = " to ".join(dict.fromkeys((labels[part][0], labels[part][-1])))
+    caption = f"{ends}, {panel.budget} (%, mean over seeds)"
     theirs, ours = some
     better = sum(own > other for other, own in zip(theirs.values, ours.values, strict=True))
     above = f"{ours.name} is above {theirs.name} on {better} of {len(labels[part])} classes"

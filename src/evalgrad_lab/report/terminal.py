@@ -36,7 +36,7 @@ def _table(group: list[Panel]) -> Table:
     )
     table.add_column("loss", overflow="fold")
     table.add_column("mean ± spread", justify="right", no_wrap=True)
-    table.add_column(f"difference ({CONFIDENCE:.0%} interval)", justify="right", no_wrap=True)
+    table.add_column(f"difference ({CONFIDENCE:.0%})", justify="right", no_wrap=True)
     table.add_column("verdict", no_wrap=True)
     for panel in group:
         table.add_row(f"[italic]{escape(panel.budget)}[/]")

@@ -81,7 +81,8 @@ def chance(panels: Sequence[Panel]) -> str:
         "Each comparison sets the best of our losses against the best baseline; both are chosen on"
         f" validation{exception}. A verdict needs the {CONFIDENCE:.0%} interval of the difference,"
         " paired by seed, to leave out zero. Were all losses equal, about"
-        f" {judged * (1 - CONFIDENCE):.1f} of {_number(judged)} would still do so by chance."
+        f" {judged * (1 - CONFIDENCE):.1f} of {counted(judged, 'comparison')} would still do so by"
+        " chance."
     )
 
 
@@ -96,13 +97,18 @@ def _counts(by_verdict: dict[Verdict, list[Panel]]) -> Sentence:
     won, tied, lost = (len(some) or "none" for some in (wins, ties, losses))
     return Sentence(
         None,
-        f"Training on the metric paid in {won} of {_number(judged)}{designed}, made no measurable"
-        f" difference in {tied} and was worse in {lost}.",
+        f"Training on the metric paid in {won} of {counted(judged, 'comparison')}{designed}, made"
+        f" no measurable difference in {tied} and was worse in {lost}.",
     )
 
 
-def _number(comparisons: int) -> str:
-    return f"{comparisons} comparison{'s' * (comparisons != 1)}"
+def counted(number: int, what: str) -> str:
+    """A number of things.
+
+    >>> counted(1, "task"), counted(2, "task")
+    ('1 task', '2 tasks')
+    """
+    return f"{number} {what}{'s' * (number != 1)}"
 
 
 def _places(verdict: Verdict, panels: list[Panel]) -> str:
