@@ -17,6 +17,7 @@ import evalgrad as eg
 SIZES = ("small", "middle", "large")
 TRAINED = 3.0  # half-trained: what most of a training looks like
 BUDGET = 0.5  # seconds of each row
+TVERSKY = eg.Tversky(misses=0.7, false_alarms=0.3)
 
 
 def softmax_rows(size: str, shape: tuple[int, ...]) -> list[dict[str, object]]:
@@ -26,6 +27,7 @@ def softmax_rows(size: str, shape: tuple[int, ...]) -> list[dict[str, object]]:
         "lovasz_softmax_loss": eg.LovaszSoftmaxLoss(),
         "lovasz_softmax_loss(bins=4096)": eg.LovaszSoftmaxLoss(bins=4096),
         "lovasz_softmax_loss(metric=dice)": eg.LovaszSoftmaxLoss(metric="dice"),
+        "lovasz_softmax_loss(metric=Tversky)": eg.LovaszSoftmaxLoss(metric=TVERSKY),
         "LossMaxPooling": eg.LossMaxPooling(pixel_losses),
     }
     return compare(size, F.cross_entropy, losses, logits, target)
@@ -66,6 +68,7 @@ def hinge_rows(size: str, shape: tuple[int, ...]) -> list[dict[str, object]]:
         "lovasz_hinge_loss": eg.LovaszHingeLoss(),
         "lovasz_hinge_loss(bins=4096)": eg.LovaszHingeLoss(bins=4096),
         "lovasz_hinge_loss(metric=dice)": eg.LovaszHingeLoss(metric="dice"),
+        "lovasz_hinge_loss(metric=Tversky)": eg.LovaszHingeLoss(metric=TVERSKY),
     }
     return compare(size, _bce, losses, logits, target)
 
