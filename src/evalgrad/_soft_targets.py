@@ -23,6 +23,7 @@ from evalgrad._inputs import (
 from evalgrad._labels import binary_labels, readable
 from evalgrad._options import Classes, one_of
 from evalgrad._repairs import binary_label_repair
+from evalgrad._softmax import below_infinity
 
 Mode = Literal["multiclass", "binary", "multilabel"]
 MODES = one_of("multiclass", "binary", "multilabel")
@@ -67,10 +68,10 @@ def soft_maps(
     shape = (logits.shape[0], channels, logits.shape[1 if binary else 2 :].numel())
     valid, invalid = (None, None) if mask is None else _mask(function, mask, logits, shape)
     y, valid, wrong = _shares(target.reshape(shape), valid, ignore_index)
-    if not readable(y):
+    if wrong is not None and not readable(y):
         images = wrong.flatten(1).any(1)
         invalid = images if invalid is None else images | invalid
-    elif bool(wrong.any()):
+    elif wrong is not None and bool(wrong.any()):
         _fail_share(function, y[wrong], y if valid is None else y[valid.expand(shape)])
     if weight is not None:
         weight = class_weight(function, weight, channels, logits)
@@ -87,8 +88,8 @@ def _grouped(
 ) -> SoftMaps:
     """Maps ``(N, C, S)`` of images in groups: each by itself, or all together."""
     dtype, group = WORKING[x.dtype], 1 if per_image else 0
-    # +inf acts as its limit; what does not count may hold anything
-    x, y = x.to(dtype).clamp(max=torch.finfo(dtype).max), y.to(dtype)
+    # what does not count may hold anything
+    x, y = below_infinity(x.to(dtype)), y.to(dtype)
     if valid is not None:
         x, y = torch.where(valid, x, 0.0), torch.where(valid, y, 0.0)
         valid = valid.unsqueeze(group)
@@ -100,13 +101,17 @@ def _grouped(
 
 def _shares(
     target: Tensor, valid: Tensor | None, ignore_index: int | None
-) -> tuple[Tensor, Tensor | None, Tensor]:
-    """The target, which of it counts, and which of that is no share."""
+) -> tuple[Tensor, Tensor | None, Tensor | None]:
+    """The target, which of it counts, and which of that is no share; None: all are."""
     if not target.is_floating_point():
         target = target.long()  # before it is compared: a uint8 would wrap ignore_index=-100
     if ignore_index is not None:
         declared = target != ignore_index
         valid = declared if valid is None else declared & valid
+    if readable(target) and target.numel():
+        least, most = target.aminmax()  # one pass instead of five
+        if least >= 0 and most <= 1:
+            return target, valid, None
     wrong = ~((target >= 0) & (target <= 1))  # NaN is wrong
     return target, valid, wrong if valid is None else wrong & valid
 

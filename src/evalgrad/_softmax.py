@@ -14,11 +14,16 @@ def finite_logits(maps: ClassMaps) -> Tensor:
     """The logits as they are computed with: 0 at ignored pixels, whose NaN would reach the
     gradient, and +inf as its limit.
     """
-    x = maps.x.to(WORKING[maps.x.dtype])
-    # A clamp would cost a third of the softmax: where values can be read, it waits for an inf.
-    if not (readable(x) and x.numel() and x.detach().amax().item() < torch.inf):
-        x = x.clamp(max=torch.finfo(x.dtype).max)
+    x = below_infinity(maps.x.to(WORKING[maps.x.dtype]))
     return x if maps.complete else torch.where(maps.label.unsqueeze(2) >= 0, x, 0.0)
+
+
+def below_infinity(x: Tensor) -> Tensor:
+    """+inf as its limit, the largest number."""
+    # A clamp would cost a third of the softmax: where values can be read, it waits for an inf.
+    if readable(x) and x.numel() and x.detach().amax().item() < torch.inf:
+        return x
+    return x.clamp(max=torch.finfo(x.dtype).max)
 
 
 def pixel_losses(maps: ClassMaps) -> Tensor:
