@@ -166,6 +166,25 @@ def test_a_threshold_where_none_decides_is_told(tmp_path, capsys):
     assert "--threshold is for scores that one decides" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("metric", ["f1", "recall@precision=0.5", "ap"])
+def test_what_decides_is_said_and_what_it_changes(tmp_path, capsys, metric):
+    data = plain_table(tmp_path / "data.csv")
+    arguments = ["--task", "ranking", "--metric", metric, "--data", str(data), "--epochs", "2"]
+    more = ["--loss", "bce", "--loss-options", '{"positive_weight": 20.0}']
+    assert main(["train", *arguments, *more, "--out", str(tmp_path / "run")]) == 0
+    said = capsys.readouterr().out
+    result = json.loads((tmp_path / "run" / "result.json").read_text())
+    if metric == "ap":
+        assert "decided by" not in said
+        assert result["decision"] is None
+        return
+    (threshold,) = result["decision"]["numbers"]
+    assert f"decided by threshold {threshold:.4g}, chosen on validation" in said
+    changed = f"; a threshold of 0 has test {result['by_default']:.4f}"
+    assert (changed in said) == (result["by_default"] != result["test"])
+    assert metric == "f1" or result["by_default"] == result["test"]
+
+
 def test_validation_and_test_data_in_files_of_their_own(tmp_path):
     files = [plain_table(tmp_path / f"{i}.csv", 40 + i, seed=i) for i in range(3)]
     more = {"validation_data": files[1], "test_data": files[2]}

@@ -186,13 +186,14 @@ def main(options: TrainOptions) -> int:
     if result.tuned:
         print(f"--tune {options.tune} chose {result.tuned}")
     print_classes(result.classes, result.confusion)
-    if result.decision is not None:
-        part = "validation" if result.test is None else "test"
+    if result.decision is not None and result.decision.rule != "argmax":
+        part, value = "test", result.test
+        if value is None:
+            part, value = "validation", result.validation
         default = "a threshold of 0" if result.decision.of_one_score else "argmax"
-        print(
-            f"decided by {result.decision}, the best on validation; {default} has {part}"
-            f" {result.by_default:.4f}"
-        )
+        # a metric of the ranking is the same whatever decides
+        other = f"; {default} has {part} {result.by_default:.4f}" * (result.by_default != value)
+        print(f"decided by {result.decision}, chosen on validation{other}")
     test = "" if result.test is None else f", test {result.test:.4f}"
     again = "" if result.test is None else f"`evalgrad evaluate {options.out}` measures it again, "
     print(
