@@ -73,3 +73,8 @@ def test_the_operator_itself_runs_the_kernels(name):
     with Trace() as trace:
         operator(*example)
     assert sum(trace.launches.values()) > 0
+
+
+def test_the_exact_hinge_of_other_metrics_is_left_to_the_core():
+    *args, _, _ = _triton.implementation("lovasz", "lovasz_rows").example(torch.float32)
+    assert _triton.implementation("lovasz", "lovasz_rows").run(*args, 0.5, 0.5) is None

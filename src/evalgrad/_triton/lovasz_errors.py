@@ -67,7 +67,7 @@ def hinge_rows(x: Tensor, foreground: Tensor, mask: Tensor | None) -> Maps | Non
     """Of a hinge of x ``(R, n)``; None as above."""
     if x.shape[1] >= 2**31 or not x.numel():
         return None
-    options = {"CLASSES": 1, "PIXELS": 1024, "HINGE": True, "num_warps": 4, **ROUNDED}
+    options = {"CLASSES": 1, "PIXELS": 1024, "HINGE": True, "num_warps": 8, **ROUNDED}
     shape = (x.shape[0], 1, 1, x.shape[1])
     return Maps((x, foreground, mask), shape, triton.cdiv(x.shape[1], 1024), options)
 
