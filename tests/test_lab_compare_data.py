@@ -382,6 +382,7 @@ def test_tune_tries_points_and_trains_with_the_best_on_validation(tmp_path):
         data=data,
         group="query",
         out=tmp_path / "run",
+        loss="direct_average_precision",
         tune=4,
         jobs=1,
         epochs=2,

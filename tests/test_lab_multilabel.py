@@ -15,6 +15,7 @@ from evalgrad_lab import (
     PredictOptions,
     TrainOptions,
     evaluate,
+    metrics,
     predict,
     saved,
     train,
@@ -57,7 +58,9 @@ def test_every_metric_is_trained_for(tmp_path, metric, loss):
     x, target = write(tmp_path)
     options = {"task": "multilabel", "metric": metric, "data": tmp_path / "data.csv"}
     options |= {"out": tmp_path / "run", "target": "red,green", "epochs": 15, "test": 0.0}
-    result = train(TrainOptions(**options, batch_size=32, learning_rate=0.02, accelerator="cpu"))
+    options |= {"loss": loss, "batch_size": 32, "learning_rate": 0.02, "accelerator": "cpu"}
+    assert metrics.find(metric, "multilabel").loss == loss
+    result = train(TrainOptions(**options))
     description, network = saved.read(tmp_path / "run")
     assert (description.loss, description.outputs) == (loss, 2)
     assert result.validation > 0.6

@@ -114,10 +114,10 @@ def write(folder, classes, confusion, task="classification"):
     rates = {"count": 1, "precision": None, "recall": 0.5, "f1": 0.5, "iou": 0.5}
     table = [{"class": name, **rates} for name in classes]
     result = {"metric": "accuracy", "loss": "ce", "validation": 0.5, "test": None, "decision": None}
-    result |= {"classes": table, "confusion": confusion}
+    result |= {"classes": table, "confusion": confusion, "recipe": {"why": "kept <bce>"}}
     curve = [{"epoch": 1, "step": 3, "loss": 0.5, "metric": 0.25, "seconds": 1.0}]
     options = TrainOptions(task=task, metric="accuracy", data=Path("<data>"), out=folder)
-    write_run(options, result, curve, [])
+    write_run(options, result, [curve], [])
     return (folder / "report.html").read_text()
 
 
@@ -125,6 +125,7 @@ def test_names_are_escaped_and_0_by_0_is_empty(tmp_path):
     text = write(tmp_path, ["<b>", "cat"], [[1, 2], [3, 4]])
     assert "<b>" not in text
     assert "<data>" not in text
+    assert "kept &lt;bce&gt;" in text
     cells = Tree(text).having("data-name")
     assert {words for a, words in cells if a["data-name"] == "precision"} == {""}
 

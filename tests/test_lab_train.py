@@ -18,6 +18,7 @@ from sklearn.metrics import f1_score
 from training_data import table, write_colours, write_segmentation, write_table
 
 from evalgrad import metrics
+from evalgrad_lab import metrics as metrics_by_name
 from evalgrad_lab import saved
 from evalgrad_lab.cli import main
 from evalgrad_lab.data.files import folders
@@ -72,6 +73,8 @@ def test_a_killed_training_resumed_ends_as_an_uninterrupted_one(tmp_path, monkey
         "data",
         "--model",
         "slow_net:Net",
+        "--loss",
+        "lovasz_softmax",
         *QUICK,
     ]
     arguments += [
@@ -397,6 +400,7 @@ def test_a_table_of_words_is_classified(tmp_path, capsys):
 def test_a_ranking_is_trained_for_each_metric(tmp_path, capsys, metric, loss):
     x, target, group = table()
     np.savez(tmp_path / "data.npz", inputs=x, target=target, group=group)
+    assert metrics_by_name.find(metric, "ranking").loss == loss
     lists = metric == "ap"
     data = tmp_path / "data.npz" if lists else write_table(tmp_path / "data.csv")
     arguments = [
@@ -408,6 +412,8 @@ def test_a_ranking_is_trained_for_each_metric(tmp_path, capsys, metric, loss):
         str(data),
         "--out",
         str(tmp_path / "run"),
+        "--loss",
+        loss,
         *QUICK,
     ]
     arguments += [

@@ -149,14 +149,19 @@ def _with_data(name: str, options: dict[str, Any], kind: str, given: Given) -> d
 
 def class_weights(given: Given, power: float) -> list[float]:
     """frequency ** -power of each class, with mean 1: power 0 is unweighted, 1 the inverse."""
+    weight = class_counts(given).clamp(min=1) ** -power
+    return (weight / weight.mean()).tolist()
+
+
+def class_counts(given: Given) -> Tensor:
+    """Items of each class in the training data."""
     count, target = torch.zeros(given.num_classes, dtype=torch.double), given.train.target
     assert target is not None
     places = range(0 if isinstance(target, Tensor) else len(target))
     for part in [target] if isinstance(target, Tensor) else (target[i] for i in places):
         labels = part if given.ignore_index is None else part[part != given.ignore_index]
         count += torch.bincount(labels.flatten(), minlength=given.num_classes)
-    weight = count.clamp(min=1) ** -power
-    return (weight / weight.mean()).tolist()
+    return count
 
 
 @dataclass(frozen=True)

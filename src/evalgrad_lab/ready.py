@@ -3,7 +3,7 @@ ready to be trained by `train` and by every run of `compare --data`.
 """
 
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,10 +20,11 @@ from evalgrad_lab.decisions import Decision, one_score, plain
 from evalgrad_lab.errors import UserError
 from evalgrad_lab.fit import Pace, Phase, Training, schedule_of
 from evalgrad_lab.judging import Judgement, choose, fitted, judge, sample
-from evalgrad_lab.measures import Measure, Scored
+from evalgrad_lab.measures import Measure, Scored, measured
 from evalgrad_lab.metrics import Metric
 from evalgrad_lab.models.weights import load_weights
 from evalgrad_lab.phases import Given, kind_of, parse_mix, plan, shaped
+from evalgrad_lab.recipe import AUTO, Recipe, fork_step, recipe_for
 from evalgrad_lab.validation import Validation, broadcast_buffers
 
 if TYPE_CHECKING:
@@ -57,6 +58,7 @@ class Ready:
     alike: bool  # whether all that is measured has one size
     batch_size: int
     note: str  # of the batch size; "" where there is nothing to say
+    recipe: Recipe | None = None  # of --loss auto
 
     @property
     def steps(self) -> int:
@@ -66,6 +68,12 @@ class Ready:
         return self.options.iterations or self.options.epochs * per_epoch
 
     @property
+    def cost(self) -> float:
+        """Steps of all branches, over `steps`."""
+        forks = self.recipe is not None and self.recipe.second is not None
+        return 2 - fork_step(self.steps) / self.steps if forks else 1.0
+
+    @property
     def last_part(self) -> Examples:
         """What is looked at once, after the training: the test part, or validation without one."""
         return self.data.test if len(self.data.test) else self.data.validation
@@ -73,10 +81,20 @@ class Ready:
     def phases(self) -> list[Phase]:
         options, loss = self.options, self.description.loss
         own = self.metric.options if loss == self.metric.loss else {}
-        ranks = options.devices * options.num_nodes
-        given = Given(self.data.train, len(self.data.classes), options.ignore_index, ranks)
         chosen, mix = {**own, **options.loss_options}, parse_mix(options.mix)
+        if self.recipe is not None:
+            loss, chosen = self.recipe.first, self.recipe.first_options
+        given = _given(options, self.data)
         return plan(loss, chosen, self.description.kind, mix, self.steps, given)
+
+    def branch(self, attempt: int) -> "Ready":
+        """The second branch of the recipe as a training of its own."""
+        assert self.recipe is not None
+        loss, own = self.recipe.branch(attempt)
+        steps = self.steps - fork_step(self.steps)
+        options = replace(self.options, iterations=steps, loss=loss, loss_options=own)
+        description = replace(self.description, loss=loss)
+        return replace(self, options=options, description=description, recipe=None)
 
     def pace(self) -> Pace:
         options, image = self.options, self.data.train.inputs[0].ndim > 1
@@ -133,6 +151,13 @@ class Ready:
         ranks = self.options.task in ("ranking", "multilabel") and not self.measure.decides
         return None if ranks and not found else chosen, value
 
+    def rows(self, training: Training) -> Tensor:
+        """What the metric on validation is made of, decided as is best for the network as it is:
+        one row per example, of all ranks.
+        """
+        decision = self.decision(training, last=True)[0]
+        return measured(self.measure, self.scored(training, self.data.validation), [decision])[:, 0]
+
     def judged(self, training: Training, part: Examples, decision: Decision | None) -> Judgement:
         """What the network as it is has on a part, of all ranks together."""
         known = (self.data.classes, self.options.ignore_index)
@@ -166,8 +191,17 @@ def prepare(options: TrainOptions, digest: str | None = None) -> Ready:
     measure = metric.measure(len(data.classes), options.ignore_index)
     description, alike = _describe(options, metric, data)
     batch_size, note = _batch_size(options, data.train)
+    recipe = None
+    if options.loss == AUTO:
+        own, given = options.loss_options, _given(options, data)
+        recipe = recipe_for(metric, description.kind, given, data.validation, own)
     ready = (options, data, digest, metric, measure, description, alike, batch_size, note)
-    return Ready(*ready)
+    return Ready(*ready, recipe)
+
+
+def _given(options: TrainOptions, data: Dataset[Examples]) -> Given:
+    ranks = options.devices * options.num_nodes
+    return Given(data.train, len(data.classes), options.ignore_index, ranks)
 
 
 def start_of(options: TrainOptions) -> Path | None:
@@ -262,9 +296,15 @@ def _describe(
         model, model_options = chosen.name, {**chosen.options, **(options.model_options or {})}
     elif options.model_options is not None:
         model_options = options.model_options
-    loss = options.loss or metric.loss
-    losses.find(loss)
-    kind = kind_of(loss, options.task, len(data.classes))
+    loss = options.loss
+    if loss == AUTO and options.mix != "none":
+        raise UserError(
+            "--loss auto mixes by itself. Drop --mix, or name the loss to mix: --loss"
+            f" {metric.loss}."
+        )
+    trained = metric.loss if loss == AUTO else loss
+    losses.find(trained)
+    kind = kind_of(trained, options.task, len(data.classes))
     own = {"loss": loss, "model": model, "model_options": model_options}
     description = saved.Description(
         **{**options.shared(saved.Description), **own},

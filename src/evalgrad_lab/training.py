@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from evalgrad_lab import saved
+from evalgrad_lab.branches import take_better
 from evalgrad_lab.commands.train import TrainOptions, TrainResult, result_path
 from evalgrad_lab.data.dataset import Examples
 from evalgrad_lab.data.files.read import digest_of, fingerprints
@@ -17,6 +18,7 @@ from evalgrad_lab.errors import UserError
 from evalgrad_lab.fit import Hook, Training, fit, resume
 from evalgrad_lab.progress import Progress
 from evalgrad_lab.ready import Ready, dataset, files_of, prepare
+from evalgrad_lab.recipe import Collapse, Fork, fork_step
 from evalgrad_lab.report.run_page import write_run
 from evalgrad_lab.store import write_atomically
 from evalgrad_lab.trials import EXAMPLES, shown
@@ -46,60 +48,87 @@ def run(options: TrainOptions) -> TrainResult:
         tuned, best = tuned_options(ready)
         ready = replace(ready, options=best)
     fabric.launch()  # the other ranks come here by themselves
-    training = ready.training(fabric)
-    validation = ready.validation(training)
-    progress = Progress(options.out / "log.csv", validation, options.metric)
-    hooks: list[Hook] = [validation, progress]
+    one = Run(ready, fabric, options.out)
     if state is not None:
-        resume(training, hooks, state)
+        resume(one.training, one.hooks, state)
     if fabric.is_global_zero:
         _remember(asked)
         print(ready.note, end="\n" * bool(ready.note), file=sys.stderr)
-    result = fitted(ready, training, validation, hooks, options.out / "last.ckpt", tuned)
-    examples = examples_of(ready, training, ready.last_part, result.decision)
+    result = one.result(tuned)
+    examples = examples_of(ready, one.training, ready.last_part, result.decision)
     if fabric.is_global_zero:
         description = replace(ready.description, decision=result.decision)
-        saved.write(options.out, description, training.network)
+        saved.write(options.out, description, one.training.network)
         saved.write_parts(options.out, ready.data, files_of(options))
-        write_run(options, result.plain(), progress.rows, examples)
+        write_run(options, result.plain(), one.curves(), examples)
         write_atomically(path, json.dumps(result.plain(), indent=1).encode())
     return result
 
 
-def fitted(
-    ready: Ready,
-    training: Training,
-    validation: Validation,
-    hooks: list[Hook],
-    checkpoint: Path | None,
-    tuned: dict[str, Any],
-) -> TrainResult:
-    """Take all steps, keep the network that validation chooses, and measure it."""
-    fabric = training.fabric
-    batches = ready.batches(fabric.global_rank, fabric.world_size)
-    fit(training, batches, hooks, checkpoint)
-    validation.restore_best(training)
-    decision, value = ready.decision(training, last=True)
-    judged = ready.judged(training, ready.last_part, decision)
-    by_default = judged.value
-    if decision != plain(ready.description.of_one_score) and ready.measure.decides:
-        by_default = ready.judged(
-            training, ready.last_part, plain(ready.description.of_one_score)
-        ).value
-    return TrainResult(
-        ready.options.out,
-        ready.options.metric,
-        ready.description.loss,
-        value,
-        judged.value if len(ready.data.test) else None,
-        decision,
-        by_default,
-        training.epoch,
-        training.step,
-        tuned,
-        judged.classes,
-        judged.confusion,
-    )
+class Run:
+    """A training with what looks at it, of `train` and of every run of `compare --data`. With a
+    `folder` it logs there and leaves checkpoints.
+    """
+
+    def __init__(self, ready: Ready, fabric: "Fabric", folder: Path | None = None) -> None:
+        self.ready, self.folder = ready, folder
+        self.training = ready.training(fabric)
+        self.validation, self.logs = ready.validation(self.training), list[Progress]()
+        self.hooks = [self.validation, *self._watched(self.validation)]
+        self.fork = None
+        if ready.recipe is not None:
+            self.fork = Fork(fork_step(self.training.steps))
+            self.hooks.append(self.fork)
+
+    def _watched(self, validation: Validation) -> list[Hook]:
+        if self.folder is None:
+            return []
+        name = "branch.csv" if self.logs else "log.csv"
+        log = Progress(self.folder / name, validation, self.ready.options.metric)
+        self.logs = [*self.logs[:1], log]  # of branches the last one, which did not collapse
+        return [log] if len(self.logs) > 1 else [log, Collapse(validation, stops=False)]
+
+    def curves(self) -> list[list[dict[str, Any]]]:
+        """The rows of the log, and those of the second branch if there is one."""
+        return [log.rows for log in self.logs]
+
+    def result(self, tuned: dict[str, Any]) -> TrainResult:
+        """Take all steps, keep the network that validation chooses, and measure it."""
+        ready, training = self.ready, self.training
+        recipe = self._fitted()
+        decision, value = ready.decision(training, last=True)
+        judged = ready.judged(training, ready.last_part, decision)
+        default, by_default = plain(ready.description.of_one_score), judged.value
+        if decision != default and ready.measure.decides:
+            by_default = ready.judged(training, ready.last_part, default).value
+        return TrainResult(
+            ready.options.out,
+            ready.options.metric,
+            ready.description.loss,
+            value,
+            judged.value if len(ready.data.test) else None,
+            decision,
+            by_default,
+            training.epoch,
+            training.step,
+            tuned,
+            recipe,
+            judged.classes,
+            judged.confusion,
+        )
+
+    def _fitted(self) -> dict[str, Any]:
+        """All steps and the best network; what the recipe did."""
+        ready, training, fabric = self.ready, self.training, self.training.fabric
+        last = None if self.folder is None else self.folder / "last.ckpt"
+        if self.folder is not None and training.step < training.steps:
+            for old in self.folder.glob("branch*.ckpt"):  # of another training
+                old.unlink()
+        fit(training, ready.batches(fabric.global_rank, fabric.world_size), self.hooks, last)
+        self.validation.restore_best(training)
+        if self.fork is None:
+            return {}
+        return take_better(ready, training, self.fork, self.folder, self._watched)
 
 
 def examples_of(

@@ -95,7 +95,11 @@ class TrainOptions(DataOptions):
     out: Path = option(
         help="folder of the run; if it holds one already, that one goes on", elsewhere=True
     )
-    loss: str | None = option(None, help="default: that of the metric; `evalgrad losses` lists all")
+    loss: str = option(
+        "auto",
+        help="auto: cross-entropy, or a branch of it with the metric's loss if that is better on"
+        " validation (auto); `evalgrad losses` lists all",
+    )
     loss_options: dict[str, Any] = option({}, help="e.g. '{\"epsilon\": 0.1}'")
     learning_rate: float | None = option(
         None, help="default: 0.01 for segmentation, else 0.003", least=0
@@ -136,7 +140,7 @@ class TrainResult:
     one. The `decision` was chosen on validation: its rule and numbers, None where nothing decides;
     `by_default` is the metric if argmax, or a threshold of 0, had decided. That, the table of
     `classes` and the `confusion` are those of the test part, or of validation without one. `tuned`
-    is what `--tune` found.
+    is what `--tune` found, `recipe` what `--loss auto` did and why.
     """
 
     out: Path
@@ -149,6 +153,7 @@ class TrainResult:
     epochs: int
     steps: int
     tuned: dict[str, Any]
+    recipe: dict[str, Any]
     classes: list[dict[str, Any]]
     confusion: list[Any]
 
@@ -194,6 +199,8 @@ def main(options: TrainOptions) -> int:
         # a metric of the ranking is the same whatever decides
         other = f"; {default} has {part} {result.by_default:.4f}" * (result.by_default != value)
         print(f"decided by {result.decision}, chosen on validation{other}")
+    if result.recipe:
+        print(result.recipe["why"])
     test = "" if result.test is None else f", test {result.test:.4f}"
     again = "" if result.test is None else f"`evalgrad evaluate {options.out}` measures it again, "
     print(

@@ -10,6 +10,7 @@ from evalgrad_lab.commands.train import TrainOptions
 from evalgrad_lab.errors import UserError
 from evalgrad_lab.phases import BASELINES, kind_of
 from evalgrad_lab.ready import MODELS, Ready
+from evalgrad_lab.recipe import AUTO
 from evalgrad_lab.tune import product
 
 Axes = Mapping[str, Sequence[Any]]
@@ -63,7 +64,7 @@ def entrants(ready: Ready, names: Sequence[str] | None, trials: int) -> list[Ent
         names = [baseline, weighted, metric.loss, f"{baseline}+{metric.loss}"]
     found = [entrant(name, baseline, rate, trials) for name in names]
     for one in found:
-        kind_of(one.loss, task, len(ready.data.classes))
+        kind_of(metric.loss if one.loss == AUTO else one.loss, task, len(ready.data.classes))
     if not any(one.role == "baseline" for one in found):
         raise UserError(f"--losses must name a baseline too, such as {baseline}.")
     return sorted(found, key=lambda one: one.name != baseline)
@@ -74,7 +75,8 @@ def entrant(name: str, baseline: str, rate: float, trials: int) -> Entrant:
     first, _, second = name.partition("+")
     mixed = first == baseline and bool(second)
     loss = second if mixed else "bce" if name == "weighted_bce" else name
-    losses.find(loss)
+    if loss != AUTO:
+        losses.find(loss)
     role: Literal["baseline", "ours"] = "baseline" if name in BASELINE_LOSSES else "ours"
     axes = {**rates(rate), **(MIXES if mixed else OWN.get(name, {})), "weight_decay": DECAYS}
     return Entrant(name, role, loss, points(axes, trials))

@@ -11,7 +11,7 @@ from evalgrad_lab.commands.train import TrainOptions
 from evalgrad_lab.comparison.candidates import with_point
 from evalgrad_lab.peak_memory import PeakMemory
 from evalgrad_lab.ready import Ready, prepare
-from evalgrad_lab.training import examples_of, fitted, make_fabric
+from evalgrad_lab.training import Run, examples_of, make_fabric
 from evalgrad_lab.trials import costs, interleaved
 
 MOST_CLASSES = 40  # that the report shows one by one
@@ -30,10 +30,9 @@ def own_trial(
     the run, so that changed data are never answered by an old one.
     """
     ready = prepare(with_point(TrainOptions.of({**options, "seed": seed}), hyper), data)
-    training = ready.training(make_fabric(ready.options))
-    validation = ready.validation(training)
+    one = Run(ready, make_fabric(ready.options))
     with PeakMemory() as memory:
-        result = fitted(ready, training, validation, [validation], None, {})
+        result = one.result({})
     title, decision = ready.metric.title, result.decision
     how = "at 0" if ready.description.of_one_score else "by argmax"
     default = f"{title} {how}" if ready.measure.decides else title
@@ -49,9 +48,10 @@ def own_trial(
         "validation": {title: result.validation},
         "test": {title: result.test, default: result.by_default},
         "per_class": per_class(ready, result.classes),
-        "examples": None if seed else examples_of(ready, training, ready.data.test, decision),
+        "examples": None if seed else examples_of(ready, one.training, ready.data.test, decision),
         "decision": decision and asdict(decision),
-        **costs(training, validation, memory),
+        "recipe": result.recipe,
+        **costs(one.training, one.validation, memory),
     }
 
 
@@ -67,7 +67,8 @@ def step_seconds(
     seconds = (time.perf_counter() - start) / len(each)
     trainings = [ready.training(make_fabric(ready.options)) for ready in each]
     batch = next(iter(each[0].batches()(0)))
-    steps = [median(times) for times in interleaved(trainings, batch)]
+    times = interleaved(trainings, batch)
+    steps = [median(one) * ready.cost for one, ready in zip(times, each, strict=True)]
     start = time.perf_counter()
     each[0].decision(trainings[0])
     return {"steps": steps, "look": time.perf_counter() - start, "ready": seconds}

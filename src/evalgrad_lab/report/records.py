@@ -56,6 +56,7 @@ class Record(TypedDict):
     loss_milliseconds: float
     peak_megabytes: float
     decision: dict[str, Any] | None  # rule and numbers, chosen on validation
+    recipe: NotRequired[dict[str, Any]]  # what `--loss auto` did
 
 
 class Comparison(TypedDict):

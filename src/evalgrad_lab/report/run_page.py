@@ -18,7 +18,7 @@ MOST_CLASSES = 30  # of a confusion matrix that can be read
 def write_run(
     options: TrainOptions,
     result: dict[str, Any],
-    curve: list[dict[str, Any]],
+    curves: list[list[dict[str, Any]]],
     examples: list[Any],
 ) -> None:
     """Write `report.html` into the folder of a run, whole or not at all.
@@ -26,20 +26,20 @@ def write_run(
     Args:
         options: of the run; its folder names it.
         result: what is written to `result.json`.
-        curve: the rows of `log.csv`.
+        curves: the rows of `log.csv`, and of `branch.csv` for a second branch.
         examples: images with their targets and predictions, for segmentation.
     """
     metric, part = result["metric"], "validation" if result["test"] is None else "test"
     figures = [
-        _figure(curve, "loss", "Training loss", "baseline0", percent=False),
-        _figure(curve, "metric", f"Validation {metric} (%)", "ours0", percent=True),
+        _figure(curves[:1], "loss", "Training loss", percent=False),
+        _figure(curves, "metric", f"Validation {metric} (%)", percent=True),
     ]
     text = fill(
         "run.html",
         name=options.out.resolve().name,
         command=shlex.join(["evalgrad", "train", *options.arguments()]),
         result=result,
-        curve=curve,
+        curve=curves[0],
         part=part,
         items="pixels" if options.task == "segmentation" else "examples",
         figures=[figure for figure in figures if figure is not None],
@@ -50,16 +50,24 @@ def write_run(
 
 
 def _figure(
-    curve: list[dict[str, Any]], name: str, caption: str, style: str, percent: bool
+    curves: list[list[dict[str, Any]]], name: str, caption: str, percent: bool
 ) -> Figure | None:
-    points = [(row["epoch"], row[name]) for row in curve if isfinite(row[name])]
-    if not points:
+    """The curve of the training; that of a second branch begins where it left the first."""
+    lines = []
+    for number, rows in enumerate(curves):
+        left = (curves[0][-1]["epoch"] - rows[-1]["epoch"]) * number if rows else 0
+        points = [(left + row["epoch"], row[name]) for row in rows if isfinite(row[name])]
+        if points:
+            x, y = ([float(point[i]) for point in points] for i in (0, 1))
+            style = "ours0" if percent and number == len(curves) - 1 else "baseline0"
+            lines.append(charts.Line(f"branch {number + 1}", style, x, y, y, y))
+    if not lines:
         return None
-    x, y = ([float(point[i]) for point in points] for i in (0, 1))
-    line = charts.Line(caption, style, x, y, y, y)
-    last = f"{100 * y[-1]:.1f}" if percent else f"{y[-1]:.4g}"
-    drawing = charts.curves([line], "epochs", f"{caption} against epochs ends at {last}.", percent)
-    return Figure(drawing, f"{caption} against epochs")
+    last = [f"{100 * one.mean[-1]:.1f}" if percent else f"{one.mean[-1]:.4g}" for one in lines]
+    text = f"{caption} against epochs ends at {' and at '.join(last)}."
+    drawing = charts.curves(lines, "epochs", text, percent)
+    which = "; in grey the branch that stays with the first loss" if len(lines) > 1 else ""
+    return Figure(drawing, f"{caption} against epochs{which}")
 
 
 def _shaded(

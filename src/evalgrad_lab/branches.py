@@ -1,0 +1,101 @@
+"""The second branch of `--loss auto` at work: trained from the fork, measured beside the first, and
+taken or not. `recipe` says what is trained and by which rule is chosen.
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from evalgrad_lab.fit import Hook, Training, fit, resume
+from evalgrad_lab.measures import finite
+from evalgrad_lab.ready import Ready
+from evalgrad_lab.recipe import FALLEN, SHARES, Collapse, Fork, better_by, groups_of
+from evalgrad_lab.validation import Validation
+
+if TYPE_CHECKING:
+    from lightning.fabric import Fabric
+
+Weights = dict[str, Tensor]
+Watch = Callable[[Validation], list[Hook]]  # more hooks of the second branch, such as its log
+
+
+def take_better(
+    ready: Ready, training: Training, fork: Fork, folder: Path | None, watch: Watch
+) -> dict[str, Any]:
+    """Train the second branch and give `training`, whose first one is finished, the weights of the
+    better of the two; what was done, and why in a sentence.
+    """
+    recipe = ready.recipe
+    assert recipe is not None
+    if recipe.second is None:
+        why = f"--loss auto trained on {recipe.first} alone: {recipe.why}."
+        return {"chosen": recipe.first, "taken": False, "why": why}
+    start, steps, notes = fork.weights or _weights(training), 0, ""
+    least = FALLEN * ready.decision(training)[1]
+    for attempt, share in enumerate(SHARES):
+        path = None if folder is None else folder / f"branch{attempt}.ckpt"
+        other, collapse = _trained(
+            ready.branch(attempt), start, training.fabric, path, watch, least
+        )
+        steps += other.step
+        training.seconds += other.seconds
+        if not collapse.why:
+            break
+        notes += f" With {share:g} of {recipe.second} a branch collapsed: {collapse.why}."
+    story = {
+        "chosen": recipe.first,
+        "taken": False,
+        "share": share,
+        "more_steps": steps / training.step,
+    }
+    if collapse.why:
+        return {**story, "why": f"--loss auto kept {recipe.first}.{notes}"}
+    return {**story, **_chosen(ready, training, other, f"{share:g} of {recipe.second}", notes)}
+
+
+def _chosen(
+    ready: Ready, training: Training, other: Training, what: str, notes: str
+) -> dict[str, Any]:
+    """The better of two branches by validation, each decided as is best for it."""
+    assert ready.recipe is not None
+    first, second = (ready.rows(one) for one in (training, other))
+    lists = None if ready.data.validation.lists is None else first[:, -1]
+    groups = groups_of(first, lists)
+    by, error = better_by(lambda rows: finite(ready.measure.value(rows)), first, second, groups)
+    said = f"{100 * by:+.2f} points on validation, standard error {100 * error:.2f}"
+    story = {"difference": by, "standard_error": error}
+    if by > error:
+        training.network.load_state_dict(other.network.state_dict())
+        why = f"--loss auto took the branch with {what}: {said}.{notes}"
+        return {**story, "chosen": what, "taken": True, "why": why}
+    why = f"--loss auto kept {ready.recipe.first}; the branch with {what} has {said}.{notes}"
+    return {**story, "why": why}
+
+
+def _trained(
+    branch: Ready,
+    start: Weights,
+    fabric: "Fabric",
+    checkpoint: Path | None,
+    watch: Watch,
+    least: float,
+) -> tuple[Training, Collapse]:
+    """The second branch at its best look, and whether it collapsed."""
+    other = branch.training(fabric)
+    other.network.load_state_dict(start)
+    validation = branch.validation(other)
+    collapse = Collapse(validation, stops=True, least=least)
+    hooks: list[Hook] = [validation, collapse, *watch(validation)]
+    if checkpoint is not None and checkpoint.exists():
+        resume(other, hooks, torch.load(checkpoint, map_location="cpu", weights_only=True))
+        other.stopped = bool(collapse.why)
+    fit(other, branch.batches(fabric.global_rank, fabric.world_size), hooks, checkpoint)
+    validation.restore_best(other)
+    return other, collapse
+
+
+def _weights(training: Training) -> Weights:
+    return {name: tensor.detach().clone() for name, tensor in training.network.state_dict().items()}

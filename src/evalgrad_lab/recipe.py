@@ -1,0 +1,199 @@
+"""`--loss auto`: cross-entropy, then a fork that takes in the loss of the metric, and the better of
+the two by validation.
+
+No loss and no fixed mixture is the best one on all data. So the training on cross-entropy (with
+class weights where classes are rare and the metric is a mean over classes) is run to its end, as
+without the recipe. At `SHARED` of its steps a second branch leaves it, which trains the rest of the
+steps on the sum of cross-entropy and the loss of the metric, on a schedule of its own. Both are
+measured on validation with the decision that is best for each; the second one is returned only if
+it is better by more than the standard error of the difference. So what is returned is tuned
+cross-entropy, but for the noise of that choice, or something better.
+
+A second branch that collapses is begun once more with less of the metric's loss; where validation
+is too small to choose by, there is none.
+"""
+
+import math
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.utils import get_total_norm
+
+from evalgrad_lab.data.dataset import Examples
+from evalgrad_lab.fit import Hook, Training
+from evalgrad_lab.metrics import Metric
+from evalgrad_lab.phases import BASELINES, Given, class_counts, on_batches
+from evalgrad_lab.validation import Validation
+
+AUTO = "auto"
+SHARED = 0.7  # of the steps come before the fork: the second branch costs 0.3 of a training
+SHARES = (0.5, 0.1)  # of the metric's loss in the second branch; the latter after a collapse
+GROUPS = 20  # of validation examples, each left out once for the standard error
+LEAST = 20  # examples, and positives, without which validation cannot choose
+FALLEN = 0.5  # of the first branch's metric: a second one below it has collapsed
+RARE = 0.2  # a class with less than this share of its even share of the items is rare
+OF_CLASSES = ("miou", "image-miou", "dice", "f1")  # means over classes, in which a rare one counts
+REPAIR = "Train with --loss auto, or mix in the baseline: --mix sum:0.5."
+# what suits a second branch better than the defaults of a loss alone; docs/lab.md has the runs
+OPTIONS: dict[str, dict[str, Any]] = {
+    "smooth_topk": {"temperature": 0.1},
+    "direct_average_precision": {"epsilon": "suggest"},
+    "direct_ndcg": {"epsilon": "suggest"},
+    "direct_jaccard": {"epsilon": "suggest"},
+}
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """What `--loss auto` comes to: the loss of the start, that of the metric (None: there is no
+    second branch, for the reason that `why` says), and the options of both.
+    """
+
+    first: str
+    first_options: dict[str, Any]
+    second: str | None
+    second_options: dict[str, Any]
+    why: str
+
+    def branch(self, attempt: int) -> tuple[str, dict[str, Any]]:
+        """The sum that the second branch trains on, and its options."""
+        assert self.second is not None
+        options = {self.first: self.first_options, self.second: self.second_options}
+        return f"{self.first}+{self.second}", {**options, "share": SHARES[attempt]}
+
+
+def recipe_for(
+    metric: Metric, kind: str, given: Given, validation: Examples, options: dict[str, Any]
+) -> Recipe:
+    """The recipe for these data. `options` are the user's for the loss of the metric."""
+    baseline = BASELINES[kind]
+    first, first_options = baseline, dict[str, Any]()
+    if baseline == "cross_entropy" and metric.name in OF_CLASSES and _has_rare(given):
+        first, first_options = "weighted_cross_entropy", {"weight_power": 0.5}
+    own = {**metric.options, **OPTIONS.get(metric.loss, {}), **options}
+    on_batches(metric.loss, own, kind, given)  # what does not fit is told before the training
+    if metric.loss == baseline:
+        return Recipe(baseline, own, None, {}, f"{baseline} is what trains for {metric.name}")
+    if few := _too_few(kind, validation):
+        return Recipe(first, first_options, None, own, few)
+    return Recipe(first, first_options, metric.loss, own, "")
+
+
+def _has_rare(given: Given) -> bool:
+    counts = class_counts(given)
+    counts = counts[counts > 0]
+    return bool((counts < RARE * counts.mean()).any())
+
+
+def _too_few(kind: str, validation: Examples) -> str:
+    """Why validation cannot choose between two branches; "" if it can."""
+    if len(validation) < LEAST:
+        return f"validation has {len(validation)} examples, too few to choose by ({LEAST})"
+    if kind in ("ranking", "multilabel"):
+        labels = validation.labels()
+        columns = labels[:, None] if labels.ndim == 1 else labels
+        positives = int(torch.minimum(columns.sum(0), (1 - columns).sum(0)).min())
+        if positives < LEAST:
+            return f"validation has {positives} positives, too few to choose by ({LEAST})"
+    return ""
+
+
+def fork_step(steps: int) -> int:
+    """After which of the steps the second branch leaves."""
+    return min(math.ceil(SHARED * steps), steps - 1) if steps > 1 else steps
+
+
+class Fork(Hook):
+    """Keeps the weights of the network at the step where the second branch leaves; they are part of
+    the checkpoints.
+    """
+
+    def __init__(self, step: int) -> None:
+        self.step = step
+        self.weights: dict[str, Tensor] = {}
+
+    def after_step(self, training: Training) -> None:
+        if training.step >= self.step and not self.weights:
+            state = training.network.state_dict()
+            self.weights = {name: tensor.detach().clone() for name, tensor in state.items()}
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"step": self.step, "weights": self.weights}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        # a run that is continued for longer forks again, later
+        self.weights = state["weights"] if state["step"] == self.step else {}
+
+
+class Collapse(Hook):
+    """Finds a training that does not learn: no gradient of an epoch was other than zero, what the
+    network says of the last batch is the same for all items, or the metric on validation has
+    fallen below `least`. `why` says which; `stops` ends the training then, else it is said once.
+    """
+
+    def __init__(self, validation: Validation, stops: bool, least: float = -math.inf) -> None:
+        self.validation, self.stops, self.least, self.why = validation, stops, least, ""
+        self.largest: Tensor | None = None
+
+    def after_step(self, training: Training) -> None:
+        # kept where it is and looked at once in an epoch, not to wait for a GPU
+        parameters = training.network.parameters()
+        norm = get_total_norm([p.grad.detach() for p in parameters if p.grad is not None])
+        self.largest = norm if self.largest is None else torch.maximum(self.largest, norm)
+
+    def after_epoch(self, training: Training) -> None:
+        if self.largest is not None and float(self.largest) == 0:
+            self._found(training, "in an epoch no gradient was other than zero")
+        elif _is_constant(training.output):
+            self._found(training, "the network says the same of all items")
+        elif (metric := self.validation.curve[-1]["metric"]) < self.least:
+            self._found(training, f"the metric fell to {metric:.3f} on validation")
+        self.largest = None
+
+    def _found(self, training: Training, why: str) -> None:
+        if not self.why and not self.stops and training.fabric.is_global_zero:
+            print(f"epoch {training.epoch}: {why}. {REPAIR}", file=sys.stderr)
+        self.why = why
+        training.stopped |= self.stops
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"why": self.why}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.why = state["why"]
+
+
+def _is_constant(output: Any) -> bool:
+    if not isinstance(output, Tensor) or len(output) < 2:
+        return False
+    spread = (output.detach() - output.detach()[:1]).abs().amax()
+    return not bool(spread > 1e-6 * output.detach().abs().amax())
+
+
+def better_by(
+    value: Callable[[Tensor], float], first: Tensor, second: Tensor, groups: Tensor
+) -> tuple[float, float]:
+    """How much higher the metric of the rows `second` is than that of `first`, and the standard
+    error of this difference, from leaving out each group of examples once (the jackknife).
+    """
+    difference = value(second) - value(first)
+    numbers = groups.unique()
+    kept = [groups != number for number in numbers]
+    left = torch.tensor([value(second[rows]) - value(first[rows]) for rows in kept])
+    count = len(numbers)
+    if count < 2:
+        return difference, math.inf
+    spread = (left - left.mean()).square().sum() * (count - 1) / count
+    return difference, float(spread.sqrt())
+
+
+def groups_of(rows: Tensor, lists: Tensor | None) -> Tensor:
+    """The group of every row: neighbours are in different ones, the items of a list in one."""
+    if lists is None:
+        return torch.arange(len(rows)) % GROUPS
+    numbers = lists.unique(return_inverse=True)[1]
+    return numbers % GROUPS

@@ -1,0 +1,175 @@
+"""`--loss auto`: what it comes to, that it gives cross-entropy's own network when it keeps it, that
+it takes what is better by more than noise, and its guards on planted cases.
+"""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file
+from test_lab_train import SLOW_NET
+from training_data import write_segmentation
+
+from evalgrad_lab import branches, loss_factories, losses, recipe, train
+from evalgrad_lab.commands.train import TrainOptions
+from evalgrad_lab.errors import UserError
+from evalgrad_lab.ready import prepare
+
+
+def write_items(path, count=400, positives=0.4, seed=0):
+    """Rows of numbers; a share of them, those with the largest noisy sums, are positive."""
+    generator = np.random.default_rng(seed)
+    x = generator.normal(size=(count, 3)).astype(np.float32)
+    scores = x.sum(1) + generator.normal(size=count)
+    target = (scores > np.quantile(scores, 1 - positives)).astype(int)
+    np.savez(path, inputs=x, target=target)
+    return path
+
+
+def options(tmp_path, **given):
+    data = given.pop("data", None) or write_items(tmp_path / "items.npz")
+    known = {"task": "ranking", "metric": "ap", "out": tmp_path / "run", "accelerator": "cpu"}
+    quick = {"epochs": 4, "batch_size": 64, "learning_rate": 0.01}
+    return TrainOptions(data=data, **{**known, **quick, **given})
+
+
+def weights(out):
+    return load_file(out / "best.safetensors")
+
+
+def same(first, second):
+    return all(torch.equal(first[name], second[name]) for name in first)
+
+
+@pytest.mark.parametrize("take", [False, True])
+def test_it_returns_the_branch_that_validation_finds_better(tmp_path, monkeypatch, take):
+    """With the difference planted: below the standard error the result is cross-entropy's."""
+    planted = (0.02, 0.01 if take else 0.03)
+    monkeypatch.setattr(branches, "better_by", lambda *_: planted)
+    auto = train(options(tmp_path))
+    assert ("took the branch" in auto.recipe["why"]) == take
+    assert auto.recipe["difference"], auto.recipe["standard_error"] == planted
+    plain = train(options(tmp_path, loss="bce", out=tmp_path / "bce"))
+    assert same(weights(tmp_path / "run"), weights(tmp_path / "bce")) != take
+    assert (auto.test == plain.test) != take
+
+
+def test_the_second_branch_costs_less_than_a_third_of_the_steps(tmp_path):
+    ready = prepare(options(tmp_path, iterations=100))
+    assert sum(phase.steps for phase in ready.phases()) == 100
+    assert sum(phase.steps for phase in ready.branch(0).phases()) == 30
+    assert ready.cost == pytest.approx(1.3)
+
+
+def test_two_positives_in_validation_are_too_few_to_choose_by(tmp_path):
+    data = write_items(tmp_path / "items.npz", 400, positives=0.03)
+    result = train(options(tmp_path, data=data, metric="f1"))
+    assert result.recipe["chosen"] == "bce"
+    assert "positives, too few to choose by" in result.recipe["why"]
+
+
+def test_a_metric_that_cross_entropy_trains_for_has_no_second_branch(tmp_path):
+    path = tmp_path / "items.npz"
+    write_items(path)
+    result = train(options(tmp_path, data=path, task="classification", metric="accuracy"))
+    assert result.recipe["chosen"] == "cross_entropy"
+    assert "cross_entropy is what trains for accuracy" in result.recipe["why"]
+
+
+@pytest.fixture
+def planted_collapse(monkeypatch):
+    """A loss for AP whose minimum is a constant score, far stronger than any cross-entropy."""
+    entry = replace(losses.LOSSES["direct_average_precision"], factory="")
+    monkeypatch.setitem(losses.LOSSES, "direct_average_precision", entry)
+    factory = lambda **_: lambda scores, target: 1e4 * (scores - scores.mean()).abs().mean()  # noqa: E731
+    monkeypatch.setattr(loss_factories, "direct_average_precision", factory, raising=False)
+    monkeypatch.setattr(recipe, "OPTIONS", {})
+
+
+def test_a_branch_that_collapses_is_tried_with_less_and_then_left(tmp_path, planted_collapse):
+    result = train(options(tmp_path, learning_rate=0.3, epochs=20))
+    why = result.recipe["why"]
+    assert result.recipe["chosen"] == "bce"
+    assert "With 0.5 of direct_average_precision a branch collapsed" in why
+    assert "With 0.1 of direct_average_precision a branch collapsed" in why
+
+
+def test_a_training_without_a_gradient_is_told(tmp_path, monkeypatch, capsys):
+    factory = lambda **_: lambda scores, target: 0.0 * scores.sum()  # noqa: E731
+    monkeypatch.setattr(loss_factories, "hinge", factory)
+    train(options(tmp_path, loss="hinge", epochs=1))
+    message = capsys.readouterr().err
+    assert "epoch 1: in an epoch no gradient was other than zero. Train with --loss auto" in message
+
+
+def mean(rows):
+    return float(rows.double().mean())
+
+
+def test_the_jackknife_has_the_standard_error_of_a_mean():
+    generator = torch.Generator().manual_seed(0)
+    first, second = torch.randn(2, 60, generator=generator).double()
+    by, error = recipe.better_by(mean, first, second, torch.arange(60))
+    difference = second - first
+    assert by == pytest.approx(float(difference.mean()))
+    assert error == pytest.approx(float(difference.std()) / 60**0.5)
+
+
+@pytest.mark.parametrize(("effect", "least", "most"), [(0.0, 0.05, 0.3), (1.0, 0.98, 1.0)])
+def test_noise_is_seldom_taken_and_an_effect_nearly_always(effect, least, most):
+    """Above its standard error noise comes in 16 of 100 cases."""
+    generator, taken = torch.Generator().manual_seed(0), 0
+    for _ in range(200):
+        first, second = torch.randn(2, 100, generator=generator).double()
+        by, error = recipe.better_by(mean, first, second + effect, recipe.groups_of(first, None))
+        taken += by > error
+    assert least <= taken / 200 <= most
+
+
+def test_the_items_of_a_list_are_in_one_group():
+    lists = torch.tensor([3, 3, 8, 3, 8, 1])
+    groups = recipe.groups_of(lists, lists)
+    assert groups.tolist() == [1, 1, 2, 1, 2, 0]
+
+
+def test_rare_classes_weigh_more_from_the_start(tmp_path):
+    write_segmentation(tmp_path / "data", count=120)
+    asked = partial(options, tmp_path, data=tmp_path / "data", task="segmentation")
+    assert prepare(asked(metric="miou")).recipe.first == "weighted_cross_entropy"
+    assert prepare(asked(metric="auc")).recipe.first == "cross_entropy"
+
+
+def test_a_mixture_of_its_own_is_refused(tmp_path):
+    with pytest.raises(UserError, match="Drop --mix, or name the loss to mix: --loss direct"):
+        train(options(tmp_path, mix="sum:0.5"))
+
+
+def test_a_run_killed_in_the_second_branch_ends_as_an_uninterrupted_one(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "slow_net.py").write_text(SLOW_NET)
+    write_segmentation(tmp_path / "data", count=120)
+    asked = {"task": "segmentation", "metric": "miou", "data": tmp_path / "data", "epochs": 7}
+    asked |= {"model": "slow_net:Net", "learning_rate": None, "batch_size": 24}
+    whole = train(options(tmp_path, **asked, out=tmp_path / "whole"))
+    run = options(tmp_path, **asked, out=tmp_path / "parts")
+    code = "import sys; from evalgrad_lab.cli import main; sys.exit(main())"
+    command = [sys.executable, "-c", code, "train", *run.arguments()]
+    environment = {**os.environ, "SLOW": "0.1", "OMP_NUM_THREADS": str(torch.get_num_threads())}
+    process = subprocess.Popen(command, env=environment)
+    while not (tmp_path / "parts" / "branch0.ckpt").exists():
+        assert process.poll() is None
+        time.sleep(0.01)
+    process.send_signal(signal.SIGKILL)
+    assert process.wait() == -signal.SIGKILL
+    assert not (tmp_path / "parts" / "result.json").exists()
+    parts = train(run)
+    assert json.dumps(whole.plain()) == json.dumps(parts.plain())
+    assert same(weights(tmp_path / "whole"), weights(tmp_path / "parts"))
