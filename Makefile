@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: demo reproduce test test-pure test-triton check bench docs data clean
+.PHONY: demo reproduce ladder test test-pure test-triton check bench docs data clean
 
 # A folder changes when a file is added or removed: an editable install then has to learn of it.
 $(VENV)/installed: pyproject.toml constraints.txt CMakeLists.txt $(shell find csrc -type f) $(shell find src -type d -not -name __pycache__)
@@ -17,6 +17,9 @@ demo: $(VENV)/installed  ## tuned baselines against the metric, on embedded data
 
 reproduce: $(VENV)/installed  ## the papers' experiments, half an hour on two cores; writes docs/papers
 	$(BIN)/python -m reproductions all --docs docs/papers
+
+ladder: $(VENV)/installed  ## --loss auto against tuned cross-entropy on many tasks, hours; after `make data`; writes docs/ladder.md
+	$(BIN)/python -m reproductions.ladder --docs docs
 
 test: $(VENV)/installed  ## all tests, with the kernels
 	$(BIN)/python -m pytest

@@ -1,0 +1,176 @@
+"""`python -m reproductions.ladder`: compare `--loss auto` with tuned cross-entropy on every task,
+and write the table. It takes hours and goes on where it was stopped.
+"""
+
+import argparse
+import math
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import fmean, stdev
+
+from scipy import stats
+
+from evalgrad_lab import compare
+from evalgrad_lab.cli import guarded
+from evalgrad_lab.commands.compare import CompareOptions
+from evalgrad_lab.data.fetched import NotFetchedError
+from evalgrad_lab.report.panels import Difference, Panel, Verdict
+from evalgrad_lab.store import write_atomically
+from reproductions.ladder.rungs import RUNGS, Rung, write
+
+PROG = "python -m reproductions.ladder"
+BASELINES = {
+    "segmentation": ["cross_entropy", "weighted_cross_entropy"],
+    "classification": ["cross_entropy", "weighted_cross_entropy"],
+    "ranking": ["bce", "weighted_bce"],
+}
+ONE_SCORE = ("image-iou", "image-dice")  # of one class: BCE is their cross-entropy
+TRIALS, SEARCH_SEEDS, SEEDS = 4, 2, 5
+
+
+@dataclass(frozen=True)
+class Line:
+    """A row of the table: `--loss auto` minus the best baseline by validation, paired by seed."""
+
+    rung: Rung
+    reference: str
+    theirs: float
+    ours: float
+    difference: Difference
+    p: float  # of Student's paired test, one-sided: that ours is worse
+    taken: int  # runs in which the second branch was taken
+    seeds: int
+
+
+def main() -> int:
+    """Run the command."""
+    parser = argparse.ArgumentParser(prog=PROG, description=__doc__)
+    parser.add_argument(
+        "names", nargs="*", metavar="NAME", help="tasks (all that are not held out)"
+    )
+    parser.add_argument("--held-out", action="store_true", help="those kept for the last run, too")
+    parser.add_argument("--out", type=Path, default=Path("runs/ladder"), help="finished runs")
+    parser.add_argument("--docs", type=Path, help="write ladder.md here and not under --out")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="runs at a time")
+    return guarded(PROG, lambda: run(parser.parse_args()))
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """All tasks in turn; the page is written anew after each."""
+    lines, missing = list[Line](), list[str]()
+    for rung in RUNGS:
+        wanted = arguments.held_out or not rung.held_out
+        if rung.name not in arguments.names if arguments.names else not wanted:
+            continue
+        try:
+            lines.append(climbed(rung, arguments.out, arguments.jobs))
+        except NotFetchedError as error:
+            missing.append(f"{rung.name}: {error}")
+            continue
+        text = page(lines, missing)
+        write_atomically((arguments.docs or arguments.out) / "ladder.md", text.encode())
+    print("\n".join([*missing, *map(_row, lines)]))
+    return 0
+
+
+def climbed(rung: Rung, out: Path, jobs: int) -> Line:
+    """Compare on one task."""
+    names = ["bce", "weighted_bce"] if rung.metric in ONE_SCORE else BASELINES[rung.task]
+    options = CompareOptions(
+        task=rung.task,
+        metric=rung.metric,
+        data=write(rung, out / "data"),
+        losses=[*names, "auto"],
+        trials=TRIALS,
+        search_seeds=SEARCH_SEEDS,
+        seeds=SEEDS,
+        jobs=jobs,
+        out=out / rung.name,
+        **rung.options,
+    )
+    return line_of(rung, compare(options).panels[0])
+
+
+def line_of(rung: Rung, panel: Panel) -> Line:
+    """What a comparison at equal iterations says of the recipe."""
+    (ours,) = (row for row in panel.rows if row.loss == "auto")
+    assert panel.reference is not None
+    assert ours.difference is not None
+    values = [
+        {run["seed"]: run["test"][panel.metric] for run in row.runs}
+        for row in (ours, panel.reference)
+    ]
+    gaps = [values[0][seed] - values[1][seed] for seed in values[0]]
+    p = float(stats.ttest_1samp(gaps, 0.0, alternative="less").pvalue) if stdev(gaps) else 1.0
+    taken = sum(run.get("recipe", {}).get("taken", False) for run in ours.runs)
+    means = panel.reference.mean, ours.mean
+    return Line(rung, panel.reference.loss, *means, ours.difference, p, taken, len(gaps))
+
+
+def holm(values: list[float]) -> list[float]:
+    """Holm's correction of p-values for their number.
+
+    >>> [round(p, 3) for p in holm([0.01, 0.04, 0.03])]
+    [0.03, 0.06, 0.06]
+    """
+    order = sorted(range(len(values)), key=values.__getitem__)
+    corrected, highest = [0.0] * len(values), 0.0
+    for place, i in enumerate(order):
+        highest = max(highest, min(1.0, (len(values) - place) * values[i]))
+        corrected[i] = highest
+    return corrected
+
+
+def page(lines: list[Line], missing: list[str]) -> str:
+    """The page: the table of the ladder, that of the tasks held out, and the sums of both."""
+    parts = [OPENING]
+    for title, held in (("The ladder", False), ("Held out until the recipe was frozen", True)):
+        some = [line for line in lines if line.rung.held_out == held]
+        if some:
+            parts += [f"## {title}", _table(some), _summary(some)]
+    if missing:
+        parts.append("Not run: " + "; ".join(missing))
+    return "\n\n".join(parts) + "\n"
+
+
+OPENING = f"""# Does `--loss auto` ever lose?
+
+`make ladder` compares [`--loss auto`](train.md#the-default-loss) with cross-entropy (BCE where one
+score decides), plain and with class weights. Each has {TRIALS} points of learning rate, weight
+decay and its own options tried on {SEARCH_SEEDS} seeds of their own, and its best decision rule;
+the better baseline by validation is the reference. The difference is on a test part that nothing
+was chosen on, paired by {SEEDS} seeds, with its 95 % interval; p is the chance of so low a
+difference if there were none, corrected by Holm for the number of tasks."""
+
+
+def _table(lines: list[Line]) -> str:
+    head = (
+        "| data | metric | reference | its | auto | difference | p | branch taken |\n" + "|---|" * 8
+    )
+    corrected = holm([line.p for line in lines])
+    return "\n".join([head, *(_row(*pair) for pair in zip(lines, corrected, strict=True))])
+
+
+def _row(line: Line, p: float = math.nan) -> str:
+    low, high = line.difference.interval or (math.nan, math.nan)
+    return (
+        f"| {line.rung.name} | {line.rung.metric} | {line.reference} | {100 * line.theirs:.1f} |"
+        f" {100 * line.ours:.1f} | {100 * line.difference.mean:+.1f} ({100 * low:+.1f} to"
+        f" {100 * high:+.1f}) | {p:.2f} | {line.taken} of {line.seeds} |"
+    )
+
+
+def _summary(lines: list[Line]) -> str:
+    verdicts = [line.difference.verdict for line in lines]
+    means = [100 * line.difference.mean for line in lines]
+    counts = ", ".join(f"{verdicts.count(v)} {n}" for v, n in WORDS.items())
+    interval = stats.sem(means) * stats.t.ppf(0.975, len(means) - 1) if means[1:] else math.inf
+    return f"{counts}. Mean of all tasks: {fmean(means):+.2f} points (± {interval:.2f}, 95 %)."
+
+
+WORDS: dict[Verdict, str] = {"win": "wins", "tie": "ties", "loss": "losses"}
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
