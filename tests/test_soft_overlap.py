@@ -31,6 +31,21 @@ def drawn(mode, seed=2):
 
 
 @every_loss
+def test_one_channel_is_binary(loss):
+    """A softmax over one channel is 1 everywhere: a loss without a gradient."""
+    x, y, _ = drawn("binary")
+    for shape in ((2, 1, 10), (20, 1)):
+        x, y = x.reshape(shape), y.reshape(shape)
+        with pytest.raises(ValueError, match=r'`logits` must be .* C >= 2.*pass mode="binary"'):
+            loss(x, y)
+        loss(x.requires_grad_(), y, mode="binary").backward()
+        assert x.grad.abs().sum() > 0
+        x = x.detach()
+    with pytest.raises(ValueError, match="Put the classes on axis 1"):
+        loss(x[:, :0], y[:, :0])
+
+
+@every_loss
 @every_mode
 @pytest.mark.parametrize("per_image", [False, True])
 def test_soft_labels_equal_the_oracle(loss, mode, per_image):

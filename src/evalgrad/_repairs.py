@@ -118,6 +118,11 @@ def few_classes_repair(name: str, classes: int) -> str:
     return "One channel: use lovasz_hinge_loss or another binary loss, which takes (N, *)."
 
 
+def few_shares_repair(classes: int) -> str:
+    """For logits of one class beside shares, or of none."""
+    return 'One channel: pass mode="binary".' if classes else "Put the classes on axis 1."
+
+
 def class_target_repair(target: Tensor, beside: str, scores: Shape, read: bool) -> str:
     """For a target that should have the shape of the scores without their classes; `read`: its
     values may be looked at.

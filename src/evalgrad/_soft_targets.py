@@ -10,7 +10,7 @@ from typing import Literal, NamedTuple, NoReturn
 import torch
 from torch import Tensor
 
-from evalgrad._errors import fail
+from evalgrad._errors import describe, fail
 from evalgrad._inputs import (
     WORKING,
     Weight,
@@ -22,7 +22,7 @@ from evalgrad._inputs import (
 )
 from evalgrad._labels import binary_labels, readable
 from evalgrad._options import Classes, one_of
-from evalgrad._repairs import binary_label_repair
+from evalgrad._repairs import binary_label_repair, few_shares_repair
 from evalgrad._softmax import below_infinity
 
 Mode = Literal["multiclass", "binary", "multilabel"]
@@ -62,6 +62,9 @@ def soft_maps(
     """Logits and target ``(N, C, *)``, or in binary mode ``(N, *)``, which is one class."""
     binary = mode == "binary"
     logits = floating(function, "logits", logits, at_least=1 if binary else 2)
+    if mode == "multiclass" and logits.shape[1] < 2:
+        must, repair = "(N, C, *) with C >= 2", few_shares_repair(logits.shape[1])
+        fail(ValueError, function, "logits", must, describe(logits), repair)
     target = like(function, "target", target, logits, "logits")
     channels = 1 if binary else logits.shape[1]
     check_classes(function, classes, channels)
