@@ -267,6 +267,41 @@ def test_offsets_never_fall_and_usually_gain(seed):
     assert mean(after) >= mean(before) - 1e-12
 
 
+def test_offsets_never_fall_between_quantiles():
+    """With more pixels than quantiles those between two are not taken along."""
+    for seed in range(31):
+        generator = torch.Generator().manual_seed(seed)
+        logits, noise = torch.randn(2, 1, 3, 5000, dtype=torch.float64, generator=generator)
+        label = (logits + noise / 5).argmax(1)  # so that there is little to gain
+        chosen = (logits + decisions.class_offsets(logits, label).view(-1, 1)).argmax(1)
+        before = mean_iou(logits.argmax(1), label, classes=3)
+        assert mean_iou(chosen, label, classes=3) >= before - 1e-12
+
+
+def test_offsets_of_infinite_logits():
+    """They decide their pixels, and say nothing of the offset of the others."""
+    inf = math.inf
+    logits = torch.tensor([[[1.0, 1, 1, 1], [0, 0.8, 0.9, -inf]]])
+    label = torch.tensor([[1, 1, 1, 0]])
+    for more in ([], [[inf, inf], [-inf, -inf], [inf, 0], [-inf, 0]]):
+        x = torch.cat([logits, torch.tensor(more).reshape(1, -1, 2).mT], -1)
+        y = torch.cat([label, x[..., 4:].argmax(1)], -1)
+        offsets = decisions.class_offsets(x, y)
+        assert offsets.isfinite().all()
+        assert torch.equal((x + offsets.view(-1, 1)).argmax(1), y)
+    only = torch.tensor([[[inf, -inf], [0.0, 0.0]]])
+    assert decisions.class_offsets(only, torch.tensor([[0, 0]])).tolist() == [0.0, 0.0]
+
+
+def test_offsets_of_nan():
+    logits, label = drawn_maps(1, n=40)
+    logits[0, 1, 3] = math.nan
+    with pytest.raises(ValueError, match="`logits` must be without NaN; got NaN in 1 pixels"):
+        decisions.class_offsets(logits, label)
+    label[0, 3] = -100
+    assert decisions.class_offsets(logits, label, ignore_index=-100).isfinite().all()
+
+
 def test_offsets_carry_over_and_ignore():
     logits, label = drawn_maps(1)
     offsets = decisions.class_offsets(logits, label)

@@ -3,7 +3,9 @@
 import torch
 from torch import Tensor
 
+from evalgrad._errors import fail
 from evalgrad._inputs import class_maps
+from evalgrad._labels import readable
 from evalgrad._options import checked, integer
 
 ROUNDS = integer(1, repair="A few are enough.")
@@ -19,11 +21,13 @@ def class_offsets(
     """Offsets ``(C,)`` that raise the mean IoU of ``(logits + offsets).argmax(1)`` on these data.
 
     Class by class, the others fixed, the best of 255 quantiles of the offsets at which pixels
-    change to the class, or what it has; so the mean IoU of these data never falls. Choose them on
-    validation data. The mean is over the classes that occur in the target.
+    change to the class, or what it has; so the mean IoU of these data never falls, but for the
+    rounding of ``logits + offsets``. Choose them on validation data. The mean is over the classes
+    that occur in the target.
 
     Args:
-        logits: ``(N, C, *)`` raw scores, of all validation images or a sample of their pixels.
+        logits: ``(N, C, *)`` raw scores, of all validation images or a sample of their pixels;
+            infinite ones rule a class out, or make it certain.
         target: ``(N, *)`` class indices.
         ignore_index: label of pixels that are as if absent.
         rounds: how often each class gets its turn.
@@ -43,6 +47,7 @@ def class_offsets(
     label = maps.label.flatten()
     z = maps.x[0].detach().movedim(1, -1).flatten(0, 1).double()[label >= 0]
     label = label[label >= 0]
+    _check_numbers(z)
     offsets = z.new_zeros(z.shape[1])
     if not len(z):
         return offsets.to(logits.dtype)
@@ -53,7 +58,14 @@ def class_offsets(
             if value > best:
                 offsets[c] += offset
                 best = value
-    return (offsets - offsets.mean()).to(logits.dtype)
+    return (offsets - offsets.mean()).masked_fill(z.isnan().any(), torch.nan).to(logits.dtype)
+
+
+def _check_numbers(z: Tensor) -> None:
+    if readable(z) and bool(z.isnan().any()):
+        got = f"NaN in {int(z.isnan().any(1).sum())} pixels"
+        repair = "Mark these pixels in `target`, and pass their label as ignore_index."
+        fail(ValueError, "class_offsets", "logits", "without NaN", got, repair)
 
 
 def _best_offset(z: Tensor, label: Tensor, c: int) -> tuple[Tensor, Tensor]:
@@ -68,8 +80,11 @@ def _best_offset(z: Tensor, label: Tensor, c: int) -> tuple[Tensor, Tensor]:
     others[:, c] = -torch.inf
     top, other = others.max(1)
     change = top - z[:, c]
-    share = torch.linspace(0, 1, min(CUTS, len(change)), dtype=z.dtype, device=z.device)
-    cuts = change.sort().values[(share * (len(change) - 1)).long()].unique()
+    # Infinite ones are in c, or not, at every offset; of two that tie argmax takes the first.
+    fixed = torch.where(z.argmax(1) == c, -torch.inf, torch.inf).to(z)
+    change = torch.where(change.isnan(), fixed, change)
+    finite = change[change.isfinite()]
+    cuts = _quantiles(finite) if len(finite) else change.new_zeros(1)
     place = torch.searchsorted(cuts, change)  # the first cut that takes the pixel
     cell = (place * classes + other) * classes + label
     moved = torch.bincount(cell, minlength=len(cuts) * classes**2)[: len(cuts) * classes**2]
@@ -78,9 +93,15 @@ def _best_offset(z: Tensor, label: Tensor, c: int) -> tuple[Tensor, Tensor]:
     counts[:, c] += moved.sum(1)
     values = _mean_iou(counts)
     k = values.argmax()
-    # Just above the cut, so that its pixels go over, and half way to the next at most.
-    step = (cuts[k + 1] - cuts[k]) / 2 if k + 1 < len(cuts) else cuts.new_ones(())
+    # Above the cut, so that its pixels go over, and half way to the next pixel, which must not.
+    behind = finite[finite > cuts[k]]
+    step = (behind.min() - cuts[k]) / 2 if len(behind) else cuts.new_ones(())
     return cuts[k] + step, values[k]
+
+
+def _quantiles(x: Tensor) -> Tensor:
+    share = torch.linspace(0, 1, min(CUTS, len(x)), dtype=x.dtype, device=x.device)
+    return x.sort().values[(share * (len(x) - 1)).long()].unique()
 
 
 def _counts(z: Tensor, label: Tensor) -> Tensor:
