@@ -132,6 +132,22 @@ def test_a_score_of_minus_infinity_rules_a_class_out(name):
     assert x.grad[:, :6].isfinite().all()
 
 
+@pytest.mark.parametrize("name", ["topk_entropy", "topk_entropy_truncated", "sorting_network_topk"])
+def test_fewer_rivals_than_guesses(name):
+    """The label is surely among the first k: it costs nothing, and nothing is to be learnt."""
+    options = {"k": 5, **({"truncated": True} if name.endswith("truncated") else {})}
+    loss = getattr(eg, f"{name.removesuffix('_truncated')}_loss")
+    scores, target = drawn(3, rows=4, classes=10)
+    scores[0, 3:], target[0] = -math.inf, 0
+    x = scores.requires_grad_()
+    losses = loss(x, target, **options, reduction="none")
+    losses.sum().backward()
+    assert losses[0].item() == pytest.approx(0, abs=1e-12)
+    torch.testing.assert_close(x.grad[0], torch.zeros_like(x.grad[0]))
+    (others,) = torch.autograd.grad(loss(x[1:], target[1:], **options, reduction="sum"), x)
+    torch.testing.assert_close(x.grad[1:], others[1:])
+
+
 # ---- wrong versions ------------------------------------------------------------------------------
 
 

@@ -15,7 +15,7 @@ from evalgrad._errors import fail
 from evalgrad._inputs import Weight
 from evalgrad._module import LossModule
 from evalgrad._options import Reduction, checked, integer
-from evalgrad.baselines.topk import of_samples
+from evalgrad.baselines.topk import finite_scores, of_samples
 
 CANDIDATES = integer(2, repair="The paper sorts the 16 highest scores.")
 
@@ -88,8 +88,7 @@ def _candidates(x: Tensor, y: Tensor, count: int) -> tuple[Tensor, Tensor]:
     """The label's score and the highest of the others in decreasing order, ``(R, count)``, and the
     label's column ``(R, 1)``, behind those that it ties with.
     """
-    widest = torch.finfo(x.dtype).max / 8  # infinite scores act as their limit
-    x = x.nan_to_num(torch.nan, widest, -widest)
+    x = finite_scores(x)
     others = x.scatter(1, y, -torch.inf).topk(count - 1, dim=1).values
     own = x.gather(1, y)
     place = (others >= own).sum(1, keepdim=True)

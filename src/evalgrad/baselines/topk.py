@@ -97,6 +97,7 @@ def topk_entropy_loss(
     """
 
     def core(x: Tensor, y: Tensor) -> Tensor:
+        x = finite_scores(x)
         lead = (x - x.gather(1, y)).scatter(1, y, -math.inf)
         strongest = lead.detach().topk(k, dim=1)
         bounded = torch.full_like(y, k - 1) if truncated else _bounded(lead.detach(), *strongest)
@@ -167,6 +168,12 @@ def of_samples(
     factor = factor.masked_fill((batch.label < 0) & (factor != 0), torch.nan)
     loss = reduce(core(x, batch.label.clamp(min=0).unsqueeze(1)), factor, reduction)
     return loss.reshape(batch.shape) if reduction == "none" else loss
+
+
+def finite_scores(x: Tensor) -> Tensor:
+    """Infinite scores as their limit: their differences and sums would have no slope."""
+    widest = torch.finfo(x.dtype).max / 8
+    return x.nan_to_num(torch.nan, widest, -widest)
 
 
 def _given(arguments: dict[str, Any]) -> dict[str, Any]:
