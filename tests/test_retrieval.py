@@ -162,6 +162,18 @@ def test_every_query_under_compile_and_autocast(options):
         assert torch.equal(loss(x, labels, **options), expected)
 
 
+@pytest.mark.parametrize("reduction", ["mean", "sum"])
+def test_autocast_does_not_round_the_gradient(reduction):
+    x, labels = drawn(5, dtype=torch.float32)
+    options = {"reduction": reduction, "epsilon": 1.0}
+    _, expected = gradient(x, labels, **options)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        value = loss(x.requires_grad_(), labels, **options)
+    value.backward()
+    assert expected.abs().sum() > 0
+    assert torch.equal(x.grad, expected)
+
+
 def test_remembered_embeddings_take_part():
     """As docs/retrieval.md does it: the memory's lists are the coordinates."""
     memory = eg.distributed.CrossBatchMemory(8, lists=(3,))
@@ -191,6 +203,8 @@ def test_messages():
         loss(x, labels, mask=labels + 2)
     with pytest.raises(ValueError, match=r"`queries` must be \(Q,\) int64 indices in \[0, 6\]"):
         metrics.retrieval_lists(x, labels, queries=torch.tensor([7]))
+    with pytest.raises(TypeError, match=r"`queries` must be a tensor; .*torch.as_tensor\(queries"):
+        metrics.retrieval_lists(x, labels, queries=[0, 1])
 
 
 def test_a_mask_that_cannot_be_read_makes_the_loss_nan():

@@ -62,7 +62,7 @@ def lists_of(
     """Similarities of the queries to all items, ``(Q, N)``, which are positives, and which count:
     not the query itself, and of a query that does not count none.
     """
-    with _unrounded(x.device.type):
+    with unrounded(x.device.type):
         scores = x[queries] @ x.T
     others = queries.unsqueeze(1) != torch.arange(len(x), device=x.device)
     if mask is not None:
@@ -70,7 +70,7 @@ def lists_of(
     return scores, label[queries].unsqueeze(1) == label, others
 
 
-def _unrounded(device: str) -> contextlib.AbstractContextManager[object]:
+def unrounded(device: str) -> contextlib.AbstractContextManager[object]:
     """Autocast would round the vectors, and rankings depend on small differences."""
     if not torch.amp.is_autocast_available(device):
         return contextlib.nullcontext()

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from evalgrad import _native
 from evalgrad._binary_inputs import Binary
-from evalgrad._embeddings import Embedded, Similarity, embedded, lists_of
+from evalgrad._embeddings import Embedded, Similarity, embedded, lists_of, unrounded
 from evalgrad._module import LossModule
 from evalgrad._options import Direction, Reduction, checked
 from evalgrad._rows import any_item, attach, marked
@@ -113,8 +113,9 @@ def _in_chunks(
             total += losses.sum()
             live += (any_item(same & others) & any_item(~same & others)).sum()
             # scores = batch[chunk] batch^T is a function of the embeddings on both sides
-            slopes += slope.T @ batch[start : start + step]
-            slopes[start : start + step] += slope @ batch
+            with unrounded(x.device.type):
+                slopes += slope.T @ batch[start : start + step]
+                slopes[start : start + step] += slope @ batch
         if mean:
             total /= live.clamp(min=1)
             slopes /= live.clamp(min=1)

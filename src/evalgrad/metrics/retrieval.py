@@ -9,6 +9,7 @@ from torch import Tensor
 
 from evalgrad._embeddings import Similarity, embedded, lists_of
 from evalgrad._errors import describe, fail
+from evalgrad._inputs import plain
 from evalgrad._labels import readable
 from evalgrad._options import checked
 from evalgrad.metrics.curves import ListReduction, Ties, curve, list_reduction, over_lists
@@ -157,17 +158,23 @@ def retrieval_lists(
         tensor(0., dtype=torch.float64)
     """
     items = embedded("retrieval_lists", embeddings, labels, mask, similarity)
-    count = len(items.x)
     if queries is None:
-        queries = torch.arange(count, device=items.x.device)
-    elif queries.dtype != torch.int64 or queries.ndim != 1 or _outside(queries, count):
-        must = f"(Q,) int64 indices in [0, {count - 1}]"
-        got, repair = describe(queries), "E.g. `for queries in torch.arange(n).split(256)`."
-        fail(ValueError, "retrieval_lists", "queries", must, got, repair)
+        queries = torch.arange(len(items.x), device=items.x.device)
+    else:
+        queries = _indices(queries, len(items.x))
     scores, same, others = lists_of(items.x.detach(), items.label, items.mask, queries)
     if items.invalid is not None:
         scores = scores.masked_fill(items.invalid, nan)
     return scores, same, others
+
+
+def _indices(queries: object, count: int) -> Tensor:
+    queries = plain("retrieval_lists", "queries", queries)
+    if queries.dtype != torch.int64 or queries.ndim != 1 or _outside(queries, count):
+        must = f"(Q,) int64 indices in [0, {count - 1}]"
+        got, repair = describe(queries), "E.g. `for queries in torch.arange(n).split(256)`."
+        fail(ValueError, "retrieval_lists", "queries", must, got, repair)
+    return queries
 
 
 def _outside(queries: Tensor, count: int) -> bool:
