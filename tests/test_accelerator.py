@@ -11,7 +11,7 @@ import evalgrad as eg
 from evalgrad import _native
 
 # Their cores loop over the items: a compiler sees the operator.
-OPAQUE = {"direct_ranking", "ap_structured"}
+OPAQUE = {"direct_ranking", "ap_structured", "retrieval"}
 
 
 def operators_of(graph):

@@ -79,7 +79,7 @@ def comparison(tmp_path, folder="out"):
 
 def test_a_record_is_complete(tiny):
     record = trial("bce")
-    assert {*record, "budget"} == {*Record.__annotations__}
+    assert {*record, "budget", "recipe"} == {*Record.__annotations__}  # which --loss auto has
     assert [point["iteration"] for point in record["curve"]] == [1, 2, 3]
     assert (
         record["curve"][-1]["seconds"]
