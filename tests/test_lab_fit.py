@@ -145,6 +145,8 @@ def test_a_checkpoint_goes_on_to_the_same_end(tmp_path):
     state = torch.load(tmp_path / "last.ckpt", weights_only=True)
     again = [*hooks(second), Stop(99)]
     resume(second, again, state)
+    assert second.stopped
+    second.stopped = False  # as if it had been killed, not stopped
     fit(second, batches, again)
     assert (second.step, second.epoch) == (30, 10)
     for name, tensor in whole.network.state_dict().items():

@@ -65,7 +65,7 @@ def test_it_returns_the_branch_that_validation_finds_better(tmp_path, monkeypatc
 def test_the_second_branch_costs_less_than_a_third_of_the_steps(tmp_path):
     ready = prepare(options(tmp_path, iterations=100))
     assert sum(phase.steps for phase in ready.phases()) == 100
-    assert sum(phase.steps for phase in ready.branch(0).phases()) == 30
+    assert sum(phase.steps for phase in ready.branch(0, 30).phases()) == 30
     assert ready.cost == pytest.approx(1.3)
 
 
@@ -73,7 +73,7 @@ def test_two_positives_in_validation_are_too_few_to_choose_by(tmp_path):
     data = write_items(tmp_path / "items.npz", 400, positives=0.03)
     result = train(options(tmp_path, data=data, metric="f1"))
     assert result.recipe["chosen"] == "bce"
-    assert "positives, too few to choose by" in result.recipe["why"]
+    assert "items of one label, too few to choose by" in result.recipe["why"]
 
 
 def test_a_metric_that_cross_entropy_trains_for_has_no_second_branch(tmp_path):
@@ -108,6 +108,41 @@ def test_a_training_without_a_gradient_is_told(tmp_path, monkeypatch, capsys):
     train(options(tmp_path, loss="hinge", epochs=1))
     message = capsys.readouterr().err
     assert "epoch 1: in an epoch no gradient was other than zero. Train with --loss auto" in message
+
+
+@pytest.mark.parametrize("length", [{"iterations": 1}, {"epochs": 1, "batch_size": 512}])
+def test_one_step_has_no_second_branch(tmp_path, length):
+    result = train(options(tmp_path, **length))
+    assert "one step leaves no room" in result.recipe["why"]
+
+
+def test_few_lists_are_too_few_to_choose_by(tmp_path):
+    x, target, group = np.random.rand(600, 3), np.arange(600) % 3 == 0, np.arange(600) // 20
+    np.savez(tmp_path / "lists.npz", inputs=x, target=target.astype(int), group=group)
+    found = prepare(options(tmp_path, data=tmp_path / "lists.npz")).recipe
+    assert found.second is None
+    assert "lists, too few to choose by" in found.why
+
+
+def test_a_run_begun_again_has_nothing_of_the_old_one(tmp_path):
+    train(options(tmp_path, loss="bce"))
+    again = options(tmp_path, loss="bce", resume="never", learning_rate=1e30)
+    with pytest.raises(UserError, match="not finite"):
+        train(again)
+    with pytest.raises(UserError, match="not finite"):
+        train(replace(again, resume="auto"))
+
+
+def test_patience_is_remembered_by_a_resume(tmp_path, monkeypatch):
+    asked = {"patience": 2, "epochs": 40, "learning_rate": 0.05}
+    whole = train(options(tmp_path, **asked, out=tmp_path / "whole"))
+    assert whole.epochs < 40
+    with monkeypatch.context() as patch:
+        patch.setattr(branches, "better_by", lambda *_: 1 / 0)  # dies after the second branch
+        with pytest.raises(ZeroDivisionError):
+            train(options(tmp_path, **asked))
+    assert train(options(tmp_path, **asked)).plain() == whole.plain()
+    assert whole.recipe["more_steps"] < 0.5
 
 
 def mean(rows):

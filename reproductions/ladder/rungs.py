@@ -32,14 +32,16 @@ class Rung:
 
 
 def _images(data: Dataset[Part]) -> Arrays:
-    """Of all parts: images (N, H, W, channels) between 0 and 1, and label maps."""
-    parts = (data.train, data.validation, data.test)
-    inputs, target = (
-        torch.cat([getattr(part, name) for part in parts]) for name in ("inputs", "target")
-    )
-    low, high = inputs.amin((0, 2, 3), keepdim=True), inputs.amax((0, 2, 3), keepdim=True)
-    inputs = ((inputs - low) / (high - low)).movedim(1, -1)
-    return {"inputs": inputs.squeeze(-1).numpy(), "target": target.numpy()}
+    """The parts as they are: images (N, H, W, channels) between 0 and 1, and label maps."""
+    parts = {"": data.train, "val_": data.validation, "test_": data.test}
+    every = torch.cat([part.inputs for part in parts.values()])
+    low, high = every.amin((0, 2, 3), keepdim=True), every.amax((0, 2, 3), keepdim=True)
+    found: Arrays = {}
+    for name, part in parts.items():
+        inputs = ((part.inputs - low) / (high - low)).movedim(1, -1)
+        found[f"{name}inputs"] = inputs.squeeze(-1).numpy()
+        found[f"{name}target"] = part.target.numpy()
+    return found
 
 
 def _rows(inputs: Tensor, target: Tensor) -> Arrays:

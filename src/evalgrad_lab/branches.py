@@ -12,7 +12,15 @@ from torch import Tensor
 from evalgrad_lab.fit import Hook, Training, fit, resume
 from evalgrad_lab.measures import finite
 from evalgrad_lab.ready import Ready
-from evalgrad_lab.recipe import FALLEN, SHARES, Collapse, Fork, better_by, groups_of
+from evalgrad_lab.recipe import (
+    FALLEN,
+    SHARES,
+    Collapse,
+    Fork,
+    better_by,
+    branch_steps,
+    groups_of,
+)
 from evalgrad_lab.validation import Validation
 
 if TYPE_CHECKING:
@@ -30,15 +38,17 @@ def take_better(
     """
     recipe = ready.recipe
     assert recipe is not None
-    if recipe.second is None:
-        why = f"--loss auto trained on {recipe.first} alone: {recipe.why}."
+    length = branch_steps(training.step, training.steps, bool(fork.weights))
+    if recipe.second is None or length < 1:
+        because = recipe.why or "one step leaves no room for a second branch"
+        why = f"--loss auto trained on {recipe.first} alone: {because}."
         return {"chosen": recipe.first, "taken": False, "why": why}
     start, steps, notes = fork.weights or _weights(training), 0, ""
     least = FALLEN * ready.decision(training)[1]
     for attempt, share in enumerate(SHARES):
         path = None if folder is None else folder / f"branch{attempt}.ckpt"
         other, collapse = _trained(
-            ready.branch(attempt), start, training.fabric, path, watch, least
+            ready.branch(attempt, length), start, training.fabric, path, watch, least
         )
         steps += other.step
         training.seconds += other.seconds
@@ -50,10 +60,12 @@ def take_better(
         "taken": False,
         "share": share,
         "more_steps": steps / training.step,
+        "fork_epoch": training.epoch * (fork.step / training.step if fork.weights else 1.0),
     }
     if collapse.why:
         return {**story, "why": f"--loss auto kept {recipe.first}.{notes}"}
-    return {**story, **_chosen(ready, training, other, f"{share:g} of {recipe.second}", notes)}
+    what = f"{1 - share:g} {recipe.first} + {share:g} {recipe.second}"
+    return {**story, **_chosen(ready, training, other, what, notes)}
 
 
 def _chosen(
@@ -91,7 +103,6 @@ def _trained(
     hooks: list[Hook] = [validation, collapse, *watch(validation)]
     if checkpoint is not None and checkpoint.exists():
         resume(other, hooks, torch.load(checkpoint, map_location="cpu", weights_only=True))
-        other.stopped = bool(collapse.why)
     fit(other, branch.batches(fabric.global_rank, fabric.world_size), hooks, checkpoint)
     validation.restore_best(other)
     return other, collapse

@@ -232,6 +232,7 @@ class Training:
             "step": self.step,
             "epoch": self.epoch,
             "seconds": self.seconds,
+            "stopped": self.stopped,
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -241,6 +242,7 @@ class Training:
         for loss, saved in zip(self.losses, state["losses"], strict=True):
             loss.load_state_dict(saved)
         self.step, self.epoch, self.seconds = state["step"], state["epoch"], state["seconds"]
+        self.stopped = state["stopped"]
 
 
 def fit(

@@ -14,12 +14,16 @@ from evalgrad_lab.validation import Validation
 
 
 class Progress(Hook):
-    """Writes loss and metric of every epoch to `path` and prints them; refuses a NaN loss."""
+    """Writes loss and metric of every epoch to `path` and prints them. A NaN loss is refused; that
+    of a second branch is left to `Collapse`.
+    """
 
     EVERY = 10.0  # seconds between two lines that are not in a terminal
 
-    def __init__(self, path: Path, validation: Validation, metric: str) -> None:
-        self.path, self.validation, self.metric = path, validation, metric
+    def __init__(
+        self, path: Path, validation: Validation, metric: str, second: bool = False
+    ) -> None:
+        self.path, self.validation, self.metric, self.second = path, validation, metric, second
         self.rows: list[dict[str, Any]] = []
         self.total, self.steps, self.spoken = torch.tensor(0.0), 0, -self.EVERY
 
@@ -31,7 +35,7 @@ class Progress(Hook):
     def after_epoch(self, training: Training) -> None:
         loss = float(self.total) / self.steps
         self.total, self.steps = torch.tensor(0.0), 0
-        if not torch.tensor(loss).isfinite():
+        if not torch.tensor(loss).isfinite() and not self.second:
             raise UserError(
                 f"the loss was not finite in epoch {training.epoch}. Begin again with a smaller"
                 " --learning-rate."
@@ -46,8 +50,8 @@ class Progress(Hook):
     def _say(self, training: Training, loss: float, metric: float) -> None:
         done = training.step == training.steps or training.stopped
         line = (
-            f"epoch {training.epoch}, step {training.step} of {training.steps}: loss {loss:.4g},"
-            f" validation {self.metric} {metric:.4f}"
+            f"{'second branch, ' * self.second}epoch {training.epoch}, step {training.step} of"
+            f" {training.steps}: loss {loss:.4g}, validation {self.metric} {metric:.4f}"
         )
         if sys.stderr.isatty():
             print(f"\r\033[K{line}", end="\n" if done else "", file=sys.stderr, flush=True)

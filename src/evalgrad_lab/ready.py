@@ -87,11 +87,10 @@ class Ready:
         given = _given(options, self.data)
         return plan(loss, chosen, self.description.kind, mix, self.steps, given)
 
-    def branch(self, attempt: int) -> "Ready":
+    def branch(self, attempt: int, steps: int) -> "Ready":
         """The second branch of the recipe as a training of its own."""
         assert self.recipe is not None
         loss, own = self.recipe.branch(attempt)
-        steps = self.steps - fork_step(self.steps)
         options = replace(self.options, iterations=steps, loss=loss, loss_options=own)
         description = replace(self.description, loss=loss)
         return replace(self, options=options, description=description, recipe=None)

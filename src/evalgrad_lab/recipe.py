@@ -35,6 +35,7 @@ SHARES = (0.5, 0.1)  # of the metric's loss in the second branch; the latter aft
 GROUPS = 20  # of validation examples, each left out once for the standard error
 LEAST = 20  # examples, and positives, without which validation cannot choose
 FALLEN = 0.5  # of the first branch's metric: a second one below it has collapsed
+CONSTANT = 8  # items of a batch that must be told apart; a few may be equal
 RARE = 0.2  # a class with less than this share of its even share of the items is rare
 OF_CLASSES = ("miou", "image-miou", "dice", "f1")  # means over classes, in which a rare one counts
 REPAIR = "Train with --loss auto, or mix in the baseline: --mix sum:0.5."
@@ -93,18 +94,31 @@ def _too_few(kind: str, validation: Examples) -> str:
     """Why validation cannot choose between two branches; "" if it can."""
     if len(validation) < LEAST:
         return f"validation has {len(validation)} examples, too few to choose by ({LEAST})"
+    if validation.lists is not None and len(set(validation.lists)) < LEAST:
+        lists = len(set(validation.lists))
+        return f"validation has {lists} lists, too few to choose by ({LEAST})"
     if kind in ("ranking", "multilabel"):
         labels = validation.labels()
         columns = labels[:, None] if labels.ndim == 1 else labels
         positives = int(torch.minimum(columns.sum(0), (1 - columns).sum(0)).min())
         if positives < LEAST:
-            return f"validation has {positives} positives, too few to choose by ({LEAST})"
+            what = "items of one label"
+            return f"validation has {positives} {what}, too few to choose by ({LEAST})"
     return ""
 
 
 def fork_step(steps: int) -> int:
     """After which of the steps the second branch leaves."""
-    return min(math.ceil(SHARED * steps), steps - 1) if steps > 1 else steps
+    return min(math.ceil(SHARED * steps), steps - 1)
+
+
+def branch_steps(taken: int, steps: int, forked: bool) -> int:
+    """How long the second branch is: the rest of the steps, or where the first branch stopped
+    before the fork, as large a share of those it has taken.
+    """
+    if steps < 2:
+        return 0
+    return steps - fork_step(steps) if forked else math.floor(taken * (1 - SHARED) / SHARED)
 
 
 class Fork(Hook):
@@ -146,13 +160,22 @@ class Collapse(Hook):
         self.largest = norm if self.largest is None else torch.maximum(self.largest, norm)
 
     def after_epoch(self, training: Training) -> None:
-        if self.largest is not None and float(self.largest) == 0:
-            self._found(training, "in an epoch no gradient was other than zero")
-        elif _is_constant(training.output):
-            self._found(training, "the network says the same of all items")
-        elif (metric := self.validation.curve[-1]["metric"]) < self.least:
-            self._found(training, f"the metric fell to {metric:.3f} on validation")
+        why = self._reason(training)
+        # what is looked at may differ from rank to rank, and all must stop together
+        agreed: Any = training.fabric.all_reduce(torch.tensor(float(bool(why))), reduce_op="mean")
+        if float(agreed) == 1:
+            self._found(training, why)
         self.largest = None
+
+    def _reason(self, training: Training) -> str:
+        if not training.loss.isfinite():
+            return "the loss was not finite"
+        if self.largest is not None and float(self.largest) == 0:
+            return "in an epoch no gradient was other than zero"
+        if _is_constant(training.output):
+            return "the network says the same of all items"
+        metric = self.validation.curve[-1]["metric"]
+        return f"the metric fell to {metric:.3f} on validation" if metric < self.least else ""
 
     def _found(self, training: Training, why: str) -> None:
         if not self.why and not self.stops and training.fabric.is_global_zero:
@@ -168,7 +191,7 @@ class Collapse(Hook):
 
 
 def _is_constant(output: Any) -> bool:
-    if not isinstance(output, Tensor) or len(output) < 2:
+    if not isinstance(output, Tensor) or len(output) < CONSTANT:
         return False
     spread = (output.detach() - output.detach()[:1]).abs().amax()
     return not bool(spread > 1e-6 * output.detach().abs().amax())

@@ -27,6 +27,11 @@ from evalgrad_lab.validation import Validation
 if TYPE_CHECKING:
     from lightning.fabric import Fabric
 
+# what a run leaves, but for its options and result
+LEFT = (
+    *("last.ckpt", "branch0.ckpt", "branch1.ckpt", "log.csv", "branch.csv"),
+    *("best.safetensors", "model.json", "parts.json", "report.html"),
+)
 CONTENTS = "contents of --data"  # what the digest is called beside the options
 
 
@@ -51,8 +56,9 @@ def run(options: TrainOptions) -> TrainResult:
     one = Run(ready, fabric, options.out)
     if state is not None:
         resume(one.training, one.hooks, state)
+        one.training.stopped &= not longer
     if fabric.is_global_zero:
-        _remember(asked)
+        _remember(asked, begins=state is None)
         print(ready.note, end="\n" * bool(ready.note), file=sys.stderr)
     result = one.result(tuned)
     examples = examples_of(ready, one.training, ready.last_part, result.decision)
@@ -84,9 +90,11 @@ class Run:
         if self.folder is None:
             return []
         name = "branch.csv" if self.logs else "log.csv"
-        log = Progress(self.folder / name, validation, self.ready.options.metric)
+        second = bool(self.logs)
+        log = Progress(self.folder / name, validation, self.ready.options.metric, second)
         self.logs = [*self.logs[:1], log]  # of branches the last one, which did not collapse
-        return [log] if len(self.logs) > 1 else [log, Collapse(validation, stops=False)]
+        alone = self.ready.recipe is None
+        return [log, Collapse(validation, stops=False)] if alone else [log]
 
     def curves(self) -> list[list[dict[str, Any]]]:
         """The rows of the log, and those of the second branch if there is one."""
@@ -121,8 +129,9 @@ class Run:
         """All steps and the best network; what the recipe did."""
         ready, training, fabric = self.ready, self.training, self.training.fabric
         last = None if self.folder is None else self.folder / "last.ckpt"
-        if self.folder is not None and training.step < training.steps:
-            for old in self.folder.glob("branch*.ckpt"):  # of another training
+        goes_on = training.step < training.steps and not training.stopped
+        if self.folder is not None and goes_on and fabric.is_global_zero:
+            for old in self.folder.glob("branch*"):  # of a shorter training
                 old.unlink()
         fit(training, ready.batches(fabric.global_rank, fabric.world_size), self.hooks, last)
         self.validation.restore_best(training)
@@ -191,9 +200,13 @@ def holds(options: TrainOptions) -> bool:
     return path.exists() and json.loads(path.read_text()) == _settings(prepare(options))
 
 
-def _remember(ready: Ready) -> None:
-    """Write down what the run is, to refuse another one in its folder; it is not finished now."""
+def _remember(ready: Ready, begins: bool) -> None:
+    """Write down what the run is, to refuse another one in its folder; it is not finished now. One
+    that begins anew leaves nothing of an old one to go on from.
+    """
     result_path(ready.options).unlink(missing_ok=True)
+    for name in LEFT if begins else ():
+        (ready.options.out / name).unlink(missing_ok=True)
     content = json.dumps(_settings(ready), indent=1, sort_keys=True)
     write_atomically(ready.options.out / "options.json", content.encode())
 

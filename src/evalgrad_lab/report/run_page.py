@@ -30,9 +30,10 @@ def write_run(
         examples: images with their targets and predictions, for segmentation.
     """
     metric, part = result["metric"], "validation" if result["test"] is None else "test"
+    forked = result["recipe"].get("fork_epoch", 0.0)
     figures = [
-        _figure(curves[:1], "loss", "Training loss", percent=False),
-        _figure(curves, "metric", f"Validation {metric} (%)", percent=True),
+        _figure(curves[:1], 0.0, "loss", "Training loss", percent=False),
+        _figure(curves, forked, "metric", f"Validation {metric} (%)", percent=True),
     ]
     text = fill(
         "run.html",
@@ -50,13 +51,13 @@ def write_run(
 
 
 def _figure(
-    curves: list[list[dict[str, Any]]], name: str, caption: str, percent: bool
+    curves: list[list[dict[str, Any]]], forked: float, name: str, caption: str, percent: bool
 ) -> Figure | None:
     """The curve of the training; that of a second branch begins where it left the first."""
     lines = []
     for number, rows in enumerate(curves):
-        left = (curves[0][-1]["epoch"] - rows[-1]["epoch"]) * number if rows else 0
-        points = [(left + row["epoch"], row[name]) for row in rows if isfinite(row[name])]
+        begin = forked * number
+        points = [(begin + row["epoch"], row[name]) for row in rows if isfinite(row[name])]
         if points:
             x, y = ([float(point[i]) for point in points] for i in (0, 1))
             style = "ours0" if percent and number == len(curves) - 1 else "baseline0"
