@@ -74,6 +74,8 @@ def test_edges_of_masks(decide, exact):
         decide(p + 3)
     with pytest.raises(TypeError, match="floating-point"):
         decide(torch.ones(2, 3, dtype=torch.long))
+    with pytest.raises(ValueError, match=r"`probabilities\[None\]` for one image"):
+        decide(p[0])
 
 
 # ---- thresholds ----------------------------------------------------------------------------------
@@ -148,6 +150,30 @@ def test_edges_of_thresholds():
         decisions.best_threshold(scores, target, metric="f1")
 
 
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.float16, torch.bfloat16])
+def test_thresholds_between_neighbours_of_a_dtype(dtype):
+    """Whatever the midpoint rounds to; also below infinite scores."""
+    one = torch.tensor(1.0, dtype=dtype)
+    for low in (one, one + torch.finfo(dtype).eps, one / 3, -one):
+        high = low + low.abs() * torch.finfo(dtype).eps
+        for upper in (high, one * math.inf):
+            scores = torch.stack([upper, low])
+            threshold = decisions.best_threshold(scores, torch.tensor([1, 0]))
+            assert (scores > threshold).tolist() == [True, False]
+    largest = torch.finfo(dtype).max
+    scores = torch.tensor([math.inf, largest, largest * 0.75, -math.inf], dtype=dtype)
+    threshold = decisions.best_threshold(scores, torch.tensor([1, 1, 0, 0]))
+    assert (scores > threshold).tolist() == [True, True, False, False]
+
+
+def test_thresholds_of_nan():
+    scores, target = torch.tensor([0.9, math.nan, 0.1]), torch.tensor([1, 0, 0])
+    with pytest.raises(ValueError, match=r"`scores` must be without NaN; .*mask=~scores.isnan"):
+        decisions.best_threshold(scores, target)
+    threshold = decisions.best_threshold(scores, target, mask=~scores.isnan())
+    assert threshold.item() == pytest.approx(0.5)
+
+
 # ---- several classes -----------------------------------------------------------------------------
 
 
@@ -197,6 +223,21 @@ def test_what_does_not_count_changes_no_label(decide):
     assert decide(p[..., :0]).shape == (1, 0)
     with pytest.raises(ValueError, match="For one class use jaccard_mask"):
         decide(p[:, :1])
+
+
+@pytest.mark.parametrize(
+    "decide", [decisions.dataset_jaccard_labels, decisions.greedy_jaccard_labels]
+)
+def test_labels_are_of_probabilities(decide):
+    logits, _ = drawn_maps(0, n=50)
+    for wrong in (logits, torch.full_like(logits, math.nan)):
+        with pytest.raises(ValueError, match=r"`probabilities` must be in \[0, 1\].*softmax\(1\)"):
+            decide(wrong)
+    p = logits.softmax(1)
+    mask = torch.arange(50).unsqueeze(0) < 40
+    garbage = torch.where(mask.unsqueeze(1), p, 7.0)
+    assert torch.equal(decide(garbage, mask=mask)[:, :40], decide(p, mask=mask)[:, :40])
+    assert torch.equal(decide(p.requires_grad_()), decide(p.detach()))
 
 
 def ratios(p, label):

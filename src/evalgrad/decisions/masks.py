@@ -19,7 +19,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from evalgrad._errors import fail
+from evalgrad._errors import describe, fail
 from evalgrad._inputs import floating, like
 from evalgrad._labels import read_mask, readable
 
@@ -71,13 +71,18 @@ def _best(
     by_quadrature: Callable[[Tensor], Tensor],
     by_moments: Callable[[Tensor], Tensor],
 ) -> Tensor:
-    p = floating(function, "probabilities", probabilities)
+    p = floating(function, "probabilities", probabilities).detach()
+    if p.ndim < 2:
+        repair = "Pass `probabilities[None]` for one image."
+        fail(ValueError, function, "probabilities", "(N, *), of images", describe(p), repair)
     rows = p.reshape(p.shape[0], p.shape[1:].numel()).double()
     valid = None
     if mask is not None:
         valid = read_mask(function, like(function, "mask", mask, p).reshape(rows.shape))
         rows = torch.where(valid, rows, 0.0)
-    _check_share(function, rows)
+    check_shares(
+        function, rows, "Pass `logits.sigmoid()`, or the softmax's channel of the foreground."
+    )
     ordered, order = rows.sort(-1, descending=True)
     exact = rows.shape[1] <= EXACT_UP_TO if exact is None else exact
     # row by row: the square of the pixels of all images at once would not fit
@@ -88,11 +93,11 @@ def _best(
     return (chosen if valid is None else chosen & valid).reshape(p.shape)
 
 
-def _check_share(function: str, rows: Tensor) -> None:
+def check_shares(function: str, rows: Tensor, repair: str) -> None:
+    """Probabilities in [0, 1], where they can be read."""
     wrong = ~((rows >= 0) & (rows <= 1))
     if readable(rows) and bool(wrong.any()):
         value = f"{rows[wrong][0].item():g}"
-        repair = "Pass `logits.sigmoid()`, or the softmax's channel of the foreground."
         fail(ValueError, function, "probabilities", "in [0, 1]", value, repair)
 
 

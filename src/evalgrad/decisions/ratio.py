@@ -9,6 +9,7 @@ from evalgrad._errors import describe, fail
 from evalgrad._inputs import floating, like
 from evalgrad._labels import read_mask
 from evalgrad._options import checked, integer
+from evalgrad.decisions.masks import check_shares
 
 STEPS = integer(1, repair="Some twenty are enough.")
 TINY = 1e-12  # below the expected pixels of any class that matters
@@ -99,7 +100,7 @@ class Pixels(NamedTuple):
 
 def pixels_of(function: str, probabilities: object, mask: object) -> Pixels:
     """Probabilities ``(N, C, *)``, C >= 2, and perhaps a mask ``(N, *)``."""
-    p = floating(function, "probabilities", probabilities, at_least=2)
+    p = floating(function, "probabilities", probabilities, at_least=2).detach()
     if p.shape[1] < 2:
         repair, must = "For one class use jaccard_mask.", "(N, C, *) with C >= 2"
         fail(ValueError, function, "probabilities", must, describe(p), repair)
@@ -108,7 +109,9 @@ def pixels_of(function: str, probabilities: object, mask: object) -> Pixels:
     counts = torch.ones_like(chosen, dtype=torch.bool)
     if mask is not None:
         counts = read_mask(function, like(function, "mask", mask, p[:, 0]).flatten())
-    return Pixels(rows[counts], chosen[counts], counts, chosen, (p.shape[0], *p.shape[2:]))
+    counted = rows[counts]
+    check_shares(function, counted, "Pass `logits.softmax(1)`.")
+    return Pixels(counted, chosen[counts], counts, chosen, (p.shape[0], *p.shape[2:]))
 
 
 def _exact_gains(rows: Tensor, label: Tensor) -> Tensor:

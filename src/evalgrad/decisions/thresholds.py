@@ -8,6 +8,7 @@ from torch import Tensor
 
 from evalgrad._binary_inputs import lists
 from evalgrad._errors import fail
+from evalgrad._labels import readable
 from evalgrad._options import checked, number, one_of
 
 Metric = Literal[
@@ -74,8 +75,9 @@ def best_threshold(
         mask: bool, the same shape, True = counts.
 
     Returns:
-        A float64 scalar between two neighbouring scores; inf where no threshold reaches
-        `at_least`, or there is no positive: then nothing is best predicted. -inf: everything.
+        A float64 scalar between two neighbouring scores, or the lower of them where their dtype has
+        no number between; inf where no threshold reaches `at_least`, or there is no positive: then
+        nothing is best predicted. -inf: everything.
 
     Example:
         >>> best_threshold(torch.tensor([0.9, 0.4, 0.3, 0.1]), torch.tensor([1, 1, 0, 0]))
@@ -95,20 +97,23 @@ def best_threshold(
     if at_least is not None:
         part, whole = HELD[metric](*cuts)
         value = torch.where(part >= at_least * whole - ROUNDING, value, -1.0)
-    return _cut(x, value)
+    return _cut(x, value, scores.dtype).masked_fill(x.isnan().any(), torch.nan)
 
 
 def _counted(scores: Tensor, target: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
     """The items that count, in one list of float64 scores, and which of them are positive."""
     items = lists("best_threshold", scores, target, mask, dim=-1)
-    x, positive = items.rows.flatten().double(), items.positive.flatten()
-    if items.mask is None:
-        return x, positive
-    counts = items.mask.flatten()
-    return x[counts], positive[counts]
+    x, positive = items.rows.detach().flatten().double(), items.positive.flatten()
+    if items.mask is not None:
+        counts = items.mask.flatten()
+        x, positive = x[counts], positive[counts]
+    if readable(x) and bool(x.isnan().any()):
+        repair = "Leave such items out by `mask=~scores.isnan()`."
+        fail(ValueError, "best_threshold", "scores", "without NaN", "NaN", repair)
+    return x, positive
 
 
-def _cut(x: Tensor, value: Tensor) -> Tensor:
+def _cut(x: Tensor, value: Tensor, dtype: torch.dtype) -> Tensor:
     """The threshold behind the k items with the best value; ties are not cut apart."""
     ends = torch.cat([x.new_full((1,), torch.inf), x, x.new_full((1,), -torch.inf)])
     value = torch.where(ends[:-1] > ends[1:], value, -1.0)
@@ -116,4 +121,7 @@ def _cut(x: Tensor, value: Tensor) -> Tensor:
     if value[k] <= 0:
         return x.new_full((), torch.inf)
     above, below = ends[k], ends[k + 1]
-    return torch.where(below.isinf(), below, (above + below) / 2)
+    middle = (above + below) / 2
+    # Compared with a threshold, scores round it to their dtype: it must not reach the upper one.
+    between = (middle.to(dtype) < above) & (middle >= below)
+    return torch.where(between & below.isfinite(), middle, below)
