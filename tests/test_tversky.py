@@ -183,6 +183,19 @@ def test_kernels_on_many_pixels(weights, confidence, bins):
         assert error <= (3.5e-5 if bins is None else 3e-3)
 
 
+@pytest.mark.parametrize("metric", ["jaccard", "dice", eg.Tversky(misses=2.0, false_alarms=0.3)])
+def test_the_hinge_at_logits_of_one_is_twice_the_metric(metric):
+    """A wrong pixel has loss 2 there."""
+    wrong, mask = torch.rand(1, 50) < 0.4, torch.rand(1, 50) < 0.5
+    decided = mask ^ wrong
+    m, w = {"jaccard": (1.0, 1.0), "dice": (0.5, 0.5)}.get(metric) or metric
+    index = metrics.tversky_index(
+        decided.long(), mask.long(), num_classes=2, classes=[1], misses=m, false_alarms=w
+    )
+    loss = eg.lovasz_hinge_loss(2.0 * decided - 1, mask, metric=metric)
+    assert loss.item() == pytest.approx(2 * (1 - index.item()), rel=1e-5)
+
+
 def test_dice_is_tversky_with_halves():
     logits, target = torch.randn(2, 4, 50), torch.randint(4, (2, 50))
     tversky = eg.Tversky(misses=0.5, false_alarms=0.5)

@@ -78,7 +78,7 @@ def lovasz_hinge_loss(
             largest of the group instead, which needs no sort: the value is then within 1/K of that
             largest loss of the exact one. 4096 is a good number.
         metric: ``"jaccard"`` | ``"dice"`` | ``Tversky(misses=, false_alarms=)``: what the loss
-            follows. It equals 1 - metric where every logit is -1 or 1.
+            follows. It is twice 1 - metric where every logit is -1 or 1: a wrong pixel has loss 2.
         gradient: ``"subgradient"`` of the loss, or ``"prox"``: lam (x - u) with u the proximal
             point of the margins x, see `lovasz_prox`; the value is the same. Of the Jaccard index
             only.
