@@ -20,6 +20,7 @@ from training_data import write_segmentation
 
 from evalgrad_lab import branches, loss_factories, losses, recipe, train
 from evalgrad_lab.commands.train import TrainOptions
+from evalgrad_lab.comparison import own, own_trials
 from evalgrad_lab.errors import UserError
 from evalgrad_lab.ready import prepare
 
@@ -56,7 +57,7 @@ def test_it_returns_the_branch_that_validation_finds_better(tmp_path, monkeypatc
     monkeypatch.setattr(branches, "better_by", lambda *_: planted)
     auto = train(options(tmp_path))
     assert ("took the branch" in auto.recipe["why"]) == take
-    assert auto.recipe["difference"], auto.recipe["standard_error"] == planted
+    assert (auto.recipe["difference"], auto.recipe["standard_error"]) == planted
     plain = train(options(tmp_path, loss="bce", out=tmp_path / "bce"))
     assert same(weights(tmp_path / "run"), weights(tmp_path / "bce")) != take
     assert (auto.test == plain.test) != take
@@ -66,7 +67,17 @@ def test_the_second_branch_costs_less_than_a_third_of_the_steps(tmp_path):
     ready = prepare(options(tmp_path, iterations=100))
     assert sum(phase.steps for phase in ready.phases()) == 100
     assert sum(phase.steps for phase in ready.branch(0, 30).phases()) == 30
-    assert ready.cost == pytest.approx(1.3)
+    assert ready.forked == pytest.approx(0.3)
+    assert prepare(options(tmp_path, loss="bce")).forked == 0
+
+
+def test_equal_time_counts_the_steps_of_the_second_branch_by_its_own_time(tmp_path, monkeypatch):
+    """Steps of 1, 2 and 3 seconds, and of the branch of the second loss 10: 2 + 0.3 * 10."""
+    monkeypatch.setattr(own_trials, "interleaved", lambda *_: [[1.0], [2.0], [3.0], [10.0]])
+    methods = [{"loss": loss, "hyper": {}} for loss in ("bce", "auto", "hinge")]
+    asked = own.plain(options(tmp_path, iterations=100))
+    found = own_trials.step_seconds(options=asked, data="", methods=methods)
+    assert found["steps"] == pytest.approx([1.0, 5.0, 3.0])
 
 
 def test_two_positives_in_validation_are_too_few_to_choose_by(tmp_path):

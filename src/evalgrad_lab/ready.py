@@ -68,10 +68,10 @@ class Ready:
         return self.options.iterations or self.options.epochs * per_epoch
 
     @property
-    def cost(self) -> float:
-        """Steps of all branches, over `steps`."""
+    def forked(self) -> float:
+        """Steps of the second branch of the recipe, over `steps`; 0 without one."""
         forks = self.recipe is not None and self.recipe.second is not None
-        return 2 - fork_step(self.steps) / self.steps if forks else 1.0
+        return 1 - fork_step(self.steps) / self.steps if forks else 0.0
 
     @property
     def last_part(self) -> Examples:

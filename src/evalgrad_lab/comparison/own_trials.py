@@ -58,17 +58,21 @@ def own_trial(
 def step_seconds(
     *, options: dict[str, Any], data: str, methods: list[dict[str, Any]]
 ) -> dict[str, Any]:
-    """The seconds of a step of each method in turn, of a look at validation, of getting ready."""
+    """The seconds of a step of each method in turn, of a look at validation, of getting ready. To a
+    step before a fork the share of a step of the second branch is added.
+    """
     start = time.perf_counter()
     each = [
         prepare(with_point(TrainOptions.of({**options, "loss": m["loss"]}), m["hyper"]), data)
         for m in methods
     ]
     seconds = (time.perf_counter() - start) / len(each)
-    trainings = [ready.training(make_fabric(ready.options)) for ready in each]
+    forks = {i: ready.branch(0, ready.steps) for i, ready in enumerate(each) if ready.forked}
+    trainings = [one.training(make_fabric(one.options)) for one in (*each, *forks.values())]
     batch = next(iter(each[0].batches()(0)))
-    times = interleaved(trainings, batch)
-    steps = [median(one) * ready.cost for one, ready in zip(times, each, strict=True)]
+    steps = [median(one) for one in interleaved(trainings, batch)]
+    for i in reversed(forks):
+        steps[i] += each[i].forked * steps.pop()
     start = time.perf_counter()
     each[0].decision(trainings[0])
     return {"steps": steps, "look": time.perf_counter() - start, "ready": seconds}
