@@ -50,6 +50,15 @@ def test_alpha_is_below_beta(seed, k):
     assert (alpha <= beta + 1e-12).all()
 
 
+def test_fewer_candidates_than_guesses_are_refused_where_they_are_set():
+    match = "`candidates` must be above k = 20; got 16"
+    with pytest.raises(ValueError, match=match):
+        eg.SortingNetworkTopKLoss(k=20)
+    with pytest.raises(ValueError, match=match):
+        eg.sorting_network_topk_loss(torch.zeros(1, 40), torch.tensor([0]), k=20)
+    eg.SortingNetworkTopKLoss(k=20, candidates=21)
+
+
 def dual(a, x):
     """The objective of the top-k entropy at x."""
     s = x.sum(-1).clamp(max=1)  # rounded

@@ -51,10 +51,7 @@ def sorting_network_topk_loss(
         >>> sorting_network_topk_loss(torch.tensor([[3.0, 3.0]]), torch.tensor([0]), k=1)  # log 2
         tensor(0.6931)
     """
-    if candidates <= k:
-        repair = "Sort some more scores than the k that count."
-        must = f"above k = {k}"
-        fail(ValueError, "sorting_network_topk_loss", "candidates", must, repr(candidates), repair)
+    _check_candidates(candidates, k)
 
     def core(x: Tensor, y: Tensor) -> Tensor:
         ranked, place = _candidates(x, y, min(candidates, x.shape[1]))
@@ -82,6 +79,13 @@ class SortingNetworkTopKLoss(LossModule):
         reduction: Reduction = "mean",
     ) -> None:
         super().__init__(locals())
+        _check_candidates(candidates, k)
+
+
+def _check_candidates(candidates: int, k: int) -> None:
+    if candidates <= k:
+        must, repair = f"above k = {k}", "Sort some more scores than the k that count."
+        fail(ValueError, "sorting_network_topk_loss", "candidates", must, repr(candidates), repair)
 
 
 def _candidates(x: Tensor, y: Tensor, count: int) -> tuple[Tensor, Tensor]:
