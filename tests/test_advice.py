@@ -87,10 +87,13 @@ def test_a_channel_on_the_last_axis_of_a_binary_map():
 
 @pytest.mark.parametrize("loss", CLASS_MAPS, ids=names)
 def test_one_channel_is_no_softmax(loss):
+    soft = loss.__name__.startswith("soft_")
     for target in (BITS, torch.zeros_like(BITS)):
-        with pytest.raises(ValueError, match="One channel: use lovasz_hinge_loss"):
+        use = 'pass mode="binary"' if soft else "use lovasz_hinge_loss"
+        with pytest.raises(ValueError, match=f"One channel: {use}"):
             loss(SCORES.unsqueeze(1), target)
-    assert learns(eg.lovasz_hinge_loss, SCORES.unsqueeze(1), BITS)
+    other = partial(loss, mode="binary") if soft else eg.lovasz_hinge_loss
+    assert learns(other, SCORES.unsqueeze(1), BITS)
 
 
 @pytest.mark.parametrize("loss", CLASS_MAPS, ids=names)
@@ -274,12 +277,42 @@ def test_shares_that_are_labels():
         (BITS * 255, "If 255 marks the positives, pass `target > 0`; if it marks items to leave"),
         (-100 * BITS, "If -100 marks items to leave out, pass ignore_index=-100"),
         (torch.where(BITS > 0, shares, 255.0), "If 255 marks items to leave out, pass ignore_"),
+        (torch.where(BITS > 0, shares, -1.0), "If -1 marks items to leave out, pass ignore_"),
         (SCORES, "Make shares of scores by a softmax or a sigmoid"),
     ):
         with pytest.raises(ValueError, match=message):
             loss(bad)
     assert loss(BITS * 255 > 0) == loss(BITS)
     assert learns(eg.soft_dice_loss, SCORES, (-SCORES).sigmoid(), mode="binary")
+    unlabelled, over = torch.where(BITS > 0, shares, torch.nan), shares + 1e-6
+    over[0, 0, 0] = 1.0 + 1e-6
+    for bad, message in (
+        ((shares * 255).byte(), "If they are shares of a larger whole, divide by it"),
+        (100 * shares + 1e-3, "Make shares of scores .* or a sigmoid. If they are shares of"),
+        (over, "off by rounding"),
+    ):
+        repaired = advice(message, lambda t=bad: loss(t), target=bad)
+        assert learns(eg.soft_dice_loss, SCORES, repaired, mode="binary")
+    with pytest.raises(ValueError, match=r"has no label: pass `mask=~target.isnan\(\)`"):
+        loss(unlabelled)
+    torch.testing.assert_close(loss(unlabelled, ~unlabelled.isnan()), loss(shares, BITS > 0))
+
+
+@pytest.mark.parametrize("loss", [eg.soft_dice_loss, eg.soft_jaccard_loss, eg.soft_tversky_loss])
+def test_targets_of_the_soft_losses_that_are_of_another_mode(loss):
+    expected = loss(LOGITS, LABELS)
+    for mode in ("binary", "multilabel"):
+        for target in (LABELS, LABELS.unsqueeze(1)):
+            with pytest.raises(ValueError, match='For class indices pass mode="multiclass"'):
+                loss(LOGITS, target, mode=mode)
+    for target in (LABELS.float(), LABELS.float().unsqueeze(1)):
+        with pytest.raises(TypeError, match=r"class indices with `target.long\(\)`; give shares"):
+            loss(LOGITS, target)
+        assert loss(LOGITS, target.long()) == expected
+    one_hot = F.one_hot(LABELS, 3)
+    for target in (one_hot, one_hot.float()):
+        moved = advice("on the last axis", lambda t=target: loss(LOGITS, t), target=target)
+        torch.testing.assert_close(loss(LOGITS, moved), expected)
 
 
 def test_labels_to_ignore():

@@ -4,11 +4,15 @@ Advice is right when followed. Where a tensor can mean two things, both are name
 chooses; a test follows the advice of each (`tests/test_advice.py`).
 """
 
+import math
+
 from torch import Tensor
 
 Shape = tuple[int, ...]
 
 SOFT_TARGETS = "soft targets are for soft_jaccard_loss, soft_dice_loss and soft_tversky_loss"
+GRADES = "Graded labels are not supported: choose a grade, e.g. `{argument} >= 2`."
+ROUNDING = 1e-2  # of shares, in half precision or from an interpolation
 MODES = {1: "linear", 2: "bilinear", 3: "trilinear"}  # of F.interpolate, by axes
 
 
@@ -123,6 +127,26 @@ def few_shares_repair(classes: int) -> str:
     return 'One channel: pass mode="binary".' if classes else "Put the classes on axis 1."
 
 
+def soft_target_repair(
+    target: Tensor, scores: Shape, mode: str
+) -> tuple[type[Exception], str] | None:
+    """For a target of the soft losses that is neither class indices nor shares as `mode` takes
+    them, with the kind of error; None where the advice for labels holds.
+    """
+    shape = tuple(target.shape)
+    one_map = _without(scores, 1) in (shape, _without(shape, 1) if shape[1:2] == (1,) else None)
+    if mode != "multiclass":
+        several = 'For class indices pass mode="multiclass"; else give each channel its own map.'
+        return (ValueError, several) if one_map and scores[1] > 1 else None
+    if one_map and target.is_floating_point():
+        give = "Convert class indices with `target.long()`; give shares to every class."
+        return TypeError, give
+    if len(scores) > 2 and shape == (*scores[:1], *scores[2:], scores[1]):
+        move = "The classes are on the last axis: bring them to axis 1, `target.movedim(-1, 1)`."
+        return ValueError, move
+    return None
+
+
 def class_target_repair(target: Tensor, beside: str, scores: Shape, read: bool) -> str:
     """For a target that should have the shape of the scores without their classes; `read`: its
     values may be looked at.
@@ -192,8 +216,31 @@ def class_label_repair(
 # ---- labels 0 and 1 ------------------------------------------------------------------------------
 
 
-def binary_label_repair(argument: str, values: list[float], leave_out: str) -> tuple[float, str]:
-    """A label other than 0 and 1, of the different ones that there are in order, and its repair."""
+def share_repair(values: list[float], leave_out: str) -> tuple[float, str]:
+    """A number that is no share, of the different ones that there are in order, and its repair."""
+    wrong = next(x for x in reversed(values) if not 0 <= x <= 1)  # sorted: NaN is the last
+    if math.isnan(wrong):
+        return wrong, "Leave out what has no label: pass `mask=~target.isnan()`."
+    if values[0] >= -ROUNDING and values[-1] <= 1 + ROUNDING:
+        return wrong, "It is off by rounding: pass `target.clamp(0, 1)`."
+    whole = f"If they are shares of a larger whole, divide by it, e.g. `target / {wrong:g}`."
+    if not any(x % 1 for x in values):
+        return binary_label_repair("target", values, leave_out, whole)
+    if not wrong % 1:
+        return (
+            wrong,
+            f"If {wrong:g} marks items to leave out, {leave_out.format(value=int(wrong))}.",
+        )
+    scores = "Make shares of scores by a softmax or a sigmoid."
+    return wrong, scores if values[0] < 0 else f"{scores} {whole}"
+
+
+def binary_label_repair(
+    argument: str, values: list[float], leave_out: str, grades: str = GRADES
+) -> tuple[float, str]:
+    """A label other than 0 and 1, of the different ones that there are in order, and its repair;
+    `grades` is the advice for several of them.
+    """
     fractions = [value for value in values if value % 1]  # NaN and infinity too
     wrong = next(iter(fractions), values[0] if values[0] < 0 else values[-1])
     if argument == "mask":
@@ -215,5 +262,4 @@ def binary_label_repair(argument: str, values: list[float], leave_out: str) -> t
         return wrong, f"If {wrong} {left_out}."
     if {*values} <= {0, wrong}:
         return wrong, f"If {wrong} marks the positives, pass `{argument} > 0`; if it {left_out}."
-    grades = f"Graded labels are not supported: choose a grade, e.g. `{argument} >= 2`."
-    return wrong, f"If {wrong} {left_out}. {grades}"
+    return wrong, f"If {wrong} {left_out}. {grades.format(argument=argument)}"

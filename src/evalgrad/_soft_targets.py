@@ -10,7 +10,7 @@ from typing import Literal, NamedTuple, NoReturn
 import torch
 from torch import Tensor
 
-from evalgrad._errors import describe, fail
+from evalgrad._errors import fail
 from evalgrad._inputs import (
     WORKING,
     Weight,
@@ -22,7 +22,7 @@ from evalgrad._inputs import (
 )
 from evalgrad._labels import binary_labels, readable
 from evalgrad._options import Classes, one_of
-from evalgrad._repairs import binary_label_repair, few_shares_repair
+from evalgrad._repairs import share_repair
 from evalgrad._softmax import below_infinity
 
 Mode = Literal["multiclass", "binary", "multilabel"]
@@ -62,9 +62,6 @@ def soft_maps(
     """Logits and target ``(N, C, *)``, or in binary mode ``(N, *)``, which is one class."""
     binary = mode == "binary"
     logits = floating(function, "logits", logits, at_least=1 if binary else 2)
-    if mode == "multiclass" and logits.shape[1] < 2:
-        must, repair = "(N, C, *) with C >= 2", few_shares_repair(logits.shape[1])
-        fail(ValueError, function, "logits", must, describe(logits), repair)
     target = like(function, "target", target, logits, "logits")
     channels = 1 if binary else logits.shape[1]
     check_classes(function, classes, channels)
@@ -75,7 +72,7 @@ def soft_maps(
         images = wrong.flatten(1).any(1)
         invalid = images if invalid is None else images | invalid
     elif wrong is not None and bool(wrong.any()):
-        _fail_share(function, y[wrong], y if valid is None else y[valid.expand(shape)])
+        _fail_share(function, y if valid is None else y[valid.expand(shape)])
     if weight is not None:
         weight = class_weight(function, weight, channels, logits)
     return _grouped(logits.reshape(shape), y, valid, weight, invalid, per_image)
@@ -135,12 +132,6 @@ def _mask(
     return positive.reshape(shape), invalid
 
 
-def _fail_share(function: str, wrong: Tensor, counted: Tensor) -> NoReturn:
-    value, leave_out = wrong[0].item(), "pass ignore_index={value}"
-    if value % 1:
-        repair = "Make shares of scores by a softmax or a sigmoid."
-    elif bool((counted % 1 != 0).any()):
-        repair = f"If {value:g} marks items to leave out, {leave_out.format(value=int(value))}."
-    else:
-        value, repair = binary_label_repair("target", counted.unique().tolist(), leave_out)
-    fail(ValueError, function, "target", "shares in [0, 1]", f"the label {value}", repair)
+def _fail_share(function: str, counted: Tensor) -> NoReturn:
+    wrong, repair = share_repair(counted.unique().tolist(), "pass ignore_index={value}")
+    fail(ValueError, function, "target", "shares in [0, 1]", f"the label {wrong}", repair)

@@ -21,6 +21,7 @@ from evalgrad._errors import describe, fail
 from evalgrad._inputs import ClassMaps, Weight, class_maps
 from evalgrad._module import LossModule
 from evalgrad._options import Classes, Reduction, checked, number
+from evalgrad._repairs import few_shares_repair, soft_target_repair
 from evalgrad._rows import class_factor
 from evalgrad._soft_targets import MODES, Mode, SoftMaps, soft_maps
 from evalgrad._softmax import finite_logits
@@ -205,6 +206,7 @@ def _soft_loss(
     **options: Any,
 ) -> Tensor:
     maps: ClassMaps | SoftMaps
+    _refuse_misfit(function, logits, target, mode)
     if mode == "multiclass" and not _same_shape(logits, target):
         _refuse_mask(function, mask)
         maps = class_maps(function, logits, target, classes=classes, **options)
@@ -228,6 +230,20 @@ def _same_shape(logits: object, target: object) -> bool:
         and logits.ndim > 1
         and target.shape == logits.shape
     )
+
+
+def _refuse_misfit(function: str, logits: object, target: object, mode: Mode) -> None:
+    """Shapes that the advice for class indices alone would send to another loss."""
+    if not isinstance(logits, Tensor) or not isinstance(target, Tensor):
+        return
+    if mode == "multiclass" and logits.ndim > 1 and logits.shape[1] < 2:
+        must, repair = "(N, C, *) with C >= 2", few_shares_repair(logits.shape[1])
+        fail(ValueError, function, "logits", must, describe(logits), repair)
+    wrong = None if _same_shape(logits, target) else soft_target_repair(target, logits.shape, mode)
+    if wrong is not None:
+        indices = "an integer or bool tensor of labels, or " if mode == "multiclass" else ""
+        must = f"{indices}shares of shape {tuple(logits.shape)}"
+        fail(wrong[0], function, "target", must, describe(target), wrong[1])
 
 
 def _refuse_mask(function: str, mask: Tensor | None) -> None:
