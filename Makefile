@@ -10,6 +10,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 $(VENV)/installed: pyproject.toml constraints.txt CMakeLists.txt $(shell find csrc -type f) $(shell find src -type d -not -name __pycache__)
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install -q -c constraints.txt -e '.[dev]'
+	$(BIN)/pip install -q -c constraints.txt --no-deps segmentation-models-pytorch  # tests compare with its losses; its networks need torchvision
 	touch $@
 
 demo: $(VENV)/installed  ## tuned baselines against the metric, on embedded data; writes runs/report.html
