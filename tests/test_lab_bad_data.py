@@ -93,7 +93,7 @@ def test_masks_of_0_and_255(capsys, tmp_path, folder):
         )
     assert (
         "the masks hold no label but 0, and 255 is ignored. Save class indices, 1 for the"
-        " foreground" in train(capsys, tmp_path, folder)
+        " foreground of a binary task, not 255." in train(capsys, tmp_path, folder)
     )
 
 
@@ -397,6 +397,9 @@ def test_data_that_the_model_was_not_trained_for(capsys, finished, tmp_path):
         capsys, tmp_path, "predict", run, "--data", tmp_path / "data.xls", "--out", tmp_path / "out"
     )
     assert "--data must be a folder of images or .npz, for it was not trained on .csv" in message
+    lost = ("--data", tmp_path / "lost.npz", "--out", tmp_path / "out")
+    message = told(capsys, tmp_path, "predict", run, *lost)
+    assert "--data must exist; there is no" in message
     message = told(capsys, tmp_path, "evaluate", tmp_path / "none")
     assert "none/model.json is missing. Give the --out folder of a finished" in message
 

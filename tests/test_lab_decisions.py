@@ -129,7 +129,7 @@ def test_what_was_trained_on_is_left_out_and_said(run, tmp_path, capsys):
     assert main(["evaluate", str(path), "--data", str(run / "data.csv")]) == 0
     said = capsys.readouterr().out
     assert "120 examples that the run was trained on are left out" in said
-    assert "40 of them chose the model on validation: the value is optimistic" in said
+    assert "40 of the measured ones chose the model on validation: the value is optimistic" in said
     fresh = plain_table(tmp_path / "fresh.csv", seed=5)
     found = evaluate(EvaluateOptions(run=path, data=fresh))
     assert (found.examples, found.trained, found.validated) == (200, 0, 0)

@@ -50,7 +50,8 @@ def size(shape):
 @pytest.mark.parametrize("task", ["segmentation", "classification", "ranking"])
 def test_a_program_says_what_the_network_says(runs, tmp_path, task):
     run, shape = runs[task]
-    export(ExportOptions(run=run, out=tmp_path / "model.pt2", size=size(shape)))
+    note = export(ExportOptions(run=run, out=tmp_path / "model.pt2", size=size(shape))).note
+    assert ("the inputs are the columns of" in note) == (task == "ranking")
     program = torch.export.load(tmp_path / "model.pt2").module()
     description, network = saved.read(run)
     for count in (1, 5):

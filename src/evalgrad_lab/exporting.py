@@ -42,6 +42,8 @@ def write(options: ExportOptions) -> ExportResult:
     description, network = saved.read(options.run)
     shape = _shape(options, description)
     decision, note = exportable(description.decision)
+    order = f"the inputs are the columns of {options.run / 'model.json'}, in their order"
+    note = "; ".join(filter(None, [order if description.columns else "", note]))
     model = Decided(network, description.kind, decision).eval()
     example = torch.rand(2, *shape)
     batch = {"inputs": {0: torch.export.Dim("batch")}}

@@ -123,7 +123,7 @@ def class_names(
     if not names and count is None and largest == 0:
         raise UserError(
             f"the masks hold no label but 0, and {how.ignore_index} is ignored. Save class indices,"
-            " 1 for the foreground of a binary task, not 255; or pass --num-classes."
+            " 1 for the foreground of a binary task, not 255."
         )
     return names or [str(c) for c in range(count or largest + 1)]
 

@@ -61,6 +61,8 @@ def read_parts(path: Path, how: Reading, validation: Path | None, test: Path | N
 
 def read_inputs(path: Path, columns: list[str]) -> Examples:
     """Examples without targets, for predictions."""
+    if path.suffix in (".npz", ".csv") and not path.exists():
+        raise UserError(f"--data must exist; there is no {path}.")
     if path.is_dir():
         return folders.read_images(path)
     if path.suffix == ".npz":
