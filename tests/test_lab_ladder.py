@@ -2,12 +2,15 @@
 
 import numpy as np
 import pytest
+from PIL import Image
 from training_data import table
 
 from evalgrad_lab.data.dataset import Reading
+from evalgrad_lab.data.fetched import NotFetchedError
 from evalgrad_lab.data.files.read import read
 from evalgrad_lab.report.panels import Difference
 from reproductions.ladder import __main__ as ladder
+from reproductions.ladder.arrays import camvid
 from reproductions.ladder.rungs import RUNGS, Rung, write
 
 EMBEDDED = ("scenes", "strokes", "strokes-dice", "noisy-digit", "digit", "digit-pairs")
@@ -45,11 +48,31 @@ def test_a_task_is_climbed(tmp_path, monkeypatch):
 
 
 def line(mean, low, high, p=0.5):
-    return ladder.Line(RUNGS[0], "bce", 0.5, 0.5 + mean, Difference(mean, (low, high), 5), p, 1, 5)
+    difference = Difference(mean, (low, high), 5)
+    timed = Difference(0.0, (-0.01, 0.01), 5)
+    return ladder.Line(RUNGS[0], "bce", 0.5, 0.5 + mean, difference, timed, p, 1, 5)
 
 
 def test_the_page_counts_wins_ties_and_losses():
     lines = [line(0.02, 0.01, 0.03), line(0.0, -0.01, 0.01), line(-0.01, -0.015, -0.005, p=0.01)]
     text = ladder.page(lines, [])
     assert "1 wins, 1 ties, 1 losses. Mean of all tasks: +0.33 points" in text
-    assert "| 0.03 | 1 of 5 |" in text  # 0.01 times three tasks
+    assert "| 0.03 | +0.0 (-1.0 to +1.0) | 1 of 5 |" in text  # 0.01 times three tasks
+
+
+def test_camvid_is_split_by_drives(tmp_path):
+    for part, names in (("train", ("0001TP_1", "0006R0_1", "0016E5_1")), ("val", ("0016E5_2",))):
+        for folder in ("images", "masks"):
+            (tmp_path / part / folder).mkdir(parents=True)
+        for name in names:
+            Image.new("RGB", (240, 180)).save(tmp_path / part / "images" / f"{name}.jpg")
+            Image.new("L", (240, 180), 255).save(tmp_path / part / "masks" / f"{name}.png")
+    found = camvid(tmp_path, shared_drive=True)
+    sizes = {name: len(found[f"{name}inputs"]) for name in ("", "val_", "test_")}
+    assert sizes == {"": 2, "val_": 1, "test_": 1}
+    assert found["inputs"].shape == (2, 88, 120, 3)
+    assert found["target"].shape == (2, 88, 120)
+    assert (found["target"] == 255).all()  # halved without a mean
+    assert len(camvid(tmp_path, shared_drive=False)["inputs"]) == 1
+    with pytest.raises(NotFetchedError, match="--camvid"):
+        camvid(None, shared_drive=True)

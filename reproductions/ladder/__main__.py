@@ -16,9 +16,9 @@ from evalgrad_lab.cli import guarded
 from evalgrad_lab.commands.compare import CompareOptions
 from evalgrad_lab.data.fetched import NotFetchedError
 from evalgrad_lab.errors import UserError
-from evalgrad_lab.report.panels import Difference, Panel, Verdict
+from evalgrad_lab.report.panels import Difference, Panel, Row, Verdict
 from evalgrad_lab.store import write_atomically
-from reproductions.ladder.rungs import RUNGS, Rung, write
+from reproductions.ladder.rungs import Rung, rungs, write
 
 PROG = "python -m reproductions.ladder"
 BASELINES = {
@@ -39,6 +39,7 @@ class Line:
     theirs: float
     ours: float
     difference: Difference
+    in_time: Difference  # in the time that the reference takes
     p: float  # of Student's paired test, one-sided: that ours is worse
     taken: int  # runs in which the second branch was taken
     seeds: int
@@ -52,6 +53,7 @@ def main() -> int:
     )
     parser.add_argument("--held-out", action="store_true", help="those kept for the last run, too")
     parser.add_argument("--out", type=Path, default=Path("runs/ladder"), help="finished runs")
+    parser.add_argument("--camvid", type=Path, help="folder of CamVid, with train/ and val/")
     parser.add_argument("--docs", type=Path, help="write ladder.md here and not under --out")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="runs at a time")
     return guarded(PROG, lambda: run(parser.parse_args()))
@@ -59,11 +61,12 @@ def main() -> int:
 
 def run(arguments: argparse.Namespace) -> int:
     """All tasks in turn; the page is written anew after each."""
-    known = {rung.name for rung in RUNGS}
+    every = rungs(arguments.camvid)
+    known = {rung.name for rung in every}
     if unknown := sorted(set(arguments.names) - known):
         raise UserError(f"the tasks are {', '.join(sorted(known))}; got {', '.join(unknown)}.")
     lines, missing, text = list[Line](), list[str](), ""
-    for rung in RUNGS:
+    for rung in every:
         wanted = arguments.held_out or not rung.held_out
         if rung.name not in arguments.names if arguments.names else not wanted:
             continue
@@ -92,14 +95,15 @@ def climbed(rung: Rung, out: Path, jobs: int) -> Line:
         out=out / rung.name,
         **rung.options,
     )
-    return line_of(rung, compare(options).panels[0])
+    return line_of(rung, *compare(options).panels)
 
 
-def line_of(rung: Rung, panel: Panel) -> Line:
-    """What a comparison at equal iterations says of the recipe."""
-    (ours,) = (row for row in panel.rows if row.loss == "auto")
+def line_of(rung: Rung, panel: Panel, equal_time: Panel) -> Line:
+    """What a comparison at equal iterations, and at equal time, says of the recipe."""
+    ours, timed = (_of_recipe(one) for one in (panel, equal_time))
     assert panel.reference is not None
     assert ours.difference is not None
+    assert timed.difference is not None
     values = [
         {run["seed"]: run["test"][panel.metric] for run in row.runs}
         for row in (ours, panel.reference)
@@ -108,7 +112,12 @@ def line_of(rung: Rung, panel: Panel) -> Line:
     p = float(stats.ttest_1samp(gaps, 0.0, alternative="less").pvalue) if stdev(gaps) else 1.0
     taken = sum(run.get("recipe", {}).get("taken", False) for run in ours.runs)
     means = panel.reference.mean, ours.mean
-    return Line(rung, panel.reference.loss, *means, ours.difference, p, taken, len(gaps))
+    both = ours.difference, timed.difference
+    return Line(rung, panel.reference.loss, *means, *both, p, taken, len(gaps))
+
+
+def _of_recipe(panel: Panel) -> Row:
+    return next(row for row in panel.rows if row.loss == "auto")
 
 
 def holm(values: list[float]) -> list[float]:
@@ -144,26 +153,30 @@ score decides), plain and with class weights. Each has {TRIALS} points of learni
 decay and its own options tried on {SEARCH_SEEDS} seeds of their own, and its best decision rule;
 the better baseline by validation is the reference. The difference is on a test part that nothing
 was chosen on, paired by {SEEDS} seeds, with its 95 % interval; p is the chance of so low a
-difference if there were none, corrected by Holm for the number of tasks. Each loss has the same
-number of iterations, of which `auto` takes 1.3 times as many, the second time on a schedule that
+difference if there were none, corrected by Holm for the number of tasks. The last column but one
+gives `auto` no more time than the reference: its two branches then share the reference's
+iterations. Without that limit `auto` takes 1.3 times as many, the second branch on a schedule that
 begins again: part of a gain may be that."""
 
 
 def _table(lines: list[Line]) -> str:
-    head = (
-        "| data | metric | reference | its | auto | difference | p | branch taken |\n" + "|---|" * 8
-    )
+    columns = "data", "metric", "reference", "its", "auto", "difference", "p", "in equal time"
+    head = f"| {' | '.join(columns)} | branch taken |\n" + "|---|" * (len(columns) + 1)
     corrected = holm([line.p for line in lines])
     return "\n".join([head, *(_row(*pair) for pair in zip(lines, corrected, strict=True))])
 
 
 def _row(line: Line, p: float = math.nan) -> str:
-    low, high = line.difference.interval or (math.nan, math.nan)
     return (
         f"| {line.rung.name} | {line.rung.metric} | {line.reference} | {100 * line.theirs:.1f} |"
-        f" {100 * line.ours:.1f} | {100 * line.difference.mean:+.1f} ({100 * low:+.1f} to"
-        f" {100 * high:+.1f}) | {p:.2f} | {line.taken} of {line.seeds} |"
+        f" {100 * line.ours:.1f} | {_points(line.difference)} | {p:.2f} | {_points(line.in_time)} |"
+        f" {line.taken} of {line.seeds} |"
     )
+
+
+def _points(difference: Difference) -> str:
+    low, high = difference.interval or (math.nan, math.nan)
+    return f"{100 * difference.mean:+.1f} ({100 * low:+.1f} to {100 * high:+.1f})"
 
 
 def _summary(lines: list[Line]) -> str:
