@@ -90,7 +90,7 @@ RUNGS = [
     Rung("noisy-digit", "ranking", "ap", lambda: arrays.one_digit(0.4, 8), TABLE),
     Rung("digit", "ranking", "f1", lambda: arrays.one_digit(0.0, 8), TABLE),
     Rung("yeast4", "ranking", "f1", lambda: arrays.keel("yeast4"), TABLE),
-    Rung("abalone9-18", "ranking", "ap", lambda: arrays.keel("abalone9-18"), TABLE),
+    Rung("winequality-red-4", "ranking", "ap", lambda: arrays.keel("winequality-red-4"), TABLE),
     Rung(
         "page-blocks0",
         "ranking",
