@@ -161,7 +161,7 @@ begins again: part of a gain may be that."""
 
 def _table(lines: list[Line]) -> str:
     columns = "data", "metric", "reference", "its", "auto", "difference", "p", "in equal time"
-    head = f"| {' | '.join(columns)} | branch taken |\n" + "|---|" * (len(columns) + 1)
+    head = f"| {' | '.join(columns)} | branch taken |\n" + "|" + "---|" * (len(columns) + 1)
     corrected = holm([line.p for line in lines])
     return "\n".join([head, *(_row(*pair) for pair in zip(lines, corrected, strict=True))])
 

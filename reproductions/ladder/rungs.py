@@ -146,6 +146,6 @@ RUNGS = [
         PAIRS,
         held_out=True,
     ),
-    Rung("pc1", "ranking", "f1", lambda: arrays.keel("pc1"), TABLE, held_out=True),
+    Rung("pima", "ranking", "f1", lambda: arrays.keel("pima"), TABLE, held_out=True),
     Rung("vehicle1", "ranking", "ap", lambda: arrays.keel("vehicle1"), TABLE, held_out=True),
 ]
