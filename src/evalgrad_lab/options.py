@@ -4,10 +4,11 @@ files. No torch here, so that `--help` is quick.
 
 import argparse
 import dataclasses
+import inspect
 import json
 import types
 from collections.abc import Sequence
-from dataclasses import MISSING, dataclass, field, fields
+from dataclasses import MISSING, Field, dataclass, field, fields
 from pathlib import Path
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
@@ -39,6 +40,14 @@ def option(
 @dataclass(frozen=True, kw_only=True)
 class Options:
     """What a command takes; numbers and choices are checked when it is made."""
+
+    def __init_subclass__(cls) -> None:
+        """Describe every option in the docstring by its `help`, which is written once."""
+        own = {name: one for name, one in vars(cls).items() if isinstance(one, Field)}
+        known = getattr(cls, "__dataclass_fields__", {}) | own
+        listed = "".join(f"    {n}: {one.metadata['help']}\n" for n, one in known.items())
+        summary, example, code = inspect.cleandoc(cls.__doc__ or "").partition("Example:")
+        cls.__doc__ = f"{summary.rstrip()}\n\nArgs:\n{listed}\n{example}{code}"
 
     def __post_init__(self) -> None:
         kinds = get_type_hints(type(self))

@@ -60,7 +60,7 @@ def bootstrapped_cross_entropy(
         threshold: keep every pixel whose class has a probability below this, and `k` pixels at
             least.
         per_image: True: every image is a group. False: the batch is one group.
-        ignore_index: label of pixels that are as if absent.
+        ignore_index: label of pixels to ignore.
         weight: C class weights, a tensor or a sequence; the loss of a group is the weighted mean
             over the pixels kept.
         reduction: over groups ``"mean"`` | ``"sum"`` | ``"none"``: ``(groups,)``.
@@ -93,8 +93,24 @@ def bootstrapped_cross_entropy(
 
 
 class BootstrappedCrossEntropy(LossModule):
-    """`bootstrapped_cross_entropy` as a module: ``loss(logits, target)``, with the options as
-    attributes.
+    """`bootstrapped_cross_entropy` as an `nn.Module`: ``loss(logits, target)``.
+
+    Args:
+        k: how many pixels of a group are kept: an integer, or a float in (0, 1] for a fraction of
+            the valid pixels, rounded down but not to 0. The hardest are those with the highest
+            cross-entropy, before class weights.
+        threshold: keep every pixel whose class has a probability below this, and `k` pixels at
+            least.
+        per_image: True: every image is a group. False: the batch is one group.
+        ignore_index: label of pixels to ignore.
+        weight: C class weights, a tensor or a sequence; the loss of a group is the weighted mean
+            over the pixels kept.
+        reduction: over groups ``"mean"`` | ``"sum"`` | ``"none"``: ``(groups,)``.
+
+    Example:
+        >>> loss = BootstrappedCrossEntropy(k=0.5)
+        >>> logits = torch.randn(2, 21, 8, 8, requires_grad=True)
+        >>> loss(logits, torch.randint(21, (2, 8, 8))).backward()
     """
 
     function = staticmethod(bootstrapped_cross_entropy)

@@ -50,7 +50,7 @@ def focal_loss(
         alpha: binary and multilabel mode: positives count alpha, negatives 1 - alpha; the mean is
             over the number of entries, as in torchvision.
         mode: ``"multiclass"``: softmax over axis 1; ``"binary"`` and ``"multilabel"``: sigmoid.
-        ignore_index: label of items that are as if absent.
+        ignore_index: label of items to ignore.
         weight: C class weights in multiclass mode; the mean is weighted, as cross-entropy's.
         reduction: over items ``"mean"`` | ``"sum"`` | ``"none"``: the shape of `target`.
 
@@ -73,7 +73,22 @@ def focal_loss(
 
 
 class FocalLoss(LossModule):
-    """`focal_loss` as a module: ``loss(logits, target)``, with the options as attributes."""
+    """`focal_loss` as an `nn.Module`: ``loss(logits, target)``.
+
+    Args:
+        gamma: how much less easy items count; 0 is cross-entropy.
+        alpha: binary and multilabel mode: positives count alpha, negatives 1 - alpha; the mean is
+            over the number of entries, as in torchvision.
+        mode: ``"multiclass"``: softmax over axis 1; ``"binary"`` and ``"multilabel"``: sigmoid.
+        ignore_index: label of items to ignore.
+        weight: C class weights in multiclass mode; the mean is weighted, as cross-entropy's.
+        reduction: over items ``"mean"`` | ``"sum"`` | ``"none"``: the shape of `target`.
+
+    Example:
+        >>> loss = FocalLoss(gamma=1.0)
+        >>> logits = torch.randn(2, 21, 8, 8, requires_grad=True)
+        >>> loss(logits, torch.randint(21, (2, 8, 8))).backward()
+    """
 
     function = staticmethod(focal_loss)
 

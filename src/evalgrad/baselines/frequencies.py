@@ -24,7 +24,7 @@ def median_frequency_weights(
         targets: ``(N, *)`` class indices, or a stream of such batches, e.g. ``(target for _, target
             in loader)``.
         num_classes: C.
-        ignore_index: label of pixels that are as if absent.
+        ignore_index: label of pixels to ignore.
 
     Returns:
         ``(C,)`` weights, as the losses and ``nn.CrossEntropyLoss`` take them.
@@ -46,8 +46,13 @@ def inverse_frequency_weights(
     """Class weights in inverse proportion to the number of pixels, such that the mean weight of a
     pixel is 1.
 
-    The arguments are those of `median_frequency_weights`. A class that never occurs has the weight
-    0.
+    A class that never occurs has the weight 0.
+
+    Args:
+        targets: ``(N, *)`` class indices, or a stream of such batches, e.g. ``(target for _, target
+            in loader)``.
+        num_classes: C.
+        ignore_index: label of pixels to ignore.
 
     Example:
         >>> inverse_frequency_weights(torch.tensor([[0, 0, 0, 1]]), num_classes=2)

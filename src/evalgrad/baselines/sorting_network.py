@@ -42,7 +42,7 @@ def sorting_network_topk_loss(
         temperature: of the comparators; towards 0 the network sorts.
         candidates: how many scores are sorted, the label's and the highest of the others; more than
             `k`. The others have no gradient.
-        ignore_index: label of samples that are as if absent.
+        ignore_index: label of samples to ignore.
         weight: C class weights, a tensor or a sequence.
         reduction: ``"mean"`` over the samples that count, weighted; ``"sum"``; ``"none"``: the
             shape of `target`, 0 for what does not count.
@@ -62,8 +62,22 @@ def sorting_network_topk_loss(
 
 
 class SortingNetworkTopKLoss(LossModule):
-    """`sorting_network_topk_loss` as a module: ``loss(scores, target)``, with the options as
-    attributes.
+    """`sorting_network_topk_loss` as an `nn.Module`: ``loss(scores, target)``.
+
+    Args:
+        k: number of guesses, 1 to C - 1.
+        temperature: of the comparators; towards 0 the network sorts.
+        candidates: how many scores are sorted, the label's and the highest of the others; more than
+            `k`. The others have no gradient.
+        ignore_index: label of samples to ignore.
+        weight: C class weights, a tensor or a sequence.
+        reduction: ``"mean"`` over the samples that count, weighted; ``"sum"``; ``"none"``: the
+            shape of `target`, 0 for what does not count.
+
+    Example:
+        >>> loss = SortingNetworkTopKLoss(k=3)
+        >>> scores = torch.randn(8, 100, requires_grad=True)
+        >>> loss(scores, torch.randint(100, (8,))).backward()
     """
 
     function = staticmethod(sorting_network_topk_loss)

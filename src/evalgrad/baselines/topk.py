@@ -50,7 +50,7 @@ def topk_svm_loss(
         variant: ``"alpha"`` takes the mean of the k largest violations, then what is above 0;
             ``"beta"`` what is above 0 of each, then the mean.
         margin: by how much the label should lead the others.
-        ignore_index: label of samples that are as if absent.
+        ignore_index: label of samples to ignore.
         weight: C class weights, a tensor or a sequence.
         reduction: ``"mean"`` over the samples that count, weighted; ``"sum"``; ``"none"``: the
             shape of `target`, 0 for what does not count.
@@ -82,11 +82,15 @@ def topk_entropy_loss(
     """Top-k entropy loss of raw class scores; with k = 1 it is cross-entropy.
 
     Args:
-        scores: as in `topk_svm_loss`, and so are all arguments that are not here.
-        target: class indices.
+        scores: ``(N, C)``, ``(N, C, *)`` or ``(C,)`` raw scores, as `F.cross_entropy` takes them.
+        target: ``(N,)``, ``(N, *)`` or ``()`` class indices, of any integer dtype.
         k: number of guesses, 1 to C - 1.
         truncated: True leaves the k - 1 strongest competitors out instead of bounding their share;
             the loss is then not convex.
+        ignore_index: label of samples to ignore.
+        weight: C class weights, a tensor or a sequence.
+        reduction: ``"mean"`` over the samples that count, weighted; ``"sum"``; ``"none"``: the
+            shape of `target`, 0 for what does not count.
 
     Example:
         >>> scores, target = torch.tensor([[2.0, 1.0, 0.0]]), torch.tensor([1])
@@ -112,7 +116,23 @@ def topk_entropy_loss(
 
 
 class TopKSVMLoss(LossModule):
-    """`topk_svm_loss` as a module: ``loss(scores, target)``, with the options as attributes."""
+    """`topk_svm_loss` as an `nn.Module`: ``loss(scores, target)``.
+
+    Args:
+        k: number of guesses, 1 to C - 1.
+        variant: ``"alpha"`` takes the mean of the k largest violations, then what is above 0;
+            ``"beta"`` what is above 0 of each, then the mean.
+        margin: by how much the label should lead the others.
+        ignore_index: label of samples to ignore.
+        weight: C class weights, a tensor or a sequence.
+        reduction: ``"mean"`` over the samples that count, weighted; ``"sum"``; ``"none"``: the
+            shape of `target`, 0 for what does not count.
+
+    Example:
+        >>> loss = TopKSVMLoss(k=3)
+        >>> scores = torch.randn(8, 100, requires_grad=True)
+        >>> loss(scores, torch.randint(100, (8,))).backward()
+    """
 
     function = staticmethod(topk_svm_loss)
 
@@ -130,7 +150,22 @@ class TopKSVMLoss(LossModule):
 
 
 class TopKEntropyLoss(LossModule):
-    """`topk_entropy_loss` as a module: ``loss(scores, target)``, with the options as attributes."""
+    """`topk_entropy_loss` as an `nn.Module`: ``loss(scores, target)``.
+
+    Args:
+        k: number of guesses, 1 to C - 1.
+        truncated: True leaves the k - 1 strongest competitors out instead of bounding their share;
+            the loss is then not convex.
+        ignore_index: label of samples to ignore.
+        weight: C class weights, a tensor or a sequence.
+        reduction: ``"mean"`` over the samples that count, weighted; ``"sum"``; ``"none"``: the
+            shape of `target`, 0 for what does not count.
+
+    Example:
+        >>> loss = TopKEntropyLoss(k=3)
+        >>> scores = torch.randn(8, 100, requires_grad=True)
+        >>> loss(scores, torch.randint(100, (8,))).backward()
+    """
 
     function = staticmethod(topk_entropy_loss)
 

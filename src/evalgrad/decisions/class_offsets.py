@@ -29,7 +29,7 @@ def class_offsets(
         logits: ``(N, C, *)`` raw scores, of all validation images or a sample of their pixels;
             infinite ones rule a class out, or make it certain.
         target: ``(N, *)`` class indices.
-        ignore_index: label of pixels that are as if absent.
+        ignore_index: label of pixels to ignore.
         rounds: how often each class gets its turn.
 
     Returns:

@@ -54,7 +54,13 @@ def dice_mask(
 ) -> Tensor:
     """The mask with the highest expected Dice (F1) of each image.
 
-    The arguments are those of `jaccard_mask`.
+    Args:
+        probabilities: ``(N, *)`` of the foreground, in [0, 1]: calibrated ones, or the decision is
+            best for what the network believes only. For several labels flatten their axis into the
+            first, ``probabilities.flatten(0, 1)``: each has a mask of its own.
+        mask: bool, the same shape, True = counts.
+        exact: True: exact for independent pixels, at a cost that grows with the square of their
+            number; False: by two moments; None: exact for images of up to 1,024 pixels.
 
     Example:
         >>> dice_mask(torch.tensor([[0.7, 0.45, 0.45, 0.1]]))

@@ -62,8 +62,9 @@ def greedy_jaccard_labels(probabilities: Tensor, *, mask: Tensor | None = None) 
     intersection-over-union case, CVPR 2014, whose own algorithm is a linear program.
 
     Args:
-        probabilities: as in `dataset_jaccard_labels`.
-        mask: as there.
+        probabilities: ``(N, C, *)`` of the classes, calibrated ones, of all images that are judged
+            together.
+        mask: bool ``(N, *)``, True = counts; the other pixels keep the label of argmax.
 
     Returns:
         ``(N, *)`` int64 labels.

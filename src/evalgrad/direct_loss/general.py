@@ -50,7 +50,9 @@ def direct_loss(
     Returns:
         The task losses of y_w, unreduced: take the mean.
 
-    Example: three classes, where confusing 0 with 2 costs 5 and any other mistake 1.
+    Example:
+        Three classes, where confusing 0 with 2 costs 5 and any other mistake 1.
+
         >>> cost = torch.tensor([[0.0, 1.0, 5.0], [1.0, 0.0, 1.0], [5.0, 1.0, 0.0]])
         >>> logits, target = torch.tensor([[0.4, 0.5, 0.3]], requires_grad=True), torch.tensor([0])
         >>> loss = direct_loss(

@@ -42,7 +42,7 @@ def direct_graded_ndcg_loss(
     it has another score F of a ranking.
 
     Args:
-        scores: ``(*, n)``, as `direct_average_precision_loss`.
+        scores: ``(*, n)``, what ranks the n items of each list; the leading axes are queries.
         target: the same shape, the grade of every item, a number of at least 0. A list of equal
             gains, whose order does not matter, is void: value 0, left out of the mean.
         k: count the first k places only (NDCG@k); None counts all. In the positive direction a
@@ -51,11 +51,13 @@ def direct_graded_ndcg_loss(
             grades with "linear".
         epsilon: how far, on the scale of the scores, y_direct moves an item of the highest gain;
             others move in proportion to their gains. `suggest_epsilon` gives a first value.
-        direction: as `direct_average_precision_loss`; both cost the same.
-        mask: as `direct_average_precision_loss`.
+        direction: ``"positive"`` moves away from a worse ranking, ``"negative"`` towards a better
+            one; both cost the same.
+        mask: bool, the same shape, True = counts; the other items are ignored. For padding.
         item_weight: the same shape, factors of the gains, of at least 0.
-        dim: as `direct_average_precision_loss`.
-        reduction: as `direct_average_precision_loss`.
+        dim: the axis of the items; None is the last one. Scores ``(batch, classes)`` of a
+            multilabel task are ranked per class, as scikit-learn and torchmetrics do, by ``dim=0``.
+        reduction: over lists ``"mean"`` | ``"sum"`` | ``"none"``: the other axes.
 
     Of items with equal scores those of lower gain rank above.
 
@@ -89,8 +91,26 @@ def direct_graded_ndcg_loss(
 
 
 class DirectGradedNDCGLoss(LossModule):
-    """`direct_graded_ndcg_loss` as a module: ``loss(scores, target, mask)``, or with
-    ``item_weight=``.
+    """`direct_graded_ndcg_loss` as an `nn.Module`: ``loss(scores, target, mask)``.
+    `item_weight` may be given by name.
+
+    Args:
+        k: count the first k places only (NDCG@k); None counts all. In the positive direction a
+            list whose first k items gain nothing has no gradient (docs/direct_loss.md).
+        gain: ``"linear"``, the grade itself, or ``"exponential"``, 2^grade - 1. Your own gains are
+            grades with "linear".
+        epsilon: how far, on the scale of the scores, y_direct moves an item of the highest gain;
+            others move in proportion to their gains. `suggest_epsilon` gives a first value.
+        direction: ``"positive"`` moves away from a worse ranking, ``"negative"`` towards a better
+            one; both cost the same.
+        dim: the axis of the items; None is the last one. Scores ``(batch, classes)`` of a
+            multilabel task are ranked per class, as scikit-learn and torchmetrics do, by ``dim=0``.
+        reduction: over lists ``"mean"`` | ``"sum"`` | ``"none"``: the other axes.
+
+    Example:
+        >>> loss = DirectGradedNDCGLoss(k=10, epsilon=0.5)
+        >>> scores, grades = torch.randn(4, 50, requires_grad=True), torch.randint(4, (4, 50))
+        >>> loss(scores, grades).backward()
     """
 
     function = staticmethod(direct_graded_ndcg_loss)

@@ -72,7 +72,25 @@ def direct_jaccard_loss(
 
 
 class DirectJaccardLoss(LossModule):
-    """`direct_jaccard_loss` as a module: ``loss(scores, target, mask)``."""
+    """`direct_jaccard_loss` as an `nn.Module`: ``loss(scores, target, mask)``.
+
+    Args:
+        epsilon: how far y_direct may go from the prediction; a score beyond eps n never changes
+            sides. Choose it on validation data.
+        direction: ``"positive"`` moves away from a worse labelling, ``"negative"`` towards a better
+            one.
+        empty: a list without foreground: ``"max"``, the value is 0 if nothing is predicted and 1
+            otherwise; ``"skip"``, it is left out of the mean.
+        dim: the axis or axes of the items; None is the last one. Of multilabel maps ``(N, C, H,
+            W)``, whose classes are decided one by one, ``dim=(0, 2, 3)`` is the IoU of every class
+            over the batch and ``dim=(2, 3)`` that of every class in every image.
+        reduction: over lists ``"mean"`` | ``"sum"`` | ``"none"``: the other axes.
+
+    Example:
+        >>> loss = DirectJaccardLoss(epsilon=0.5)
+        >>> scores, target = torch.randn(4, 50, requires_grad=True), torch.rand(4, 50) < 0.2
+        >>> loss(scores, target).backward()
+    """
 
     function = staticmethod(direct_jaccard_loss)
 

@@ -48,8 +48,7 @@ def direct_average_precision_loss(
             validation data; `suggest_epsilon` gives a first value.
         direction: ``"positive"`` moves away from a worse ranking, ``"negative"`` towards a better
             one. "positive" is cheaper, and better in the paper's experiments with noisy data.
-        mask: bool, the same shape, True = counts. Items left out are as if absent: use it for
-            padding.
+        mask: bool, the same shape, True = counts; the other items are ignored. For padding.
         dim: the axis of the items; None is the last one. Scores ``(batch, classes)`` of a
             multilabel task are ranked per class, as scikit-learn and torchmetrics do, by ``dim=0``.
         reduction: over lists ``"mean"`` | ``"sum"`` | ``"none"``: the other axes.
@@ -84,7 +83,24 @@ class DirectLossModule(LossModule):
 
 
 class DirectAveragePrecisionLoss(DirectLossModule):
-    """`direct_average_precision_loss` as a module: ``loss(scores, target, mask)``."""
+    """`direct_average_precision_loss` as an `nn.Module`: ``loss(scores, target, mask)``.
+
+    Args:
+        epsilon: how far y_direct may go from the model's ranking. It acts on F, which scales with
+            the scores and with 1/(|P||N|). With small values the gradient is nearly unbiased, but
+            zero in most lists and noisy in the others; large ones regularise. Choose it on
+            validation data; `suggest_epsilon` gives a first value.
+        direction: ``"positive"`` moves away from a worse ranking, ``"negative"`` towards a better
+            one. "positive" is cheaper, and better in the paper's experiments with noisy data.
+        dim: the axis of the items; None is the last one. Scores ``(batch, classes)`` of a
+            multilabel task are ranked per class, as scikit-learn and torchmetrics do, by ``dim=0``.
+        reduction: over lists ``"mean"`` | ``"sum"`` | ``"none"``: the other axes.
+
+    Example:
+        >>> loss = DirectAveragePrecisionLoss(epsilon=0.5)
+        >>> scores, target = torch.randn(4, 50, requires_grad=True), torch.rand(4, 50) < 0.2
+        >>> loss(scores, target).backward()
+    """
 
     function = staticmethod(direct_average_precision_loss)
 
@@ -104,16 +120,22 @@ def direct_ndcg_loss(
     """1 - NDCG of the scores as they are, for binary relevance, with the direct loss gradient.
 
     Args:
-        scores: ``(*, n)``, as `direct_average_precision_loss`.
+        scores: ``(*, n)``, what ranks the n items of each list; the leading axes are queries or
+            classes. ``(N, 1)``, N lists of one item, raises unless `dim` says so.
         target: the same shape, 1 or True for relevant items. Grades: `direct_graded_ndcg_loss`.
         k: count the first k places only (NDCG@k); None counts all. In the positive direction a list
             without a positive in the first k places has no gradient: start with a larger k, with
             another loss, or take ``direction="negative"`` (docs/direct_loss.md).
-        epsilon: as `direct_average_precision_loss`.
-        direction: as `direct_average_precision_loss`.
-        mask: as `direct_average_precision_loss`.
-        dim: as `direct_average_precision_loss`.
-        reduction: as `direct_average_precision_loss`.
+        epsilon: how far y_direct may go from the model's ranking. It acts on F, which scales with
+            the scores and with 1/(|P||N|). With small values the gradient is nearly unbiased, but
+            zero in most lists and noisy in the others; large ones regularise. Choose it on
+            validation data; `suggest_epsilon` gives a first value.
+        direction: ``"positive"`` moves away from a worse ranking, ``"negative"`` towards a better
+            one. "positive" is cheaper, and better in the paper's experiments with noisy data.
+        mask: bool, the same shape, True = counts; the other items are ignored. For padding.
+        dim: the axis of the items; None is the last one. Scores ``(batch, classes)`` of a
+            multilabel task are ranked per class, as scikit-learn and torchmetrics do, by ``dim=0``.
+        reduction: over lists ``"mean"`` | ``"sum"`` | ``"none"``: the other axes.
 
     Example:
         >>> import torch
@@ -126,8 +148,26 @@ def direct_ndcg_loss(
 
 
 class DirectNDCGLoss(LossModule):
-    """`direct_ndcg_loss` as a module: ``loss(scores, target, mask)``, with the options as
-    attributes.
+    """`direct_ndcg_loss` as an `nn.Module`: ``loss(scores, target, mask)``.
+
+    Args:
+        k: count the first k places only (NDCG@k); None counts all. In the positive direction a list
+            without a positive in the first k places has no gradient: start with a larger k, with
+            another loss, or take ``direction="negative"`` (docs/direct_loss.md).
+        epsilon: how far y_direct may go from the model's ranking. It acts on F, which scales with
+            the scores and with 1/(|P||N|). With small values the gradient is nearly unbiased, but
+            zero in most lists and noisy in the others; large ones regularise. Choose it on
+            validation data; `suggest_epsilon` gives a first value.
+        direction: ``"positive"`` moves away from a worse ranking, ``"negative"`` towards a better
+            one. "positive" is cheaper, and better in the paper's experiments with noisy data.
+        dim: the axis of the items; None is the last one. Scores ``(batch, classes)`` of a
+            multilabel task are ranked per class, as scikit-learn and torchmetrics do, by ``dim=0``.
+        reduction: over lists ``"mean"`` | ``"sum"`` | ``"none"``: the other axes.
+
+    Example:
+        >>> loss = DirectNDCGLoss(k=10, epsilon=0.5)
+        >>> scores, target = torch.randn(4, 50, requires_grad=True), torch.rand(4, 50) < 0.2
+        >>> loss(scores, target).backward()
     """
 
     function = staticmethod(direct_ndcg_loss)

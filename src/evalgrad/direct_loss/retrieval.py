@@ -43,10 +43,11 @@ def retrieval_average_precision_loss(
             its positives. A query without a positive or without a negative among the others is
             void: value 0, left out of the mean.
         similarity: ``"cosine"``, or ``"dot"``, whose products must not overflow.
-        epsilon: as in `direct_average_precision_loss`, on the scale of the similarities;
+        epsilon: how far y_direct may go from the model's ranking, on the scale of the similarities;
             `suggest_epsilon` gives a first value from `metrics.retrieval_lists`.
-        direction: as there.
-        mask: bool ``(N,)``, True = counts. Items left out are as if absent.
+        direction: ``"positive"`` moves away from a worse ranking, ``"negative"`` towards a better
+            one.
+        mask: bool ``(N,)``, True = counts; the other items are ignored.
         reduction: over queries ``"mean"`` | ``"sum"`` | ``"none"``: ``(N,)``, for which alone all
             N^2 similarities are kept for the backward pass.
 
@@ -69,8 +70,21 @@ def retrieval_average_precision_loss(
 
 
 class RetrievalAveragePrecisionLoss(LossModule):
-    """`retrieval_average_precision_loss` as a module: ``loss(embeddings, labels, mask)``, with the
-    options as attributes.
+    """`retrieval_average_precision_loss` as an `nn.Module`: ``loss(embeddings, labels, mask)``.
+
+    Args:
+        similarity: ``"cosine"``, or ``"dot"``, whose products must not overflow.
+        epsilon: how far y_direct may go from the model's ranking, on the scale of the similarities;
+            `suggest_epsilon` gives a first value from `metrics.retrieval_lists`.
+        direction: ``"positive"`` moves away from a worse ranking, ``"negative"`` towards a better
+            one.
+        reduction: over queries ``"mean"`` | ``"sum"`` | ``"none"``: ``(N,)``, for which alone all
+            N^2 similarities are kept for the backward pass.
+
+    Example:
+        >>> loss = RetrievalAveragePrecisionLoss(epsilon=0.01)
+        >>> embeddings = torch.randn(64, 16, requires_grad=True)
+        >>> loss(embeddings, torch.arange(64) % 8).backward()
     """
 
     function = staticmethod(retrieval_average_precision_loss)

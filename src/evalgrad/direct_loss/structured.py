@@ -56,7 +56,17 @@ def average_precision_hinge_loss(
 
 
 class AveragePrecisionHingeLoss(_Structured):
-    """`average_precision_hinge_loss` as a module: ``loss(scores, target, mask)``."""
+    """`average_precision_hinge_loss` as an `nn.Module`: ``loss(scores, target, mask)``.
+
+    Args:
+        dim: the axis of the items; None is the last one.
+        reduction: over lists ``"mean"`` | ``"sum"`` | ``"none"``: the leading axes.
+
+    Example:
+        >>> loss = AveragePrecisionHingeLoss()
+        >>> scores, target = torch.randn(4, 50, requires_grad=True), torch.rand(4, 50) < 0.2
+        >>> loss(scores, target).backward()
+    """
 
     function = staticmethod(average_precision_hinge_loss)
 
@@ -73,7 +83,13 @@ def average_precision_perceptron_loss(
     """Ranking perceptron: (2/|P||N|) times the sum of max(0, psi_j - phi_i) over all pairs, in the
     time of a sort.
 
-    Arguments as `average_precision_hinge_loss`.
+    Args:
+        scores: ``(*, n)``, what ranks the n items of each list.
+        target: the same shape, 1 or True for positives. A list without a positive or without a
+            negative is void.
+        mask: bool, the same shape, True = counts.
+        dim: the axis of the items; None is the last one.
+        reduction: over lists ``"mean"`` | ``"sum"`` | ``"none"``: the leading axes.
 
     Example:
         >>> scores, target = torch.tensor([1.0, 0.0, 2.0]), torch.tensor([1, 0, 0])
@@ -86,7 +102,17 @@ def average_precision_perceptron_loss(
 
 
 class AveragePrecisionPerceptronLoss(_Structured):
-    """`average_precision_perceptron_loss` as a module: ``loss(scores, target, mask)``."""
+    """`average_precision_perceptron_loss` as an `nn.Module`: ``loss(scores, target, mask)``.
+
+    Args:
+        dim: the axis of the items; None is the last one.
+        reduction: over lists ``"mean"`` | ``"sum"`` | ``"none"``: the leading axes.
+
+    Example:
+        >>> loss = AveragePrecisionPerceptronLoss()
+        >>> scores, target = torch.randn(4, 50, requires_grad=True), torch.rand(4, 50) < 0.2
+        >>> loss(scores, target).backward()
+    """
 
     function = staticmethod(average_precision_perceptron_loss)
 
@@ -103,7 +129,14 @@ def zero_one_hinge_loss(
     """Structured hinge loss of 0-1 error: the mean of max(0, 1 - 2 y s) over the items of each
     list, y = -1 or +1.
 
-    Arguments as `direct_zero_one_loss`.
+    Args:
+        scores: ``(*, n)``, positive where the item is taken for a positive. A score of exactly 0
+            counts as wrong.
+        target: the same shape, 1 or True for positives and 0 for negatives.
+        mask: bool, the same shape, True = counts. A list of which nothing counts is left out of the
+            mean.
+        dim: the axis of the items; None is the last one.
+        reduction: over lists ``"mean"`` | ``"sum"`` | ``"none"``: the leading axes.
 
     Example:
         >>> zero_one_hinge_loss(torch.tensor([1.0, 0.25, 0.5]), torch.tensor([1, 1, 0]))
@@ -113,7 +146,17 @@ def zero_one_hinge_loss(
 
 
 class ZeroOneHingeLoss(_Structured):
-    """`zero_one_hinge_loss` as a module: ``loss(scores, target, mask)``."""
+    """`zero_one_hinge_loss` as an `nn.Module`: ``loss(scores, target, mask)``.
+
+    Args:
+        dim: the axis of the items; None is the last one.
+        reduction: over lists ``"mean"`` | ``"sum"`` | ``"none"``: the leading axes.
+
+    Example:
+        >>> loss = ZeroOneHingeLoss()
+        >>> scores, target = torch.randn(4, 50, requires_grad=True), torch.rand(4, 50) < 0.2
+        >>> loss(scores, target).backward()
+    """
 
     function = staticmethod(zero_one_hinge_loss)
 
@@ -129,7 +172,14 @@ def zero_one_perceptron_loss(
 ) -> Tensor:
     """Perceptron loss: the mean of max(0, -2 y s) over the items of each list, y = -1 or +1.
 
-    Arguments as `direct_zero_one_loss`.
+    Args:
+        scores: ``(*, n)``, positive where the item is taken for a positive. A score of exactly 0
+            counts as wrong.
+        target: the same shape, 1 or True for positives and 0 for negatives.
+        mask: bool, the same shape, True = counts. A list of which nothing counts is left out of the
+            mean.
+        dim: the axis of the items; None is the last one.
+        reduction: over lists ``"mean"`` | ``"sum"`` | ``"none"``: the leading axes.
 
     Example:
         >>> zero_one_perceptron_loss(torch.tensor([1.0, -0.25, 0.5]), torch.tensor([1, 1, 0]))
@@ -139,7 +189,17 @@ def zero_one_perceptron_loss(
 
 
 class ZeroOnePerceptronLoss(_Structured):
-    """`zero_one_perceptron_loss` as a module: ``loss(scores, target, mask)``."""
+    """`zero_one_perceptron_loss` as an `nn.Module`: ``loss(scores, target, mask)``.
+
+    Args:
+        dim: the axis of the items; None is the last one.
+        reduction: over lists ``"mean"`` | ``"sum"`` | ``"none"``: the leading axes.
+
+    Example:
+        >>> loss = ZeroOnePerceptronLoss()
+        >>> scores, target = torch.randn(4, 50, requires_grad=True), torch.rand(4, 50) < 0.2
+        >>> loss(scores, target).backward()
+    """
 
     function = staticmethod(zero_one_perceptron_loss)
 

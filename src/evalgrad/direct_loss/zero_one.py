@@ -56,7 +56,21 @@ def direct_zero_one_loss(
 
 
 class DirectZeroOneLoss(DirectLossModule):
-    """`direct_zero_one_loss` as a module: ``loss(scores, target, mask)``."""
+    """`direct_zero_one_loss` as an `nn.Module`: ``loss(scores, target, mask)``.
+
+    Args:
+        epsilon: the items within eps/2 of the threshold receive a gradient. Choose it on validation
+            data.
+        direction: ``"positive"`` pushes what is right by little further away from the threshold,
+            ``"negative"`` pulls what is wrong by little over it.
+        dim: the axis of the items; None is the last one.
+        reduction: over lists ``"mean"`` | ``"sum"`` | ``"none"``: the leading axes.
+
+    Example:
+        >>> loss = DirectZeroOneLoss(epsilon=0.5)
+        >>> scores, target = torch.randn(4, 50, requires_grad=True), torch.rand(4, 50) < 0.2
+        >>> loss(scores, target).backward()
+    """
 
     function = staticmethod(direct_zero_one_loss)
 

@@ -57,6 +57,10 @@ def gather_batch(x: Tensor, group: dist.ProcessGroup | None = None, *, dim: int 
     Returns:
         The union. Its gradient comes back to each rank as its own slice times the number of ranks,
         for gradients that are averaged over the ranks, as DDP and FSDP do by default.
+
+    Example:
+        >>> gather_batch(torch.tensor([0.3, 0.1]))  # one process: the tensor itself
+        tensor([0.3000, 0.1000])
     """
     if not isinstance(x, Tensor) or not 1 <= x.ndim <= MAX_AXES:
         repair = "Add an axis for the items, e.g. `x.unsqueeze(0)`."

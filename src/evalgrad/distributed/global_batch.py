@@ -64,7 +64,26 @@ def global_batch(
 
 
 class GlobalBatch(nn.Module):
-    """What `global_batch` returns."""
+    """The loss that `global_batch` returns: an `nn.Module` with the wrapped loss as `loss`.
+
+    Args:
+        loss: a function or a module, of this library or any other. A module stays a submodule: its
+            buffers move, save and load.
+        group: the ranks among which the gradients are averaged; None: all.
+        gather: the names of keyword arguments that hold one entry per item. Tensors among the
+            positional arguments are always gathered; every other keyword, such as `weight`, goes to
+            the loss as it is.
+        once: name of the keyword argument with the position of each item in the data set, e.g.
+            ``"index"``. An item that several ranks hold, as the padding of a `DistributedSampler`
+            may be, then counts once, where it comes first.
+        dim: the axis of the items, e.g. -1 for lists ``(classes, items)`` of a ranking loss.
+
+    Example:
+        >>> import evalgrad as eg
+        >>> loss = global_batch(eg.LovaszSoftmaxLoss())
+        >>> isinstance(loss, GlobalBatch), isinstance(loss.loss, eg.LovaszSoftmaxLoss)
+        (True, True)
+    """
 
     def __init__(
         self,

@@ -16,6 +16,11 @@ def sampler_padding(sampler: "DistributedSampler[object]", start: int, count: in
     the loss: ``real = ~sampler_padding(sampler, step * batch_size, len(target))``, then
     ``loss(scores[real], target[real])``.
 
+    Args:
+        sampler: the one of the data loader.
+        start: how many items this rank has drawn in this epoch before.
+        count: number of items in the batch.
+
     Example:
         >>> sampler = DistributedSampler(range(5), num_replicas=2, rank=1, shuffle=False)
         >>> list(sampler), sampler_padding(sampler, 0, 3)

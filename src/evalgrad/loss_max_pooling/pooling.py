@@ -61,7 +61,7 @@ def loss_max_pooling(
             mean).
         support: fraction of the valid pixels that share at least the weight, in (0, 1]: no pixel
             weighs more than tau = n^(-1/q) m^(-1/p) with m = max(support n, 1).
-        mask: bool, the shape of `losses`, True = counts; pixels left out are as if absent.
+        mask: bool, the shape of `losses`, True = counts; the other pixels are ignored.
         per_image: True: every image is pooled by itself, as the paper does. False: the batch is one
             group.
         dim: the axis or axes to pool over instead, for any other layout; overrides `per_image`.
@@ -89,8 +89,18 @@ def loss_max_pooling_weights(
     per_image: bool = True,
     dim: Axes = None,
 ) -> Tensor:
-    """The maximiser w* of `loss_max_pooling`, of the shape of `losses` and without a graph; the
-    arguments are the same.
+    """The weights with which `loss_max_pooling` sums the losses, of their shape and detached.
+
+    Args:
+        losses: ``(N, *)``, one loss per pixel, any number of spatial axes.
+        p: norm of the constraint, from 1 (the largest losses only) to ``math.inf`` (the plain
+            mean).
+        support: fraction of the valid pixels that share at least the weight, in (0, 1]: no pixel
+            weighs more than tau = n^(-1/q) m^(-1/p) with m = max(support n, 1).
+        mask: bool, the shape of `losses`, True = counts; the other pixels are ignored.
+        per_image: True: every image is pooled by itself, as the paper does. False: the batch is one
+            group.
+        dim: the axis or axes to pool over instead, for any other layout; overrides `per_image`.
 
     Example:
         >>> loss_max_pooling_weights(torch.tensor([[1.0, 3.0, 2.0, 0.0]]), p=1, support=0.5)
@@ -115,7 +125,15 @@ class LossMaxPooling(LossModule):
     Args:
         criterion: a module or function that returns one loss >= 0 per pixel, e.g.
             ``nn.CrossEntropyLoss(reduction="none")``.
-        p: as for `loss_max_pooling`, like all that follow.
+        p: norm of the constraint, from 1 (the largest losses only) to ``math.inf`` (the plain
+            mean).
+        support: fraction of the valid pixels that share at least the weight, in (0, 1]: no pixel
+            weighs more than tau = n^(-1/q) m^(-1/p) with m = max(support n, 1).
+        per_image: True: every image is pooled by itself, as the paper does. False: the batch is one
+            group.
+        dim: the axis or axes to pool over instead, for any other layout; overrides `per_image`.
+        reduction: over groups ``"mean"`` | ``"sum"`` | ``"none"``: ``(groups,)``, or with `dim` the
+            shape of the axes that remain.
 
     Example:
         >>> from torch import nn

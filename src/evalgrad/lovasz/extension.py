@@ -31,7 +31,7 @@ def jaccard_lovasz_extension(
     Args:
         errors: ``(*, n)``, how wrong each item is, usually >= 0.
         foreground: bool, the same shape, which items belong to the true set.
-        mask: bool, the same shape, True = counts; items left out are as if absent.
+        mask: bool, the same shape, True = counts; the other items are ignored.
 
     Returns:
         ``(*)``, one value per group of n items; 0 for a group of which nothing counts.

@@ -70,11 +70,11 @@ def lovasz_hinge_loss(
             one group. None is True, but images of one pixel, such as logits ``(N,)``, raise an
             error: of a table of items say which is meant.
         per_class: give every class of axis 1 its own groups (multilabel segmentation).
-        ignore_index: label of pixels that are as if absent.
+        ignore_index: label of pixels to ignore.
         empty: groups without foreground: ``"max"`` counts them with their largest error, which
             keeps false positives down on empty images; ``"skip"`` leaves them out of the mean. The
             choice can decide a comparison: state it.
-        bins: None is exact as said above; K counts losses in K equal bins between 0 and the
+        bins: None is exact; K counts losses in K equal bins between 0 and the
             largest of the group instead, which needs no sort: the value is then within 1/K of that
             largest loss of the exact one. 4096 is a good number.
         metric: ``"jaccard"`` | ``"dice"`` | ``Tversky(misses=, false_alarms=)``: what the loss
@@ -113,7 +113,35 @@ def lovasz_hinge_loss(
 
 
 class LovaszHingeLoss(LossModule):
-    """`lovasz_hinge_loss` as a module: ``loss(logits, target)``, with the options as attributes."""
+    """`lovasz_hinge_loss` as an `nn.Module`: ``loss(logits, target)``.
+
+    Args:
+        per_image: True: every image is a group, as the mean IoU of images is. False: the batch is
+            one group. None is True, but images of one pixel, such as logits ``(N,)``, raise an
+            error: of a table of items say which is meant.
+        per_class: give every class of axis 1 its own groups (multilabel segmentation).
+        ignore_index: label of pixels to ignore.
+        empty: groups without foreground: ``"max"`` counts them with their largest error, which
+            keeps false positives down on empty images; ``"skip"`` leaves them out of the mean. The
+            choice can decide a comparison: state it.
+        bins: None is exact; K counts losses in K equal bins between 0 and the
+            largest of the group instead, which needs no sort: the value is then within 1/K of that
+            largest loss of the exact one. 4096 is a good number.
+        metric: ``"jaccard"`` | ``"dice"`` | ``Tversky(misses=, false_alarms=)``: what the loss
+            follows. It is twice 1 - metric where every logit is -1 or 1: a wrong pixel has loss 2.
+        gradient: ``"subgradient"`` of the loss, or ``"prox"``: lam (x - u) with u the proximal
+            point of the margins x, see `lovasz_prox`; the value is the same. Of the Jaccard index
+            only.
+        lam: factor of the quadratic term under ``"prox"``; a decaying step size is an increasing
+            lam.
+        reduction: over groups ``"mean"`` | ``"sum"`` | ``"none"``: ``(groups,)``, or ``(groups,
+            C)`` with `per_class`.
+
+    Example:
+        >>> loss = LovaszHingeLoss(metric="dice")
+        >>> logits = torch.randn(2, 8, 8, requires_grad=True)
+        >>> loss(logits, torch.rand(2, 8, 8) > 0.5).backward()
+    """
 
     function = staticmethod(lovasz_hinge_loss)
 

@@ -45,7 +45,7 @@ def lovasz_prox(
         lam: factor of the quadratic term, > 0. The larger, the closer u stays to x.
         hinge: take the extension of max(u, 0) instead of u, so that x are margins 1 - F y of either
             sign.
-        mask: bool, the same shape, True = counts. Items left out are as if absent, and stay where
+        mask: bool, the same shape, True = counts. The other items are ignored, and stay where
             they are.
 
     Example:

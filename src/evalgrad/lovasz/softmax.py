@@ -53,9 +53,9 @@ def lovasz_softmax_loss(
             occurring is its largest error.
         per_image: False: the batch is one group, which follows the IoU over a dataset. True: every
             image is a group.
-        ignore_index: label of pixels that are as if absent.
+        ignore_index: label of pixels to ignore.
         weight: C class weights, a tensor or a sequence, normalised over the classes averaged.
-        bins: None is exact as said above; K counts errors in K equal bins instead, which needs no
+        bins: None is exact; K counts errors in K equal bins instead, which needs no
             sort: the value is then within 1/K of the exact one, and the gradient close where a
             class has many pixels, but off by some percent where it has a few dozen.
         metric: ``"jaccard"`` | ``"dice"`` | ``Tversky(misses=, false_alarms=)``: what the loss
@@ -91,7 +91,30 @@ def lovasz_softmax_loss(
 
 
 class LovaszSoftmaxLoss(LossModule):
-    """`lovasz_softmax_loss` as a module: ``loss(logits, target)``; the options are attributes."""
+    """`lovasz_softmax_loss` as an `nn.Module`: ``loss(logits, target)``.
+
+    Args:
+        classes: ``"present"`` averages over the classes that occur in the group's target, ``"all"``
+            over all C, a list over those it names. The loss of a class that is averaged without
+            occurring is its largest error.
+        per_image: False: the batch is one group, which follows the IoU over a dataset. True: every
+            image is a group.
+        ignore_index: label of pixels to ignore.
+        weight: C class weights, a tensor or a sequence, normalised over the classes averaged.
+        bins: None is exact; K counts errors in K equal bins instead, which needs no
+            sort: the value is then within 1/K of the exact one, and the gradient close where a
+            class has many pixels, but off by some percent where it has a few dozen.
+        metric: ``"jaccard"`` | ``"dice"`` | ``Tversky(misses=, false_alarms=)``: what the loss
+            follows. It equals 1 - metric where every probability is 0 or 1.
+        reduction: ``"mean"``: the weighted mean over the classes of each group, then the mean over
+            the groups of which something counts; ``"sum"``: the weighted sum; ``"none"``:
+            ``(groups, C)`` weighted losses, 0 for what is not averaged.
+
+    Example:
+        >>> loss = LovaszSoftmaxLoss(ignore_index=255)
+        >>> logits = torch.randn(2, 21, 8, 8, requires_grad=True)
+        >>> loss(logits, torch.randint(21, (2, 8, 8))).backward()
+    """
 
     function = staticmethod(lovasz_softmax_loss)
 

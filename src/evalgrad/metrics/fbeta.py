@@ -50,7 +50,7 @@ def fbeta_score(
         threshold: of lists; 0 is for logits, 0.5 for probabilities.
         dim: of lists, the axis of the items.
         mask: of lists, bool, the shape of `scores`, True = counts.
-        ignore_index: of classes, the label of samples that are as if absent.
+        ignore_index: of classes, the label of samples to ignore.
         ties: of lists. ``"standard"`` does not predict a score on the threshold; to ``"worst"`` it
             is wrong on both sides: a positive is missed, a negative is a false alarm.
         zero_division: value of 0/0, neither positives nor predictions; NaN leaves it out of the

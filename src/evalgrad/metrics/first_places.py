@@ -35,7 +35,7 @@ def precision_at_k(
         target: the same shape, 1 or True for positives. A list without positives has the value 0.
         k: number of places. A shorter list leaves some of them without a positive.
         dim: the axis of the items; ``dim=0`` of ``(batch, classes)`` is a list per class.
-        mask: bool, the same shape, True = counts; items left out are as if absent.
+        mask: bool, the same shape, True = counts; the other items are ignored.
         ties: ``"standard"`` averages over the orders of a tied group; ``"worst"`` puts its
             negatives first.
         reduction: ``"mean"`` over the lists, or ``"none"``: the axes of `scores` without `dim`.
@@ -67,14 +67,15 @@ def recall_at_k(
     """Share of the positives that stand in the first k places.
 
     Args:
-        scores: as `precision_at_k`.
+        scores: what ranks the items, of any shape; one list by default along the last axis.
         target: the same shape, 1 or True for positives.
         k: number of places. With more positives than places the value stays below 1.
-        dim: as `precision_at_k`.
-        mask: as `precision_at_k`.
-        ties: as `precision_at_k`.
+        dim: the axis of the items; ``dim=0`` of ``(batch, classes)`` is a list per class.
+        mask: bool, the same shape, True = counts; the other items are ignored.
+        ties: ``"standard"`` averages over the orders of a tied group; ``"worst"`` puts its
+            negatives first.
         zero_division: value of 0/0, a list without positives; NaN leaves it out of the mean.
-        reduction: as `precision_at_k`.
+        reduction: ``"mean"`` over the lists, or ``"none"``: the axes of `scores` without `dim`.
 
     Returns:
         As `average_precision`.
@@ -103,14 +104,15 @@ def reciprocal_rank(
     """1 over the rank of the first positive; the mean over lists is the mean reciprocal rank.
 
     Args:
-        scores: as `precision_at_k`.
+        scores: what ranks the items, of any shape; one list by default along the last axis.
         target: the same shape, 1 or True for positives.
         k: count the first k places only: without a positive there the value is 0. None counts all.
-        dim: as `precision_at_k`.
-        mask: as `precision_at_k`.
-        ties: as `precision_at_k`.
+        dim: the axis of the items; ``dim=0`` of ``(batch, classes)`` is a list per class.
+        mask: bool, the same shape, True = counts; the other items are ignored.
+        ties: ``"standard"`` averages over the orders of a tied group; ``"worst"`` puts its
+            negatives first.
         zero_division: value of a list without positives; NaN leaves it out of the mean.
-        reduction: as `precision_at_k`.
+        reduction: ``"mean"`` over the lists, or ``"none"``: the axes of `scores` without `dim`.
 
     Returns:
         As `average_precision`.

@@ -22,7 +22,7 @@ def jaccard_counts(
         target: ``(N, *)`` or ``(N, 1, *)``, true class indices. With two classes both may be
             floating-point masks of 0 and 1.
         num_classes: C.
-        ignore_index: label of pixels that are as if absent.
+        ignore_index: label of pixels to ignore.
 
     Returns:
         int64. Under compile, vmap or on a GPU, where labels are not read, an image with an
@@ -89,9 +89,10 @@ def jaccard_index(
         over: ``"dataset"`` counts over all N images, ``"image"`` takes the mean over images,
             ``"batch"`` the mean over consecutive batches of `batch_size` images.
         batch_size: for ``over="batch"``.
-        classes: as `jaccard_from_counts`.
-        zero_division: as `jaccard_from_counts`.
-        ignore_index: label of pixels that are as if absent.
+        classes: ``"present"`` averages over the classes that occur in the group's target, ``"all"``
+            over all C, a list over those it names.
+        zero_division: value of 0/0, a class neither predicted nor true; NaN leaves it out.
+        ignore_index: label of pixels to ignore.
 
     Returns:
         As `jaccard_from_counts`.

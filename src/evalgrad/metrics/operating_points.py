@@ -33,7 +33,7 @@ def precision_at_recall(
         target: the same shape, 1 or True for positives.
         recall: to be reached.
         dim: the axis of the items; ``dim=0`` of ``(batch, classes)`` is a list per class.
-        mask: bool, the same shape, True = counts; items left out are as if absent.
+        mask: bool, the same shape, True = counts; the other items are ignored.
         zero_division: value of 0/0, a list without positives; NaN leaves it out of the mean.
         reduction: ``"mean"`` over the lists, or ``"none"``: the axes of `scores` without `dim`.
 
@@ -65,13 +65,13 @@ def recall_at_precision(
     reaches it.
 
     Args:
-        scores: as `precision_at_recall`.
+        scores: what ranks the items, of any shape; one list by default along the last axis.
         target: the same shape, 1 or True for positives.
         precision: to be reached, in (0, 1].
-        dim: as `precision_at_recall`.
-        mask: as `precision_at_recall`.
-        zero_division: as `precision_at_recall`.
-        reduction: as `precision_at_recall`.
+        dim: the axis of the items; ``dim=0`` of ``(batch, classes)`` is a list per class.
+        mask: bool, the same shape, True = counts; the other items are ignored.
+        zero_division: value of 0/0, a list without positives; NaN leaves it out of the mean.
+        reduction: ``"mean"`` over the lists, or ``"none"``: the axes of `scores` without `dim`.
 
     Returns:
         As `average_precision`.
@@ -105,12 +105,12 @@ def pr_auc(
     without interpolation.
 
     Args:
-        scores: as `precision_at_recall`.
+        scores: what ranks the items, of any shape; one list by default along the last axis.
         target: the same shape, 1 or True for positives.
-        dim: as `precision_at_recall`.
-        mask: as `precision_at_recall`.
-        zero_division: as `precision_at_recall`.
-        reduction: as `precision_at_recall`.
+        dim: the axis of the items; ``dim=0`` of ``(batch, classes)`` is a list per class.
+        mask: bool, the same shape, True = counts; the other items are ignored.
+        zero_division: value of 0/0, a list without positives; NaN leaves it out of the mean.
+        reduction: ``"mean"`` over the lists, or ``"none"``: the axes of `scores` without `dim`.
 
     Returns:
         As `average_precision`.
@@ -141,14 +141,14 @@ def sensitivity_at_specificity(
     that are told as such, is at least `specificity`.
 
     Args:
-        scores: as `precision_at_recall`.
+        scores: what ranks the items, of any shape; one list by default along the last axis.
         target: the same shape, 1 or True for positives.
         specificity: to be reached, in (0, 1].
-        dim: as `precision_at_recall`.
-        mask: as `precision_at_recall`.
+        dim: the axis of the items; ``dim=0`` of ``(batch, classes)`` is a list per class.
+        mask: bool, the same shape, True = counts; the other items are ignored.
         zero_division: value of 0/0, a list without positives or without negatives; NaN leaves it
             out of the mean.
-        reduction: as `precision_at_recall`.
+        reduction: ``"mean"`` over the lists, or ``"none"``: the axes of `scores` without `dim`.
 
     Returns:
         As `average_precision`.
@@ -181,14 +181,16 @@ def partial_roc_auc(
     in scikit-learn and torchmetrics: 0.5 for the diagonal, 1 for a perfect ranking.
 
     Args:
-        scores: as `average_precision`.
+        scores: what ranks the items, of any shape; one list by default along the last axis.
         target: the same shape, 1 or True for positives.
         max_fpr: where the area ends, in (0, 1]; 1 gives `roc_auc`.
-        dim: as `average_precision`.
-        mask: as `average_precision`.
-        ties: as `roc_auc`.
-        zero_division: as `roc_auc`.
-        reduction: as `average_precision`.
+        dim: the axis of the items; ``dim=0`` of ``(batch, classes)`` is a list per class, whose
+            mean is the macro average. ``(N, 1)`` has to say which axis it means.
+        mask: bool, the same shape, True = counts; the other items are ignored.
+        ties: ``"standard"`` counts half a tied pair, as scikit-learn does; to ``"worst"`` it is in
+            the wrong order.
+        zero_division: value of 0/0, a list without pairs; NaN leaves it out of the mean.
+        reduction: ``"mean"`` over the lists, or ``"none"``: the axes of `scores` without `dim`.
 
     Returns:
         As `average_precision`.

@@ -36,7 +36,7 @@ def average_precision(
             positives, as in TF-Ranking and trec_eval. None counts all.
         dim: the axis of the items; ``dim=0`` of ``(batch, classes)`` is a list per class, whose
             mean is the macro average. ``(N, 1)`` has to say which axis it means.
-        mask: bool, the same shape, True = counts; items left out are as if absent.
+        mask: bool, the same shape, True = counts; the other items are ignored.
         ties: ``"standard"`` takes the precision behind the tied group, as scikit-learn does, and
             of a group that the cutoff divides the share within; ``"worst"`` puts the negatives of
             the group first.
@@ -82,14 +82,15 @@ def roc_auc(
     """Area under the ROC curve: the share of the (positive, negative) pairs in the right order.
 
     Args:
-        scores: as `average_precision`.
+        scores: what ranks the items, of any shape; one list by default along the last axis.
         target: the same shape, 1 or True for positives.
-        dim: as `average_precision`.
-        mask: as `average_precision`.
+        dim: the axis of the items; ``dim=0`` of ``(batch, classes)`` is a list per class, whose
+            mean is the macro average. ``(N, 1)`` has to say which axis it means.
+        mask: bool, the same shape, True = counts; the other items are ignored.
         ties: ``"standard"`` counts half a tied pair, as scikit-learn does; to ``"worst"`` it is in
             the wrong order.
         zero_division: value of 0/0, a list without pairs; NaN leaves it out of the mean.
-        reduction: as `average_precision`.
+        reduction: ``"mean"`` over the lists, or ``"none"``: the axes of `scores` without `dim`.
 
     Returns:
         As `average_precision`.

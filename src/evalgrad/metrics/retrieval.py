@@ -35,14 +35,15 @@ def hit_rate_at_k(
     everywhere else. With k = 1 both fields have precision@1.
 
     Args:
-        scores: as `precision_at_k`.
+        scores: what ranks the items, of any shape; one list by default along the last axis.
         target: the same shape, 1 or True for positives.
         k: number of places.
-        dim: as `precision_at_k`.
-        mask: as `precision_at_k`.
-        ties: as `precision_at_k`.
+        dim: the axis of the items; ``dim=0`` of ``(batch, classes)`` is a list per class.
+        mask: bool, the same shape, True = counts; the other items are ignored.
+        ties: ``"standard"`` averages over the orders of a tied group; ``"worst"`` puts its
+            negatives first.
         zero_division: value of a list without positives; NaN leaves it out of the mean.
-        reduction: as `precision_at_k`.
+        reduction: ``"mean"`` over the lists, or ``"none"``: the axes of `scores` without `dim`.
 
     Returns:
         As `average_precision`.
@@ -70,13 +71,14 @@ def r_precision(
     """Share of the first R places that hold a positive, R being the number of positives.
 
     Args:
-        scores: as `precision_at_k`.
+        scores: what ranks the items, of any shape; one list by default along the last axis.
         target: the same shape, 1 or True for positives.
-        dim: as `precision_at_k`.
-        mask: as `precision_at_k`.
-        ties: as `precision_at_k`.
+        dim: the axis of the items; ``dim=0`` of ``(batch, classes)`` is a list per class.
+        mask: bool, the same shape, True = counts; the other items are ignored.
+        ties: ``"standard"`` averages over the orders of a tied group; ``"worst"`` puts its
+            negatives first.
         zero_division: value of 0/0, a list without positives; NaN leaves it out of the mean.
-        reduction: as `precision_at_k`.
+        reduction: ``"mean"`` over the lists, or ``"none"``: the axes of `scores` without `dim`.
 
     Returns:
         As `average_precision`.
@@ -108,13 +110,15 @@ def map_at_r(
     reality check, ECCV 2020.
 
     Args:
-        scores: as `precision_at_k`.
+        scores: what ranks the items, of any shape; one list by default along the last axis.
         target: the same shape, 1 or True for positives.
-        dim: as `precision_at_k`.
-        mask: as `precision_at_k`.
-        ties: as `average_precision`.
+        dim: the axis of the items; ``dim=0`` of ``(batch, classes)`` is a list per class.
+        mask: bool, the same shape, True = counts; the other items are ignored.
+        ties: ``"standard"`` takes the precision behind the tied group, as scikit-learn does, and
+            of a group that the cutoff divides the share within; ``"worst"`` puts the negatives of
+            the group first.
         zero_division: value of 0/0, a list without positives; NaN leaves it out of the mean.
-        reduction: as `precision_at_k`.
+        reduction: ``"mean"`` over the lists, or ``"none"``: the axes of `scores` without `dim`.
 
     Returns:
         As `average_precision`.

@@ -22,7 +22,7 @@ def topk_error(
         scores: ``(N, C)``, ``(N, C, *)`` or ``(C,)`` scores.
         target: ``(N,)``, ``(N, *)`` or ``()`` class indices.
         k: number of guesses, 1 to C.
-        ignore_index: label of samples that are as if absent.
+        ignore_index: label of samples to ignore.
 
     Returns:
         The share as a float64 scalar; NaN if there is nothing to average.

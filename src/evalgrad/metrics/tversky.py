@@ -24,7 +24,21 @@ def dice(
 ) -> Tensor:
     """Mean Dice coefficient of hard predictions, 2 hits / (predicted + true pixels) of a class.
 
-    It is the F1 score of the pixels of a class. The arguments are those of `jaccard_index`.
+    It is the F1 score of the pixels of a class.
+
+    Args:
+        prediction: ``(N, *)`` predicted class indices; for binary tasks `logits > 0` with
+            ``num_classes=2, classes=[1]``.
+        target: ``(N, *)`` or ``(N, 1, *)``, true class indices. With two classes both may be
+            floating-point masks of 0 and 1.
+        num_classes: C.
+        over: ``"dataset"`` counts over all N images, ``"image"`` takes the mean over images,
+            ``"batch"`` the mean over consecutive batches of `batch_size` images.
+        batch_size: for ``over="batch"``.
+        classes: ``"present"`` averages over the classes that occur in the group's target, ``"all"``
+            over all C, a list over those it names.
+        zero_division: value of 0/0, a class neither predicted nor true; NaN leaves it out.
+        ignore_index: label of pixels to ignore.
 
     Example:
         >>> dice(torch.tensor([[0, 1, 1]]), torch.tensor([[0, 0, 1]]), num_classes=2)
@@ -55,11 +69,20 @@ def tversky_index(
     Weights of 1 and 1 are the Jaccard index, 0.5 and 0.5 the Dice coefficient.
 
     Args:
-        prediction: as `jaccard_index`, like all that is not named here.
-        target: as `jaccard_index`.
+        prediction: ``(N, *)`` predicted class indices; for binary tasks `logits > 0` with
+            ``num_classes=2, classes=[1]``.
+        target: ``(N, *)`` or ``(N, 1, *)``, true class indices. With two classes both may be
+            floating-point masks of 0 and 1.
         num_classes: C.
         misses: what a missed pixel of the class (a false negative) weighs against a hit.
         false_alarms: what a pixel wrongly given to the class (a false positive) weighs.
+        over: ``"dataset"`` counts over all N images, ``"image"`` takes the mean over images,
+            ``"batch"`` the mean over consecutive batches of `batch_size` images.
+        batch_size: for ``over="batch"``.
+        classes: ``"present"`` averages over the classes that occur in the group's target, ``"all"``
+            over all C, a list over those it names.
+        zero_division: value of 0/0, a class neither predicted nor true; NaN leaves it out.
+        ignore_index: label of pixels to ignore.
 
     Example:
         >>> prediction, target = torch.tensor([[1, 1, 1, 0]]), torch.tensor([[1, 0, 0, 1]])
@@ -85,7 +108,14 @@ def tversky_from_counts(
     """Mean Tversky index of groups from their counts ``(G, C, 3)``: those of `jaccard_counts`,
     summed over whatever is one group. Weights of 0.5 and 0.5 are the Dice coefficient.
 
-    The arguments are those of `tversky_index` and `jaccard_from_counts`.
+    Args:
+        counts: intersection, predicted and true pixels, as `jaccard_counts` returns them, summed
+            over whatever is one group.
+        misses: what a missed pixel of the class (a false negative) weighs against a hit.
+        false_alarms: what a pixel wrongly given to the class (a false positive) weighs.
+        classes: ``"present"`` averages over the classes that occur in the group's target, ``"all"``
+            over all C, a list over those it names.
+        zero_division: value of 0/0, a class neither predicted nor true; NaN leaves it out.
 
     Example:
         >>> counts = torch.tensor([[[1, 1, 2], [1, 2, 1], [0, 0, 0]]])

@@ -1,10 +1,8 @@
 """S-measures: nondecomposable measures as regularisers and constraints of any network."""
 
+from evalgrad.s_measures.areas import PRAUC, ROCAUC, PartialROCAUC
 from evalgrad.s_measures.measures import (
-    PRAUC,
-    ROCAUC,
     FBeta,
-    PartialROCAUC,
     PrecisionAtRecall,
     RecallAtPrecision,
     SensitivityAtSpecificity,

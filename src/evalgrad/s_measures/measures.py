@@ -1,5 +1,5 @@
 """S-measures as modules: F-beta, precision at recall, recall at precision, sensitivity at
-specificity, areas under the ROC curve, a part of it, and the PR curve.
+specificity; `areas` has those under curves.
 
 Each is used as a regulariser, `loss = ce + alpha * reg(scores, target, index=index)`, or, with
 `at_least=`, as a constraint whose multipliers are handled inside. With the corrections of
@@ -18,7 +18,6 @@ to optimise them, `module` what all classes share.
         reg.dual_step()
 """
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from evalgrad.s_measures import programs
@@ -76,8 +75,28 @@ class PrecisionAtRecall(SMeasure):
     """Precision among scorers that find the share `recall` of the positives. The value is the false
     positives per positive.
 
-    `at_least=p` makes it the constraint precision >= p and recall >= `recall`. Other arguments as
-    in `FBeta`.
+    Args:
+        recall: share of the positives that must be found, in (0, 1].
+        at_least: make it a constraint instead: precision >= at_least and recall >= `recall`.
+        labels: (N,) group of every training item; more than two groups are averaged one-vs-rest.
+            None (ratio only): class frequencies and totals are estimated from the batches.
+        solver: "ratio", one scalar and any optimiser, or "lagrangian", the paper's tau, lambda,
+            epsilon and mu.
+        surrogate: "hinge", "square", "cross_entropy" or "margin", the bound on the 0-1 errors.
+        dual_lr: step of the multipliers.
+        max_multiplier: cap of the multipliers of inequality constraints.
+        momentum: forgetting, when no `index` is given: the share of their weight that the totals of
+            earlier batches keep at each batch.
+        project_every: lagrangian: `project_()` works at every such call.
+        augment: lagrangian: penalty of the augmented Lagrangian, 0 for the paper's plain one.
+        average: "macro" or "micro" of labels (N, C), which are C tasks; of more than two groups
+            also "pairwise". None: macro for groups.
+        ignore_index: label of items that do not count, in `labels` and `target`.
+
+    Example:
+        >>> reg = PrecisionAtRecall(0.9, labels=[1, 0, 0, 1])
+        >>> reg(torch.tensor([2.0, -2.0, -1.0, 1.0]), torch.tensor([1, 0, 0, 1])).item()
+        0.0
     """
 
     program = staticmethod(programs.precision_at_recall)
@@ -92,8 +111,28 @@ class RecallAtPrecision(SMeasure):
     """Recall among scorers whose alarms are right to the share `precision`. The value is 1 - recall
     where that is met.
 
-    `at_least=r` makes it the constraint recall >= r and precision >= `precision`. Other arguments
-    as in `FBeta`.
+    Args:
+        precision: share of the predicted positives that must be right, in (0, 1).
+        at_least: make it a constraint instead: recall >= at_least and precision >= `precision`.
+        labels: (N,) group of every training item; more than two groups are averaged one-vs-rest.
+            None (ratio only): class frequencies and totals are estimated from the batches.
+        solver: "ratio", one scalar and any optimiser, or "lagrangian", the paper's tau, lambda,
+            epsilon and mu.
+        surrogate: "hinge", "square", "cross_entropy" or "margin", the bound on the 0-1 errors.
+        dual_lr: step of the multipliers.
+        max_multiplier: cap of the multipliers of inequality constraints.
+        momentum: forgetting, when no `index` is given: the share of their weight that the totals of
+            earlier batches keep at each batch.
+        project_every: lagrangian: `project_()` works at every such call.
+        augment: lagrangian: penalty of the augmented Lagrangian, 0 for the paper's plain one.
+        average: "macro" or "micro" of labels (N, C), which are C tasks; of more than two groups
+            also "pairwise". None: macro for groups.
+        ignore_index: label of items that do not count, in `labels` and `target`.
+
+    Example:
+        >>> reg = RecallAtPrecision(0.9, labels=[1, 0, 0, 1])
+        >>> reg(torch.tensor([2.0, -2.0, -1.0, 1.0]), torch.tensor([1, 0, 0, 1])).item()
+        0.0
     """
 
     program = staticmethod(programs.recall_at_precision)
@@ -105,11 +144,27 @@ class RecallAtPrecision(SMeasure):
 
 
 class SensitivityAtSpecificity(SMeasure):
-    """Sensitivity (recall) among scorers that tell the share `specificity` of the negatives. The
-    value is 1 - sensitivity where that is met.
+    """Sensitivity (recall) among scorers that recognise the share `specificity` of the negatives.
+    The value is 1 - sensitivity where that is met.
 
-    `at_least=r` makes it the constraint sensitivity >= r and specificity >= `specificity`. Other
-    arguments as in `FBeta`.
+    Args:
+        specificity: share of the negatives that must be recognised as such, in (0, 1).
+        at_least: make it a constraint instead: sensitivity >= at_least and specificity >=
+            `specificity`.
+        labels: (N,) group of every training item; more than two groups are averaged one-vs-rest.
+            None (ratio only): class frequencies and totals are estimated from the batches.
+        solver: "ratio", one scalar and any optimiser, or "lagrangian", the paper's tau, lambda,
+            epsilon and mu.
+        surrogate: "hinge", "square", "cross_entropy" or "margin", the bound on the 0-1 errors.
+        dual_lr: step of the multipliers.
+        max_multiplier: cap of the multipliers of inequality constraints.
+        momentum: forgetting, when no `index` is given: the share of their weight that the totals of
+            earlier batches keep at each batch.
+        project_every: lagrangian: `project_()` works at every such call.
+        augment: lagrangian: penalty of the augmented Lagrangian, 0 for the paper's plain one.
+        average: "macro" or "micro" of labels (N, C), which are C tasks; of more than two groups
+            also "pairwise". None: macro for groups.
+        ignore_index: label of items that do not count, in `labels` and `target`.
 
     Example:
         >>> import torch
@@ -124,72 +179,3 @@ class SensitivityAtSpecificity(SMeasure):
         self, specificity: float, *, at_least: float | None = None, **options: "Unpack[Options]"
     ) -> None:
         super().__init__({"specificity": specificity, "at_least": at_least}, options)
-
-
-class ROCAUC(SMeasure):
-    """Area under the ROC curve, from below: true-positive rates at the false-positive rates
-    `anchors`.
-
-    Every anchor learns its own threshold: give `primal_groups(lr)` to the optimiser. `anchors` is
-    their number (evenly spread) or the rates themselves, ascending in (0, 1). `at_least=a` makes it
-    the constraint area >= a, by trapezoids between the anchors. Other arguments as in `FBeta`.
-    """
-
-    program = staticmethod(programs.roc_area)
-
-    def __init__(
-        self,
-        anchors: int | Sequence[float] = 10,
-        *,
-        at_least: float | None = None,
-        **options: "Unpack[Options]",
-    ) -> None:
-        super().__init__({"anchors": anchors, "at_least": at_least}, options)
-
-
-class PartialROCAUC(SMeasure):
-    """Area under the ROC curve up to the false-positive rate `max_fpr`, standardised by McClish, as
-    `metrics.partial_roc_auc`.
-
-    `anchors` as in `ROCAUC`, ascending in (0, `max_fpr`); so are the learned thresholds and the
-    other arguments.
-
-    Example:
-        >>> import torch
-        >>> reg = PartialROCAUC(0.1, anchors=4, labels=[1, 0, 0, 1])
-        >>> reg(torch.tensor([2.0, -2.0, -1.0, 1.0]), torch.tensor([1, 0, 0, 1])).item()
-        0.0
-    """
-
-    program = staticmethod(programs.partial_roc_area)
-
-    def __init__(
-        self,
-        max_fpr: float,
-        *,
-        anchors: int | Sequence[float] = 5,
-        at_least: float | None = None,
-        **options: "Unpack[Options]",
-    ) -> None:
-        super().__init__({"max_fpr": max_fpr, "anchors": anchors, "at_least": at_least}, options)
-
-
-class PRAUC(SMeasure):
-    """Area under the interpolated precision-recall curve, from below: recalls at the precisions
-    `anchors`.
-
-    Every anchor learns its own threshold, as in `ROCAUC`. An anchor that no threshold can reach
-    keeps its multiplier at `max_multiplier`; `diagnostics()` says so. Other arguments as in
-    `ROCAUC`.
-    """
-
-    program = staticmethod(programs.pr_area)
-
-    def __init__(
-        self,
-        anchors: int | Sequence[float] = 10,
-        *,
-        at_least: float | None = None,
-        **options: "Unpack[Options]",
-    ) -> None:
-        super().__init__({"anchors": anchors, "at_least": at_least}, options)

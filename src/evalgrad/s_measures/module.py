@@ -110,7 +110,7 @@ class SMeasure(OptionsModule, Settings):
             index: position of every item in `labels`. Makes totals exact; needed by
                 solver="lagrangian".
             mask: True where an item counts, the shape of `target`, or that of the items; what
-                does not count is as if absent.
+                does not count is ignored.
         """
         solvers = self._solvers()
         found = batches(type(self).__name__, scores, target, index, mask, self._layout)

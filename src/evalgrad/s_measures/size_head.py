@@ -20,6 +20,14 @@ from evalgrad._options import integer
 class SizeHead(nn.Module):
     """Scores (N,) for two size groups, (N, groups) for more, from features (N, D) or (N, D, *)
     averaged over space.
+
+    Args:
+        in_features: D, the number of channels of the features.
+        groups: number of size groups.
+
+    Example:
+        >>> SizeHead(16)(torch.randn(2, 16, 8, 8)).shape
+        torch.Size([2])
     """
 
     def __init__(self, in_features: int, groups: int = 2) -> None:
@@ -100,6 +108,10 @@ def majority_size_labels(
 
     Returns:
         (N,) int64. An even vote, and an image without a counted pixel, is small (0).
+
+    Example:
+        >>> majority_size_labels(torch.tensor([[1, 1, 0, 0], [2, 0, 0, 0]]), classes=3)
+        tensor([1, 1])
     """
     name, target = "majority_size_labels", plain("majority_size_labels", "target", target)
     flat = target.reshape(len(target), -1).long()

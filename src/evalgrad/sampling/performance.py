@@ -31,10 +31,19 @@ class PerformanceSampler(Sampler[int]):
     Max-Pooling, CVPR 2017, section 4.
 
     Args:
-        presence: as for `EquibatchSampler`, as are the arguments not named here.
+        presence: ``(samples, C)`` table, nonzero where a sample has a class: a dense or sparse
+            tensor, a numpy or scipy matrix. `class_presence` computes it from a dataset.
         blend: share of the draws by class, in [0, 1].
         momentum: how much of the IoU so far an update keeps, in [0, 1); 0 if the caller's IoU is a
             running one.
+        classes: the classes to cycle over; None for all. One that no sample has raises an
+            error.
+        num_samples: length of an epoch over all ranks, rounded up to a multiple of `world_size`;
+            None for that of the table.
+        seed: all ranks must share it.
+        rank: number of this process.
+        world_size: how many processes share the epoch.
+        class_names: names for the error message.
 
     Example:
         >>> sampler = PerformanceSampler(torch.tensor([[1, 0], [1, 0], [1, 0], [0, 1]]), blend=1.0)

@@ -38,9 +38,9 @@ def topk_hinge_loss(
         target: ``(N,)``, ``(N, *)`` or ``()`` class indices, of any integer dtype.
         k: number of guesses, 1 to C - 1.
         margin: by how much the label should lead, on the scale of the scores over k.
-        ignore_index: label of samples that are as if absent.
-        weight: C class weights, a tensor or a sequence; samples of a class of weight 0 are as if
-            absent.
+        ignore_index: label of samples to ignore.
+        weight: C class weights, a tensor or a sequence; samples of a class of weight 0 are
+            ignored.
         reduction: ``"mean"`` over the samples that count, weighted; ``"sum"``; ``"none"``: the
             shape of `target`, 0 for what does not count.
 
@@ -61,7 +61,22 @@ def topk_hinge_loss(
 
 
 class TopKHingeLoss(LossModule):
-    """`topk_hinge_loss` as a module: ``loss(scores, target)``, with the options as attributes."""
+    """`topk_hinge_loss` as an `nn.Module`: ``loss(scores, target)``.
+
+    Args:
+        k: number of guesses, 1 to C - 1.
+        margin: by how much the label should lead, on the scale of the scores over k.
+        ignore_index: label of samples to ignore.
+        weight: C class weights, a tensor or a sequence; samples of a class of weight 0 are
+            ignored.
+        reduction: ``"mean"`` over the samples that count, weighted; ``"sum"``; ``"none"``: the
+            shape of `target`, 0 for what does not count.
+
+    Example:
+        >>> loss = TopKHingeLoss(k=5)
+        >>> scores = torch.randn(8, 100, requires_grad=True)
+        >>> loss(scores, torch.randint(100, (8,))).backward()
+    """
 
     function = staticmethod(topk_hinge_loss)
 

@@ -49,9 +49,9 @@ def smooth_topk_loss(
             0.1 on ImageNet.
         margin: by how much the label should lead, on the scale of the scores over k. With 0, k = 1
             and temperature 1 the loss is cross-entropy.
-        ignore_index: label of samples that are as if absent.
-        weight: C class weights, a tensor or a sequence; samples of a class of weight 0 are as if
-            absent.
+        ignore_index: label of samples to ignore.
+        weight: C class weights, a tensor or a sequence; samples of a class of weight 0 are
+            ignored.
         reduction: ``"mean"`` over the samples that count, weighted; ``"sum"``; ``"none"``: the
             shape of `target`, 0 for what does not count.
 
@@ -70,7 +70,26 @@ def smooth_topk_loss(
 
 
 class SmoothTopKLoss(LossModule):
-    """`smooth_topk_loss` as a module: ``loss(scores, target)``, with the options as attributes."""
+    """`smooth_topk_loss` as an `nn.Module`: ``loss(scores, target)``.
+
+    Args:
+        k: number of guesses, 1 to C - 1.
+        temperature: tau > 0. Large values are easy to optimise and say little about top-k error;
+            towards 0 the loss becomes `topk_hinge_loss`. The paper trains with 1.0 on CIFAR-100 and
+            0.1 on ImageNet.
+        margin: by how much the label should lead, on the scale of the scores over k. With 0, k = 1
+            and temperature 1 the loss is cross-entropy.
+        ignore_index: label of samples to ignore.
+        weight: C class weights, a tensor or a sequence; samples of a class of weight 0 are
+            ignored.
+        reduction: ``"mean"`` over the samples that count, weighted; ``"sum"``; ``"none"``: the
+            shape of `target`, 0 for what does not count.
+
+    Example:
+        >>> loss = SmoothTopKLoss(k=5, temperature=0.5)
+        >>> scores = torch.randn(8, 100, requires_grad=True)
+        >>> loss(scores, torch.randint(100, (8,))).backward()
+    """
 
     function = staticmethod(smooth_topk_loss)
 

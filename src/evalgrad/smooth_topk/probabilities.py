@@ -50,7 +50,8 @@ def topk_predict(
     Args:
         scores: ``(*, C)`` raw scores, classes on the last axis.
         k: number of labels, 1 to C.
-        temperature: as `topk_probabilities`.
+        temperature: divides the scores. The loss with temperature tau looks at subsets with
+            ``temperature = k tau``.
         crop_dim: the axis of the crops of a sample, -2 for ``(N, crops, C)``; None: there is one
             view of each sample.
 

@@ -26,8 +26,12 @@ BUILT_IN = ("tasks", "at", "hyperparameters")
 
 @dataclass(frozen=True, kw_only=True)
 class CompareOptions(DataOptions):
-    """What `evalgrad compare` takes: built-in tasks, or the user's data with a task and a metric,
-    and then what trainings on such data take.
+    """Options of `compare` and of the command `evalgrad compare`: built-in tasks, or your own data
+    with a task and a metric, and then the options of a training.
+
+    Example:
+        >>> CompareOptions(tasks=["digit-scenes"], seeds=5).arguments()
+        ['digit-scenes', '--seeds', '5']
     """
 
     tasks: list[str] = option(
@@ -58,9 +62,22 @@ class CompareOptions(DataOptions):
 
 @dataclass(frozen=True)
 class CompareResult:
-    """The records of all runs, and what they say panel by panel. On the user's data: the `winner`,
-    None if there is none, the folder of the `model` that is left, and the `command` that makes it
-    again.
+    """What `compare` returns.
+
+    Attributes:
+        comparison: the records of all runs, with versions and machine; `comparison.json`.
+        panels: what they show, task by task: mean, spread and differences.
+        report: the HTML report.
+        winner: on your data: the loss that won; None if none did.
+        model: on your data: the folder of the model.
+        command: on your data: the command that trains the model again.
+
+    Example:
+        >>> found = folder / "hyperparameters.json"  # of `search`
+        >>> options = {"tasks": ["tiny"], "at": ["3 iterations"], "hyperparameters": found}
+        >>> result = compare(CompareOptions(jobs=1, out=folder, **options))
+        >>> [panel.task for panel in result.panels], result.winner
+        (['tiny'], None)
     """
 
     comparison: "Comparison"
@@ -72,7 +89,19 @@ class CompareResult:
 
 
 def compare(options: CompareOptions) -> CompareResult:
-    """Train what is not trained yet; write `report.html` and `comparison.json`."""
+    """Train every loss of the tasks alike, and write `report.html` and `comparison.json`.
+
+    Runs that are finished are not trained again.
+
+    Args:
+        options: the tasks or your data, the number of seeds and the folder to write to.
+
+    Example:
+        >>> found = folder / "hyperparameters.json"  # of `search`
+        >>> options = {"tasks": ["tiny"], "at": ["3 iterations"], "hyperparameters": found}
+        >>> compare(CompareOptions(jobs=1, out=folder, **options)).report.name
+        'report.html'
+    """
     _check(options)
     from evalgrad_lab import report
     from evalgrad_lab.comparison import built_in, own

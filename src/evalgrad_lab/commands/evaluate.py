@@ -55,7 +55,13 @@ class ViewOptions(Options):
 
 @dataclass(frozen=True, kw_only=True)
 class EvaluateOptions(ViewOptions):
-    """What `evalgrad evaluate` takes."""
+    """Options of `evaluate` and of the command `evalgrad evaluate`.
+
+    Example:
+        >>> options = EvaluateOptions(run=Path("run"), metric="auc")
+        >>> options.arguments()
+        ['run', '--metric', 'auc']
+    """
 
     data: Path | None = option(
         None, help="as for `evalgrad train` (the test part that the run has kept)"
@@ -68,10 +74,25 @@ class EvaluateOptions(ViewOptions):
 
 @dataclass(frozen=True)
 class EvaluateResult:
-    """The metric of a model on `examples` examples of a `part` of the data, by a `decision`; a
-    table of `classes` and the `confusion`: rows are true, columns predicted. `trained` examples of
-    the data were trained on, and are left out unless they were asked for; `validated` ones, in
-    which the model and its decision were chosen, are measured.
+    """What `evaluate` returns, and writes to `evaluation/result.json`.
+
+    Attributes:
+        metric: the name of the metric.
+        value: the metric.
+        part: the part of the data that was measured, such as the test part.
+        examples: number of examples measured.
+        trained: how many examples of the data the model was trained on; they are left out unless
+            `include_trained` is given.
+        validated: how many of the examples measured chose the model and its decision.
+        decision: how scores became predictions; None for rankings.
+        classes: the table of classes.
+        confusion: the confusion matrix; rows are true, columns predicted classes.
+        path: the file that was written.
+
+    Example:
+        >>> result = evaluate(EvaluateOptions(run=folder / "run"))
+        >>> result.metric, result.part, result.trained
+        ('ap', 'test', 0)
     """
 
     metric: str
@@ -92,6 +113,14 @@ class EvaluateResult:
 def evaluate(options: EvaluateOptions) -> EvaluateResult:
     """Measure on the run's own test part; or on `test/` of the data, on `val/`, or on all of them.
     Writes `RUN/evaluation/result.json`.
+
+    Args:
+        options: the folder of the run, and other data or another metric if wanted.
+
+    Example:
+        >>> result = evaluate(EvaluateOptions(run=folder / "run", metric="auc"))  # of `train`
+        >>> result.metric, 0 < result.value <= 1
+        ('auc', True)
     """
     from evalgrad_lab import metrics, saved, views
     from evalgrad_lab.judging import judge

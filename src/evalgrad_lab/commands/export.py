@@ -11,7 +11,12 @@ from evalgrad_lab.options import Options, option
 
 @dataclass(frozen=True, kw_only=True)
 class ExportOptions(Options):
-    """What `evalgrad export` takes."""
+    """Options of `export` and of the command `evalgrad export`.
+
+    Example:
+        >>> ExportOptions(run=Path("run"), out=Path("model.onnx"), format="onnx").size is None
+        True
+    """
 
     run: Path = option(help="the --out folder of `evalgrad train`", positional=True)
     out: Path = option(help="the file to write: model.pt2, or model.onnx")
@@ -23,8 +28,17 @@ class ExportOptions(Options):
 
 @dataclass(frozen=True)
 class ExportResult:
-    """Where the program is, and the shape of its inputs; any number of them at a time. The `note`
-    says where it decides otherwise than `predict`.
+    """What `export` returns.
+
+    Attributes:
+        path: the file that was written.
+        inputs: the shape of one input; the program takes any number of them at a time.
+        note: where the program decides otherwise than `predict`; "" if nowhere.
+
+    Example:
+        >>> result = export(ExportOptions(run=folder / "run", out=folder / "model.pt2"))
+        >>> result.inputs  # the two columns of the table
+        (2,)
     """
 
     path: Path
@@ -33,7 +47,21 @@ class ExportResult:
 
 
 def export(options: ExportOptions) -> ExportResult:
-    """Write the program; it takes any number of inputs of one size."""
+    """Write a trained network with its normalisation and decision as one program.
+
+    The program takes any number of inputs of one size and needs neither evalgrad nor the code of
+    the model.
+
+    Args:
+        options: the folder of the run, the file to write and its format.
+
+    Example:
+        >>> import torch
+        >>> path = export(ExportOptions(run=folder / "run", out=folder / "model.pt2")).path
+        >>> program = torch.export.load(path).module()  # of a run of `train`
+        >>> [len(result) for result in program(torch.randn(5, 2))]
+        [5, 5]
+    """
     from evalgrad_lab import exporting
 
     return exporting.write(options)

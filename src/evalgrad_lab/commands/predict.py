@@ -18,7 +18,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class PredictOptions(ViewOptions):
-    """What `evalgrad predict` takes."""
+    """Options of `predict` and of the command `evalgrad predict`.
+
+    Example:
+        >>> options = PredictOptions(run=Path("run"), data=Path("new.csv"), out=Path("scores"))
+        >>> options.batch_size, options.probabilities
+        (16, False)
+    """
 
     data: Path = option(help="as for `evalgrad train`; targets are not needed")
     out: Path = option(help="folder for the masks, or for predictions.csv")
@@ -31,14 +37,33 @@ class PredictOptions(ViewOptions):
 
 @dataclass(frozen=True)
 class PredictResult:
-    """How many predictions were written, and where."""
+    """What `predict` returns.
+
+    Attributes:
+        examples: number of predictions written.
+        path: the table, or the folder of the masks.
+
+    Example:
+        >>> options = PredictOptions(run=folder / "run", data=folder / "rows.csv", out=folder)
+        >>> predict(options).examples
+        60
+    """
 
     examples: int
     path: Path
 
 
 def predict(options: PredictOptions) -> PredictResult:
-    """Read and check all inputs, then write what the model says of them."""
+    """Write the predictions of a trained model: masks as PNG, or a table `predictions.csv`.
+
+    Args:
+        options: the folder of the run, the inputs and the folder to write to.
+
+    Example:
+        >>> options = PredictOptions(run=folder / "run", data=folder / "rows.csv", out=folder)
+        >>> predict(options).path.read_text().splitlines()[0]  # of a run of `train`
+        'name,score'
+    """
     from evalgrad_lab import saved, views
     from evalgrad_lab.data.files.read import read_inputs
 

@@ -27,7 +27,12 @@ FIRST_SEED = 1000  # far from those of `compare`
 
 @dataclass(frozen=True, kw_only=True)
 class SearchOptions(Options):
-    """What `evalgrad search` takes."""
+    """Options of `search` and of the command `evalgrad search`.
+
+    Example:
+        >>> SearchOptions(tasks=["two-mode-f1"], seeds=2).arguments()
+        ['two-mode-f1', '--seeds', '2']
+    """
 
     tasks: list[str] = option([], help="tasks, or a family such as two-mode (all)", positional=True)
     seeds: int = option(1, help="seeds per candidate (1); more choose more surely", least=1)
@@ -36,7 +41,19 @@ class SearchOptions(Options):
 
 
 def search(options: SearchOptions) -> dict[str, Any]:
-    """Train all candidates of the tasks, and write which are best; what the file holds."""
+    """Train all candidates of built-in tasks, and write which are best to `hyperparameters.json`.
+
+    Args:
+        options: the tasks, the number of seeds and the folder to write to.
+
+    Returns:
+        What the file holds, by task: the best candidate of every loss, and all that were tried.
+
+    Example:
+        >>> found = search(SearchOptions(tasks=["tiny"], jobs=1, out=folder))
+        >>> sorted(found["tiny"]["losses"]["bce"])
+        ['candidates', 'hyper', 'validation']
+    """
     from evalgrad_lab import tasks
     from evalgrad_lab.runs import Runs
     from evalgrad_lab.trials import trial

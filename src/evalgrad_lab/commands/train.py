@@ -85,7 +85,16 @@ class DataOptions(Options):
 
 @dataclass(frozen=True, kw_only=True)
 class TrainOptions(DataOptions):
-    """What `evalgrad train` takes."""
+    """Options of `train` and of the command `evalgrad train`.
+
+    Example:
+        >>> rows, out = Path("rows.csv"), Path("run")
+        >>> options = TrainOptions(task="ranking", metric="ap", data=rows, out=out)
+        >>> options.loss, options.epochs
+        ('auto', 50)
+        >>> " ".join(options.arguments())
+        '--task ranking --metric ap --data rows.csv --out run'
+    """
 
     task: Kind = option(help="what is learnt")
     metric: str = option(help="what you are judged by: miou, top5, ap, f1, ...; docs/train.md")
@@ -136,11 +145,30 @@ class TrainOptions(DataOptions):
 
 @dataclass(frozen=True)
 class TrainResult:
-    """The metric of the network that was kept, on validation data and on the test part if there is
-    one. The `decision` was chosen on validation: its rule and numbers, None where nothing decides;
-    `by_default` is the metric if argmax, or a threshold of 0, had decided. That, the table of
-    `classes` and the `confusion` are those of the test part, or of validation without one. `tuned`
-    is what `--tune` found, `recipe` what `--loss auto` did and why.
+    """What `train` returns, and writes to `result.json`.
+
+    Attributes:
+        out: the folder of the run.
+        metric: the name of the metric.
+        loss: the name of the loss.
+        validation: the metric of the network that was kept, on validation data.
+        test: the same on the test part; None without one.
+        decision: how scores become predictions, chosen on validation; None for rankings.
+        by_default: the metric with argmax, or a threshold of 0, in place of the decision: on the
+            test part, or on validation without one.
+        epochs: number of epochs trained.
+        steps: number of steps trained.
+        tuned: the options that `tune` chose.
+        recipe: what `loss="auto"` did, and why.
+        classes: the table of classes, of the test part or of validation.
+        confusion: the confusion matrix; rows are true, columns predicted classes.
+
+    Example:
+        >>> quick = {"data": folder / "rows.csv", "loss": "bce", "epochs": 2}
+        >>> options = TrainOptions(task="ranking", metric="ap", out=folder / "run", **quick)
+        >>> result = train(options)
+        >>> result.metric, result.loss, result.epochs
+        ('ap', 'bce', 2)
     """
 
     out: Path
@@ -162,7 +190,21 @@ class TrainResult:
 
 
 def train(options: TrainOptions) -> TrainResult:
-    """Check everything, train, and leave the model in `out`; not again if it is finished."""
+    """Train a network on your data for your metric, and leave the model in ``options.out``.
+
+    A finished run is not trained again, an interrupted one is resumed.
+
+    Args:
+        options: the data, the metric, the loss and everything else.
+
+    Example:
+        >>> # rows.csv has a column `target` of 0 and 1; "auto", the default loss, takes longer
+        >>> quick = {"data": folder / "rows.csv", "loss": "bce", "epochs": 2}
+        >>> options = TrainOptions(task="ranking", metric="ap", out=folder / "run", **quick)
+        >>> result = train(options)
+        >>> 0 < result.test <= 1, (folder / "run" / "model.json").exists()
+        (True, True)
+    """
     from evalgrad_lab import training
 
     return training.run(options)
