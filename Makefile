@@ -19,8 +19,8 @@ demo: $(VENV)/installed  ## tuned baselines against the metric, on embedded data
 reproduce: $(VENV)/installed  ## the papers' experiments, half an hour on two cores; writes docs/papers
 	$(BIN)/python -m reproductions all --docs docs/papers
 
-ladder: $(VENV)/installed  ## --loss auto against tuned cross-entropy on many tasks, hours; after `make data`; writes docs/ladder.md
-	$(BIN)/python -m reproductions.ladder --docs docs
+ladder: $(VENV)/installed  ## --loss auto against tuned cross-entropy on many tasks, hours; after `make data`, with CAMVID=folder; writes docs/ladder.md
+	$(BIN)/python -m reproductions.ladder --docs docs $(if $(CAMVID),--camvid $(CAMVID))
 
 test: $(VENV)/installed  ## all tests, with the kernels
 	$(BIN)/python -m pytest
