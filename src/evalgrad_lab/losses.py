@@ -82,14 +82,10 @@ LOSSES: dict[str, Loss] = {
     ),
     "hinge": Loss(BINARY + RANKING + LABELS, "accuracy", "large margin for decisions at score 0"),
     "binary_soft_jaccard": Loss(
-        BINARY,
-        "image-iou",
-        "IoU of the foreground with probabilities; strong on thin shapes",
+        BINARY, "image-iou", "IoU of the foreground with probabilities; strong on thin shapes"
     ),
     "binary_loss_max_pooling": Loss(
-        BINARY,
-        "mean class accuracy",
-        "weighs pixels by the worst case, for little foreground",
+        BINARY, "mean class accuracy", "weighs pixels by the worst case, for little foreground"
     ),
     "lovasz_hinge": Loss(
         BINARY + LABELS,

