@@ -14,42 +14,10 @@ from reproductions.s_measures.literal import (
     MU_STEP,
     PRIMAL_STEP,
     LiteralF1,
+    rule_for_two,
+    sinkhorn_sort,
+    soft_projection,
 )
-
-
-def rule_for_two(tau, epsilon):
-    """Section 3.2 for B = 2, where a step moved one tau: epsilon < 0 becomes 0 and leaves tau as it
-    is, else the two meet in the middle if tau is the larger.
-    """
-    middle = (tau + epsilon) / 2
-    above = (epsilon >= 0) & (tau > epsilon)
-    return torch.where(above, middle, tau), torch.where(above, middle, epsilon.clamp_min(0))
-
-
-def soft_projection(tau, epsilon, *, temperature, transport=0.3, rounds=200):
-    """Section 7.6 with equation (18) corrected: tau sorted by Sinkhorn, then smoothed comparisons.
-
-    a_k = [u_k > c_{k-1}], c_k = (epsilon + u_1 + ... + u_k) / (k + 1), and the ceiling is (epsilon
-    + sum a_k u_k) / (1 + sum a_k). `temperature` smooths the comparisons, `transport` the sort; a
-    lower one there is closer but needs more rounds.
-    """
-    u = sinkhorn_sort(tau, temperature=transport, rounds=rounds)
-    sums = torch.cat([epsilon.unsqueeze(0), u]).cumsum(0)
-    means = sums / torch.arange(1, len(sums) + 1, dtype=u.dtype)
-    a = ((u - means[:-1]) / temperature).sigmoid()
-    level = ((epsilon + (a * u).sum()) / (1 + a.sum())).clamp_min(0)
-    return torch.minimum(tau, level), level
-
-
-def sinkhorn_sort(x, *, temperature, rounds):
-    """The values in descending order, by entropic transport to evenly spaced places."""
-    places = torch.linspace(1, 0, len(x), dtype=x.dtype)
-    scaled = (x - x.min()) / (x.max() - x.min()).clamp_min(1e-12)
-    log = -((places.unsqueeze(1) - scaled.unsqueeze(0)) ** 2) / (temperature / len(x))
-    for _ in range(rounds):
-        log = log - log.logsumexp(0, keepdim=True)
-        log = log - log.logsumexp(1, keepdim=True)
-    return log.exp() @ x
 
 
 def test_the_loss_is_equation_4():
