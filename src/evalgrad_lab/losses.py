@@ -42,6 +42,16 @@ class Loss:
         return self.needs == "labels"
 
 
+def _of_all_items(metric: str, guidance: str, factory: str) -> Loss:
+    """An S-measure: it looks at the whole training data, of every column by itself."""
+    return Loss(RANKING + LABELS, metric, guidance, factory, needs="labels")
+
+
+def _of_columns(metric: str, guidance: str, factory: str) -> Loss:
+    """A ranking loss, of every column by itself."""
+    return Loss(RANKING + LABELS, metric, guidance, factory, columns={"dim": 0})
+
+
 LOSSES: dict[str, Loss] = {
     "cross_entropy": Loss(
         PIXELS + CLASSES,
@@ -112,26 +122,18 @@ LOSSES: dict[str, Loss] = {
         "the sparse limit of smooth top-k; hard to train, shown for comparison",
         "TopKHingeLoss",
     ),
-    "direct_average_precision": Loss(
-        RANKING + LABELS,
+    "direct_average_precision": _of_columns(
         "ap",
         "the first choice for AP with a small model or noisy positives; tune epsilon",
         "DirectAveragePrecisionLoss",
-        columns={"dim": 0},
     ),
-    "direct_ndcg": Loss(
-        RANKING + LABELS,
-        "ndcg",
-        "the first choice for NDCG@k; tune epsilon",
-        "DirectNDCGLoss",
-        columns={"dim": 0},
+    "direct_ndcg": _of_columns(
+        "ndcg", "the first choice for NDCG@k; tune epsilon", "DirectNDCGLoss"
     ),
-    "average_precision_hinge": Loss(
-        RANKING + LABELS,
+    "average_precision_hinge": _of_columns(
         "ap",
         "the structured SVM of AP; safe, pessimistic about outliers",
         "AveragePrecisionHingeLoss",
-        columns={"dim": 0},
     ),
     "average_precision_perceptron": Loss(
         RANKING,
@@ -151,47 +153,29 @@ LOSSES: dict[str, Loss] = {
     "zero_one_perceptron": Loss(
         RANKING, "accuracy", "the perceptron; shown for comparison", "ZeroOnePerceptronLoss"
     ),
-    "f_beta": Loss(
-        RANKING + LABELS,
-        "f1",
-        "F-beta at score 0 without tuning a threshold; best with small models",
-        "FBeta",
-        needs="labels",
+    "f_beta": _of_all_items(
+        "f1", "F-beta at score 0 without tuning a threshold; best with small models", "FBeta"
     ),
-    "roc_auc": Loss(
-        RANKING + LABELS,
+    "roc_auc": _of_all_items(
         "auc",
         "true-positive rates at ten false-positive rates; its thresholds are learnt too",
         "ROCAUC",
-        needs="labels",
     ),
-    "recall_at_precision": Loss(
-        RANKING + LABELS,
-        "recall@precision",
-        "most recall while alarms stay right",
-        "RecallAtPrecision",
-        needs="labels",
+    "recall_at_precision": _of_all_items(
+        "recall@precision", "most recall while alarms stay right", "RecallAtPrecision"
     ),
-    "precision_at_recall": Loss(
-        RANKING + LABELS,
-        "precision@recall",
-        "fewest false alarms at a given recall",
-        "PrecisionAtRecall",
-        needs="labels",
+    "precision_at_recall": _of_all_items(
+        "precision@recall", "fewest false alarms at a given recall", "PrecisionAtRecall"
     ),
-    "sensitivity_at_specificity": Loss(
-        RANKING + LABELS,
+    "sensitivity_at_specificity": _of_all_items(
         "sensitivity@specificity",
         "most positives found while negatives are told as such",
         "SensitivityAtSpecificity",
-        needs="labels",
     ),
-    "partial_roc_auc": Loss(
-        RANKING + LABELS,
+    "partial_roc_auc": _of_all_items(
         "auc@fpr",
         "the ROC curve up to a false-positive rate; its thresholds are learnt too",
         "PartialROCAUC",
-        needs="labels",
     ),
 }
 
