@@ -88,7 +88,21 @@ def samples(draw):
     return x, label, _factor(draw, (rows,)), k, temperature, draw(st.sampled_from([0.0, 1.0]))
 
 
+@st.composite
+def lists(draw):
+    """Scores (R, n), labels, a mask or none, epsilon, sign, ndcg and k."""
+    shape, generator = (draw(FEW), draw(st.sampled_from([1, 2, 5, 17, 40]))), draw(_generators())
+    scores = torch.randn(shape, generator=generator)
+    scores = (4 * scores).round() / 4 if draw(st.booleans()) else scores + 100
+    target = torch.rand(shape, generator=generator) < draw(st.sampled_from([0.1, 0.5, 0.9]))
+    mask = torch.rand(shape, generator=generator) < 0.8
+    epsilon, sign = draw(st.sampled_from([0.01, 0.3, 5.0])), draw(st.sampled_from([1, -1]))
+    ndcg, k = draw(st.sampled_from([(False, 0), (True, 0), (True, 1), (True, 6)]))
+    return scores, target, draw(st.sampled_from([None, mask])), epsilon, sign, ndcg, k
+
+
 DRAWS = {
+    "direct_ranking": lists(),
     "smooth_topk": samples(),
     "loss_max_pooling": losses(),
     "lovasz_softmax": class_maps(
@@ -123,7 +137,18 @@ def _samples_of_training(rows, classes, k):
     return x, torch.empty(rows, dtype=torch.int64, device="meta"), factor, k, 1.0, 1.0
 
 
+def _lists_of_training(rows, items, *options):
+    scores = torch.empty(rows, items, device="meta")
+    flags = torch.empty(rows, items, dtype=torch.bool, device="meta")
+    return scores, flags, flags, 0.1, *options
+
+
 TRAINING = {
+    "direct_ranking": [
+        _lists_of_training(*sizes, *options)
+        for sizes in ((64, 20), (80, 2048), (1, 100_000))
+        for options in ((1, False, 0), (-1, False, 0), (1, True, 10))
+    ],
     "smooth_topk": [
         _samples_of_training(*sizes)
         for sizes in ((256, 10, 1), (256, 1000, 5), (64, 100_000, 5), (64, 524_288, 31))

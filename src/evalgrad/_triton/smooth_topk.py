@@ -12,7 +12,6 @@ positive and negative terms meet, but because 3k classes of the head are larger 
 bulk, what they lose is at most exp(k/8) roundings of the whole.
 """
 
-import struct
 from typing import Any
 
 import torch
@@ -21,6 +20,7 @@ import triton.language as tl
 from torch import Tensor
 
 from evalgrad._triton import ROUNDED, implements
+from evalgrad._triton.exact import in_two, sum_of_two
 
 MOST_GUESSES = 31  # the states of a head of 3k items have to fit the registers of a program
 _CHUNK = 8192
@@ -186,11 +186,6 @@ def _pairs(sigma, gain, k, DEGREES: tl.constexpr):
 
 
 @triton.jit
-def _sum_of_two(first, rest):
-    return tl.full((), 0.0, tl.float64) + first + rest
-
-
-@triton.jit
 def _log1p(t):
     return tl.where(t < 1e-5, t * (1 - t * (0.5 - t / 3)), tl.log(1 + t))
 
@@ -214,7 +209,7 @@ def _row_ratios(
 ):  # fmt: skip
     row = tl.program_id(0).to(tl.int64)
     slot, j, chunk = tl.arange(0, HEAD), tl.arange(0, DEGREES), tl.arange(0, CHUNKS)
-    inverse = _sum_of_two(inverse, inverse_rest)
+    inverse = sum_of_two(inverse, inverse_rest)
     # x_i - x_[j] of the head, and x_[k] - x_[j]
     top = tl.load(head + row * HEAD + slot, mask=slot < H, other=0.0).to(tl.float64)
     pivots = tl.sum(tl.where(slot[:, None] + 1 == j[None, :], top[:, None], 0.0), 0)
@@ -235,7 +230,7 @@ def _row_ratios(
     own = tl.load(x + row * C + y, mask=known, other=0.0).to(tl.float64)
     found, slope = _loss(
         _entry(top, k - 1, HEAD), own, upper / lower, k,
-        _sum_of_two(tau, tau_rest), _sum_of_two(margin, margin_rest),
+        sum_of_two(tau, tau_rest), sum_of_two(margin, margin_rest),
     )  # fmt: skip
     nan = tl.max(tl.load(nans + row * chunks + chunk, mask=chunk < chunks, other=0), 0)
     scale = tl.load(factor + row).to(tl.float64)
@@ -278,14 +273,6 @@ def _chunk_gradients(
     result = tl.where(tl.load(factor + row) == 0, 0.0, result)
     mask = bulk & (c < C) & (c != tl.load(label + row))
     tl.store(gradient + row * C + c, result, mask=mask)
-
-
-def _in_two(number: float) -> tuple[float, float]:
-    """A number as two that float32 holds, the second of what the first leaves: an argument of a
-    kernel is float32.
-    """
-    first = struct.unpack("f", struct.pack("f", number))[0]
-    return first, number - first
 
 
 def _example(dtype: torch.dtype) -> tuple[Any, ...]:
@@ -342,7 +329,7 @@ def _launch(
     )  # fmt: skip
     _row_ratios[(rows,)](
         x, label, factor, nans, head, head_places, sums, value, gradient, steps, C, H, k, chunks,
-        *_in_two(inverse), *_in_two(temperature), *_in_two(margin),
+        *in_two(inverse), *in_two(temperature), *in_two(margin),
         HEAD=HEAD, CHUNKS=triton.next_power_of_2(chunks), DEGREES=DEGREES, **small,
     )  # fmt: skip
     _chunk_gradients[(rows, chunks)](

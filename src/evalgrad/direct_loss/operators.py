@@ -105,6 +105,7 @@ direct_ranking = _native.operator(
     fake=_direct_fake,
     dtypes=_native.FLOATS,
     traceable=False,
+    triton="direct_loss",
 )
 
 
