@@ -49,19 +49,23 @@ def plain(function: str, argument: str, x: object) -> Tensor:
 
     Subclasses that live below autograd (FakeTensor, DTensor) hold no plain tensor and stay.
     """
-    if type(x) is Tensor:
-        return x
     if not isinstance(x, Tensor):
         repair = f"Convert it with `torch.as_tensor({argument})`."
         fail(TypeError, function, argument, "a tensor", describe(x), repair)
-    if type(x).__torch_dispatch__ is not Tensor.__torch_dispatch__:
+    if x.is_nested:
+        repair = f"Pad it: `{argument}.to_padded_tensor(...)`, and leave out what was added."
+        fail(TypeError, function, argument, "a tensor of one shape", "a nested tensor", repair)
+    if x.layout is not torch.strided:
+        repair = f"Convert it with `{argument}.to_dense()`."
+        fail(TypeError, function, argument, "a dense tensor", f"a {x.layout} one", repair)
+    if type(x) is Tensor or type(x).__torch_dispatch__ is not Tensor.__torch_dispatch__:
         return x
     return x.as_subclass(Tensor)
 
 
 def floating(function: str, argument: str, x: object, *, at_least: int = 1) -> Tensor:
     """A plain floating-point tensor with at least so many axes."""
-    x = x if type(x) is Tensor else plain(function, argument, x)
+    x = plain(function, argument, x)
     if x.dtype not in WORKING:
         repair = f"Convert it with `{argument}.float()`."
         fail(TypeError, function, argument, "a floating-point tensor", describe(x), repair)
@@ -77,7 +81,7 @@ def like(function: str, argument: str, x: object, other: Tensor, beside: str = "
 
     `beside` is the name of the other, by which the message knows what it holds.
     """
-    x = x if type(x) is Tensor else plain(function, argument, x)
+    x = plain(function, argument, x)
     if x.device != other.device:
         _fail_device(function, argument, x, other)
     if x.shape == other.shape:
@@ -233,7 +237,7 @@ def samples(
 
 def _class_target(function: str, target: object, scores: Tensor, beside: str) -> Tensor:
     """Integer or bool labels of the shape of `scores`, called `beside`, without its classes."""
-    target = target if type(target) is Tensor else plain(function, "target", target)
+    target = plain(function, "target", target)
     shape = (*scores.shape[:1], *scores.shape[2:]) if scores.ndim > 1 else ()
     given = target
     if target.ndim == scores.ndim > 1 and target.shape[1] == 1:

@@ -5,7 +5,7 @@ each class; `binary_labels` gives bool ones and what counts. A label that is nei
 ignored raises where labels can be read. Elsewhere it is left out, and its row is `invalid`.
 """
 
-from typing import NamedTuple, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 import torch
 from torch import Tensor
@@ -128,10 +128,15 @@ def _traced(label: Tensor, num_classes: int, ignore_index: int | None) -> ClassL
     return ClassLabels(kind, counts, (kind == UNDECLARED).any(1), complete=False)
 
 
+def different(labels: Tensor) -> list[Any]:
+    """The labels that there are; torch does not sort the smallest of its floats."""
+    return (labels.double() if labels.is_floating_point() else labels).unique().tolist()
+
+
 def _fail_class(
     function: str, argument: str, counted: Tensor, num_classes: int, leave_out: str, more: str
 ) -> NoReturn:
-    values = counted.unique().tolist()
+    values = different(counted)
     wrong, repair = class_label_repair(argument, values, num_classes, leave_out, more)
     must, got = f"labels in [0, {num_classes - 1}]", f"the label {wrong}"
     fail(ValueError, function, argument, must, got, repair)
@@ -206,5 +211,5 @@ def _narrowed(label: Tensor, ignore_index: int | None) -> BinaryLabels | None:
 
 
 def _fail_binary(function: str, argument: str, counted: Tensor, leave_out: str) -> NoReturn:
-    wrong, repair = binary_label_repair(argument, counted.unique().tolist(), leave_out)
+    wrong, repair = binary_label_repair(argument, different(counted), leave_out)
     fail(ValueError, function, argument, "0 or 1, or bool", f"the label {wrong}", repair)

@@ -87,15 +87,17 @@ def flag(function: str, argument: str, value: object) -> None:
 
 
 def integer(low: int, high: int | None = None, *, repair: str, none: bool = False) -> Check:
-    """An integer of a range; with `none` also None."""
+    """An integer of a range, at most what 64 bits hold; with `none` also None."""
+    most = 2**63 - 1 if high is None else high
 
     def check(function: str, argument: str, value: Any) -> None:
         if none and value is None:
             return
         if isinstance(value, bool) or not isinstance(value, INTEGERS):
             fail(TypeError, function, argument, "an integer", describe(value), repair)
-        if value < low or (high is not None and value > high):
-            must = f"at least {low}" if high is None else f"in [{low}, {high}]"
+        if value < low or value > most:
+            few = high is None and value < low
+            must = f"at least {low}" if few else f"in [{low}, {most}]"
             fail(ValueError, function, argument, must, repr(value), repair)
 
     return check
@@ -150,7 +152,7 @@ def class_choice(function: str, argument: str, value: object) -> None:
 def axes(function: str, argument: str, value: object) -> None:
     """An axis, several axes or None."""
     repair = "Pass e.g. dim=-1 or dim=(1, 2)."
-    if value is not None and not isinstance(value, int | Sequence):
+    if value is not None and not isinstance(value, (int, Sequence)):
         must = "an axis, several axes or None"
         fail(TypeError, function, argument, must, describe(value), repair)
     for axis in () if value is None else (value,) if isinstance(value, int) else value:
@@ -178,7 +180,7 @@ CHECKS: dict[str, Check] = {
     "classes": class_choice,
     "per_image": flag,
     "per_class": flag,
-    "num_classes": integer(1, repair="Pass the number of classes, 2 for binary tasks."),
+    "num_classes": integer(1, 2**20, repair="Pass the number of classes, 2 for binary tasks."),
     "bins": integer(1, 2**20, none=True, repair="4096 is a good number; None is exact."),
     "dim": integer(-64, 63, none=True, repair="Pass the axis of the items, e.g. dim=0."),
     "k": integer(1, repair="k is the number of guesses allowed; 1 is ordinary classification."),

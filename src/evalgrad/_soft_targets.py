@@ -20,7 +20,7 @@ from evalgrad._inputs import (
     like,
     plain,
 )
-from evalgrad._labels import binary_labels, readable
+from evalgrad._labels import binary_labels, different, readable
 from evalgrad._options import Classes, one_of
 from evalgrad._repairs import share_repair
 from evalgrad._softmax import below_infinity
@@ -133,5 +133,5 @@ def _mask(
 
 
 def _fail_share(function: str, counted: Tensor) -> NoReturn:
-    wrong, repair = share_repair(counted.unique().tolist(), "pass ignore_index={value}")
+    wrong, repair = share_repair(different(counted), "pass ignore_index={value}")
     fail(ValueError, function, "target", "shares in [0, 1]", f"the label {wrong}", repair)

@@ -8,7 +8,7 @@ from torch import Tensor
 from evalgrad._errors import describe, fail
 from evalgrad._inputs import plain
 from evalgrad._labels import class_labels
-from evalgrad._options import CHECKS, integer
+from evalgrad._options import CHECKS
 
 
 def median_frequency_weights(
@@ -67,10 +67,13 @@ def _count_stream(
     function: str, targets: Tensor | Iterable[Tensor], num_classes: int, ignore_index: int | None
 ) -> tuple[Tensor, Tensor]:
     """Pixels of each class, and the valid pixels of the images that have it; float64 ``(C,)``."""
-    integer(1, repair="Pass the number of classes.")(function, "num_classes", num_classes)
+    CHECKS["num_classes"](function, "num_classes", num_classes)
     CHECKS["ignore_index"](function, "ignore_index", ignore_index)
     words = {"argument": "targets", "more": "pass num_classes={number}"}
     pixels = among = torch.zeros(num_classes, dtype=torch.float64)
+    if not isinstance(targets, Iterable):
+        must, repair = "a tensor or a stream of them", "Pass labels (N, *), or their batches."
+        fail(TypeError, function, "targets", must, describe(targets), repair)
     for target in [targets] if isinstance(targets, Tensor) else targets:
         target = plain(function, "targets", target)
         if not target.ndim:

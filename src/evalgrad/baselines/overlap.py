@@ -67,6 +67,7 @@ def _same_shape(logits: object, target: object) -> bool:
         isinstance(logits, Tensor)
         and isinstance(target, Tensor)
         and logits.ndim > 1
+        and not (logits.is_nested or target.is_nested)  # which have no shape
         and target.shape == logits.shape
     )
 

@@ -22,6 +22,7 @@ from torch import Tensor
 from evalgrad._errors import describe, fail
 from evalgrad._inputs import floating, like
 from evalgrad._labels import read_mask, readable
+from evalgrad._options import flag
 
 EXACT_UP_TO = 1024  # pixels; beyond, moments are as good and the square would cost seconds
 
@@ -90,7 +91,9 @@ def _best(
         function, rows, "Pass `logits.sigmoid()`, or the softmax's channel of the foreground."
     )
     ordered, order = rows.sort(-1, descending=True)
-    exact = rows.shape[1] <= EXACT_UP_TO if exact is None else exact
+    if exact is None:
+        exact = rows.shape[1] <= EXACT_UP_TO
+    flag(function, "exact", exact)
     # row by row: the square of the pixels of all images at once would not fit
     values = [by_quadrature(row) for row in ordered] if exact else by_moments(ordered)
     size = torch.stack(list(values)).argmax(-1, keepdim=True) if len(rows) else rows.long()

@@ -2,9 +2,16 @@
 
 from torch import Tensor
 
-from evalgrad._inputs import plain
 from evalgrad._options import Classes, checked
-from evalgrad.metrics.overlap import Over, in_groups, mean_index, over_choice, pixel_counts
+from evalgrad.metrics.overlap import (
+    BATCH_SIZE,
+    Over,
+    given_counts,
+    in_groups,
+    mean_index,
+    over_choice,
+    pixel_counts,
+)
 
 
 @checked()
@@ -63,10 +70,10 @@ def jaccard_from_counts(
         tensor(0.5000, dtype=torch.float64)
     """
     function = "jaccard_from_counts"
-    return mean_index(function, plain(function, "counts", counts), classes, zero_division)
+    return mean_index(function, given_counts(function, counts), classes, zero_division)
 
 
-@checked(over=over_choice)
+@checked(over=over_choice, batch_size=BATCH_SIZE)
 def jaccard_index(
     prediction: Tensor,
     target: Tensor,

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from evalgrad._errors import describe, fail
-from evalgrad._inputs import check_classes, like, plain
+from evalgrad._inputs import WORKING, check_classes, floating, like, plain
 from evalgrad._labels import IGNORED, binary_labels, class_labels
 from evalgrad._options import Classes, integer, one_of
 from evalgrad._rows import chosen_classes, exact_dtype
@@ -35,6 +35,8 @@ def pixel_counts(
 ) -> Tensor:
     """Pixels right, predicted and true of every class in every image: ``(N, C, 3)``."""
     predicted = plain(function, "prediction", prediction)
+    if predicted.is_floating_point():
+        predicted = floating(function, "prediction", predicted, at_least=0)
     true = like(function, "target", target, predicted, "prediction")
     wanted, not_true = _labels(function, "target", true, num_classes, ignore_index)
     # What is predicted where nothing counts may be anything.
@@ -87,6 +89,18 @@ def mean_index(
     broken = (counts < 0).flatten(1).any(1, keepdim=True)
     index, weight = settled(right / size, size == 0, void, broken, zero_division)
     return mean(mean(index, weight), (weight.sum(1) > 0).to(weight))
+
+
+def given_counts(function: str, counts: object) -> Tensor:
+    """Counts as a user has them: integers, or sums that have become floats."""
+    found = plain(function, "counts", counts)
+    if found.is_complex() or (found.is_floating_point() and found.dtype not in WORKING):
+        repair = "Pass what `jaccard_counts` returns."
+        fail(TypeError, function, "counts", "integers or floats", describe(found), repair)
+    return found
+
+
+BATCH_SIZE = integer(1, none=True, repair="Pass the number of images per batch.")
 
 
 def in_groups(function: str, counts: Tensor, over: Over, batch_size: int | None) -> Tensor:

@@ -5,12 +5,19 @@ Tversky: Features of similarity, Psychological Review 1977.
 
 from torch import Tensor
 
-from evalgrad._inputs import plain
 from evalgrad._options import Classes, checked
-from evalgrad.metrics.overlap import Over, in_groups, mean_index, over_choice, pixel_counts
+from evalgrad.metrics.overlap import (
+    BATCH_SIZE,
+    Over,
+    given_counts,
+    in_groups,
+    mean_index,
+    over_choice,
+    pixel_counts,
+)
 
 
-@checked(over=over_choice)
+@checked(over=over_choice, batch_size=BATCH_SIZE)
 def dice(
     prediction: Tensor,
     target: Tensor,
@@ -49,7 +56,7 @@ def dice(
     return mean_index("dice", groups, classes, zero_division, 0.5, 0.5)
 
 
-@checked(over=over_choice)
+@checked(over=over_choice, batch_size=BATCH_SIZE)
 def tversky_index(
     prediction: Tensor,
     target: Tensor,
@@ -123,5 +130,5 @@ def tversky_from_counts(
         tensor(0.6667, dtype=torch.float64)
     """
     function = "tversky_from_counts"
-    given = plain(function, "counts", counts)
+    given = given_counts(function, counts)
     return mean_index(function, given, classes, zero_division, misses, false_alarms)

@@ -10,6 +10,7 @@ program: after the change of variables epsilon = 1/T its constraint is the equal
 """
 
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -19,9 +20,11 @@ from torch import Tensor
 
 from evalgrad import metrics
 from evalgrad._errors import describe, fail
+from evalgrad._options import integer
 
 Valuation = Callable[[Tensor], Tensor]
 Metric = Callable[[Tensor, Tensor], Tensor]
+MOST_ANCHORS = 4096  # each learns a threshold, and has surrogates of its own
 SLACK = 1e-6  # a rate this close to its bound has reached it: float32 totals
 
 
@@ -158,9 +161,11 @@ def anchor_rates(function: str, argument: str, anchors: object, *, end: float = 
     """The rates of a number of anchors, evenly spread, or those given, ascending in (0, `end`)."""
     points: list[float] = []
     if isinstance(anchors, int) and not isinstance(anchors, bool):
+        integer(1, MOST_ANCHORS, repair="Try 10.")(function, argument, anchors)
         points = [end * k / (anchors + 1) for k in range(1, anchors + 1)]
     elif isinstance(anchors, Iterable) and not isinstance(anchors, str):
-        points = [float(a) for a in anchors]
+        with suppress(TypeError, ValueError):
+            points = [float(a) for a in anchors]
     if not points or points != sorted(set(points)) or not (points[0] > 0 and points[-1] < end):
         must = f"a number >= 1 or rates ascending within (0, {end:g})"
         fail(ValueError, function, argument, must, describe(anchors), "Try 10.")

@@ -14,7 +14,8 @@ from torch import Tensor, nn
 
 from evalgrad._errors import describe, fail
 from evalgrad._inputs import floating, plain
-from evalgrad._options import integer
+from evalgrad._labels import class_labels, fail_indices
+from evalgrad._options import checked, integer
 
 
 class SizeHead(nn.Module):
@@ -32,7 +33,9 @@ class SizeHead(nn.Module):
 
     def __init__(self, in_features: int, groups: int = 2) -> None:
         super().__init__()
-        integer(2, repair="Use 2 for small and large.")("SizeHead", "groups", groups)
+        repair = "Pass the channels of the layer it reads."
+        integer(1, 2**31 - 1, repair=repair)("SizeHead", "in_features", in_features)
+        integer(2, 2**20, repair="Use 2 for small and large.")("SizeHead", "groups", groups)
         self.node = nn.Linear(in_features, 1 if groups == 2 else groups)
 
     def forward(self, features: Tensor) -> Tensor:
@@ -89,6 +92,7 @@ class SizeLabels(nn.Module):
         return (_area(masks) > self.threshold).long()
 
 
+@checked(classes=integer(1, 2**20, repair="Pass the number of classes."))
 def majority_size_labels(
     target: Tensor,
     *,
@@ -113,20 +117,31 @@ def majority_size_labels(
         >>> majority_size_labels(torch.tensor([[1, 1, 0, 0], [2, 0, 0, 0]]), classes=3)
         tensor([1, 1])
     """
-    name, target = "majority_size_labels", plain("majority_size_labels", "target", target)
-    flat = target.reshape(len(target), -1).long()
-    counted = (
-        torch.ones_like(flat, dtype=torch.bool) if ignore_index is None else flat != ignore_index
-    )
-    if bool((counted & ((flat < 0) | (flat >= classes))).any()):
-        must, got = f"in 0..{classes - 1}", f"{int(flat.min())} to {int(flat.max())}"
-        repair = "Leave a label out by `ignore_index`, or raise `classes`."
-        fail(ValueError, name, "target", must, got, repair)
-    volume = torch.zeros(len(flat), classes, dtype=torch.float64, device=flat.device)
-    volume.scatter_add_(1, torch.where(counted, flat, 0), counted.double())
-    share = volume / counted.sum(1, keepdim=True).clamp_min(1)
-    large = (share > torch.as_tensor(threshold, dtype=torch.float64, device=flat.device)).sum(1)
+    name = "majority_size_labels"
+    target = plain(name, "target", target)
+    if not target.ndim:
+        must, repair = "(N, *), one map per image", "Add a batch axis: `target[None]`."
+        fail(ValueError, name, "target", must, describe(target), repair)
+    if target.is_floating_point() or target.is_complex():
+        fail_indices(name, "target", target)
+    rows = target.reshape(target.shape[0], target.shape[1:].numel())
+    volume = class_labels(name, rows, classes, ignore_index, more="pass classes={number}").counts
+    share = volume.double() / volume.sum(1, keepdim=True).clamp_min(1)
+    large = (share > _thresholds(threshold, classes, share)).sum(1)
     return (2 * large > (volume > 0).sum(1)).long()
+
+
+def _thresholds(threshold: object, classes: int, share: Tensor) -> Tensor:
+    """One number, or one per class."""
+    must, repair = f"a number or ({classes},)", "Pass e.g. threshold=0.05."
+    try:
+        given = torch.as_tensor(threshold)
+    except (TypeError, ValueError, RuntimeError):
+        fail(TypeError, "majority_size_labels", "threshold", must, describe(threshold), repair)
+    given = plain("majority_size_labels", "threshold", given)
+    if given.is_complex() or given.shape not in ((), (classes,)) or bool(given.isnan().any()):
+        fail(ValueError, "majority_size_labels", "threshold", must, describe(threshold), repair)
+    return given.to(share)
 
 
 def _area(masks: Tensor) -> Tensor:

@@ -38,7 +38,7 @@ def class_presence(
         tensor([[ True, False,  True],
                 [False, False, False]])
     """
-    integer(1, repair="Pass the number of classes.")("class_presence", "num_classes", num_classes)
+    CHECKS["num_classes"]("class_presence", "num_classes", num_classes)
     CHECKS["ignore_index"]("class_presence", "ignore_index", ignore_index)
     presence = torch.zeros(len(dataset), num_classes, dtype=torch.bool)
     rows: Iterable[int] = range(len(dataset))
@@ -82,6 +82,8 @@ def members_of_classes(
         must, repair = "a matrix (samples, classes)", "`class_presence` computes one."
         fail(ValueError, function, "presence", must, describe(presence), repair)
     samples, num_classes = presence.shape
+    if names is not None:
+        _check_names(function, names, num_classes)
     columns = _columns(function, classes, num_classes)
     row, column = _nonzero(presence)
     by_class = (column * samples + row).argsort()
@@ -96,9 +98,19 @@ def members_of_classes(
     return samples, members
 
 
+def _check_names(function: str, names: Sequence[str], num_classes: int) -> None:
+    listed = isinstance(names, Sequence) and not isinstance(names, str)
+    if not listed or len(names) != num_classes:
+        must, repair = f"a list of {num_classes} names", "Pass one for each column of the table."
+        fail(TypeError, function, "class_names", must, describe(names), repair)
+
+
 def _columns(function: str, classes: Sequence[int] | None, num_classes: int) -> Sequence[int]:
     """The classes to sample from, all of them for None."""
     columns = range(num_classes) if classes is None else classes
+    if not isinstance(columns, Sequence) or isinstance(columns, str):
+        must, repair = "a list of columns", "Pass e.g. classes=[0, 2], or None for all."
+        fail(TypeError, function, "classes", must, describe(classes), repair)
     if not columns:
         repair = "Pass None to cycle over all of them."
         fail(ValueError, function, "classes", "at least one class", "none", repair)

@@ -1,0 +1,74 @@
+"""Wrong calls of all public names, some thousands: each gets a sentence that names the function and
+the argument, never an error of torch's own, and never an answer.
+"""
+
+import inspect
+
+import pytest
+import torch
+from wrong_calls import NAMES, RIGHT, found, wrong_calls
+
+import evalgrad as eg
+from evalgrad import decisions, metrics
+from evalgrad.distributed import CrossBatchMemory
+
+# Not in the table: they take what is not an argument, or have tests of their own.
+ELSEWHERE = {"Tversky", "SizeLabels", "class_presence", "direct_loss"}
+
+
+def test_every_public_name_is_called():
+    public = {name for name in vars(eg) if not name.startswith("_") and callable(found(name))}
+    public |= {f"metrics.{name}" for name in metrics.__all__}
+    public |= {f"decisions.{name}" for name in decisions.__all__}
+    losses = {name for name in public if name.endswith("Loss")}
+    assert public - losses - ELSEWHERE == set(RIGHT)
+
+
+@pytest.mark.parametrize("name", RIGHT)
+def test_the_right_call_is_right(name):
+    found(name)(**RIGHT[name])
+
+
+def speakers(name):
+    """Who may speak: the function, or for a module the function that it calls."""
+    called = found(name)
+    function = getattr(called, "function", None)
+    return {called.__name__, getattr(function, "__name__", called.__name__)}
+
+
+def failure(call):
+    """What is wrong with the answer to a wrong call; None if it is a sentence."""
+    try:
+        answer = call()
+    except (TypeError, ValueError) as error:
+        said = str(error)
+        speaker, _, rest = said.partition(": ")
+        if speaker in speakers(call.name) and f"`{call.argument}`" in rest:
+            return None
+        return f"{call}: {type(error).__name__}: {said[:120]}"
+    except Exception as error:
+        return f"{call}: {type(error).__name__}: {str(error)[:120]}"
+    return f"{call} is answered: {str(answer)[:60]}"
+
+
+@pytest.mark.filterwarnings("ignore")  # torch's own, of nested and sparse tensors
+@pytest.mark.parametrize("name", NAMES)
+def test_wrong_calls_get_a_sentence(name):
+    calls = list(wrong_calls(name))
+    assert len(calls) > 3 * len(inspect.signature(found(name)).parameters) / 2
+    failures = [said for said in map(failure, calls) if said]
+    assert not failures, "\n".join(failures)
+
+
+@pytest.mark.parametrize(
+    ("make", "argument"),
+    [
+        (lambda: eg.PRAUC(2**63), "anchors"),
+        (lambda: eg.ROCAUC(2**31), "anchors"),
+        (lambda: CrossBatchMemory(2**31), "capacity"),
+        (lambda: eg.median_frequency_weights(torch.ones(1, 4), num_classes=2**40), "num_classes"),
+    ],
+)
+def test_sizes_that_no_memory_holds_are_refused(make, argument):
+    with pytest.raises(ValueError, match=rf"`{argument}` must be in \[1, "):
+        make()

@@ -1,0 +1,212 @@
+"""Right calls of all public names, and what makes them wrong: one argument at a time is replaced by
+something that it cannot be. `test_wrong_calls.py` makes all of them.
+"""
+
+import inspect
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+import evalgrad as eg
+from evalgrad import decisions, metrics
+
+_generator = torch.Generator().manual_seed(0)
+MAPS = torch.randn(3, 4, 5, generator=_generator)
+LABELS = torch.randint(4, (3, 5), generator=_generator)
+LISTS = torch.randn(3, 6, generator=_generator)
+MARKS = torch.tensor([[1, 0, 1, 0, 0, 1]] * 3)
+ROWS = torch.randn(6, 8, generator=_generator)
+CLASSES = torch.randint(8, (6,), generator=_generator)
+PRESENCE = torch.tensor([[True, False], [True, True], [False, True]])
+
+MAPPED = {"logits": MAPS, "target": LABELS}
+LISTED = {"scores": LISTS, "target": MARKS}
+GUESSED = {"scores": ROWS, "target": CLASSES, "k": 2}
+RAISED = {"errors": LISTS, "foreground": MARKS > 0}
+EMBEDDED = {"embeddings": ROWS, "labels": CLASSES % 2}
+OVERLAPPED = {"prediction": LABELS, "target": LABELS, "num_classes": 4}
+FIRST = {**LISTED, "k": 2}
+COUNTED = {"counts": torch.tensor([[[1, 2, 3], [2, 3, 4]]])}
+TVERSKY = {"misses": 0.7, "false_alarms": 0.3}
+OF_MEASURES = {
+    "solver": "ratio",
+    "surrogate": "hinge",
+    "average": "micro",
+    "ignore_index": 255,
+    "dual_lr": 0.1,
+}
+
+# What each public name is called with; functions as they are, classes to be made.
+RIGHT: dict[str, dict[str, Any]] = {
+    "lovasz_softmax_loss": MAPPED,
+    "lovasz_hinge_loss": {"logits": LISTS, "target": MARKS},
+    "jaccard_lovasz_extension": RAISED,
+    "lovasz_prox": {**RAISED, "lam": 1.0},
+    "loss_max_pooling": {"losses": LISTS.abs()},
+    "loss_max_pooling_weights": {"losses": LISTS.abs()},
+    "smooth_topk_loss": GUESSED,
+    "topk_hinge_loss": GUESSED,
+    "topk_entropy_loss": GUESSED,
+    "topk_svm_loss": GUESSED,
+    "sorting_network_topk_loss": GUESSED,
+    "topk_predict": {"scores": ROWS, "k": 2},
+    "topk_probabilities": {"scores": ROWS, "k": 2},
+    "log_elementary_symmetric": {"x": ROWS, "k": 2},
+    "direct_average_precision_loss": LISTED,
+    "direct_ndcg_loss": LISTED,
+    "direct_graded_ndcg_loss": LISTED,
+    "direct_jaccard_loss": LISTED,
+    "direct_zero_one_loss": LISTED,
+    "average_precision_hinge_loss": LISTED,
+    "average_precision_perceptron_loss": LISTED,
+    "zero_one_hinge_loss": LISTED,
+    "zero_one_perceptron_loss": LISTED,
+    "retrieval_average_precision_loss": EMBEDDED,
+    "suggest_epsilon": LISTED,
+    "bootstrapped_cross_entropy": MAPPED,
+    "focal_loss": MAPPED,
+    "soft_jaccard_loss": MAPPED,
+    "soft_dice_loss": MAPPED,
+    "soft_tversky_loss": MAPPED,
+    "inverse_frequency_weights": {"targets": LABELS, "num_classes": 4},
+    "median_frequency_weights": {"targets": LABELS, "num_classes": 4},
+    "majority_size_labels": {"target": LABELS, "classes": 4},
+    "project_onto_ceiling": {"tau": LISTS, "epsilon": LISTS[:, 0]},
+    "FBeta": OF_MEASURES,
+    "PrecisionAtRecall": {"recall": 0.8, **OF_MEASURES},
+    "RecallAtPrecision": {"precision": 0.8, **OF_MEASURES},
+    "SensitivityAtSpecificity": {"specificity": 0.8, **OF_MEASURES},
+    "ROCAUC": OF_MEASURES,
+    "PRAUC": OF_MEASURES,
+    "PartialROCAUC": {"max_fpr": 0.5, **OF_MEASURES},
+    "SizeHead": {"in_features": 4},
+    "BootstrappedCrossEntropy": {},
+    "LossMaxPooling": {"criterion": torch.nn.BCEWithLogitsLoss(reduction="none")},
+    "EquibatchSampler": {"presence": PRESENCE},
+    "PerformanceSampler": {"presence": PRESENCE},
+    "metrics.average_precision": LISTED,
+    "metrics.ndcg": FIRST,
+    "metrics.precision_at_k": FIRST,
+    "metrics.recall_at_k": FIRST,
+    "metrics.hit_rate_at_k": FIRST,
+    "metrics.reciprocal_rank": LISTED,
+    "metrics.r_precision": LISTED,
+    "metrics.map_at_r": LISTED,
+    "metrics.retrieval_lists": EMBEDDED,
+    "metrics.fbeta_score": {"scores": LISTS[0], "target": MARKS[0]},
+    "metrics.precision_at_recall": {**LISTED, "recall": 0.5},
+    "metrics.recall_at_precision": {**LISTED, "precision": 0.5},
+    "metrics.sensitivity_at_specificity": {**LISTED, "specificity": 0.5},
+    "metrics.partial_roc_auc": {**LISTED, "max_fpr": 0.5},
+    "metrics.roc_auc": LISTED,
+    "metrics.pr_auc": LISTED,
+    "metrics.topk_error": GUESSED,
+    "metrics.jaccard_index": OVERLAPPED,
+    "metrics.dice": OVERLAPPED,
+    "metrics.jaccard_counts": OVERLAPPED,
+    "metrics.tversky_index": {**OVERLAPPED, **TVERSKY},
+    "metrics.jaccard_from_counts": COUNTED,
+    "metrics.tversky_from_counts": {**COUNTED, **TVERSKY},
+    "decisions.best_threshold": LISTED,
+    "decisions.class_offsets": MAPPED,
+    "decisions.jaccard_mask": {"probabilities": LISTS.sigmoid()},
+    "decisions.dice_mask": {"probabilities": LISTS.sigmoid()},
+    "decisions.dataset_jaccard_labels": {"probabilities": MAPS.softmax(1)},
+    "decisions.greedy_jaccard_labels": {"probabilities": MAPS.softmax(1)},
+}
+MODULES = {"evalgrad": eg, "metrics": metrics, "decisions": decisions}
+
+
+def found(name: str) -> Callable[..., Any]:
+    """The public name."""
+    module, _, own = name.rpartition(".")
+    return getattr(MODULES[module or "evalgrad"], own)
+
+
+@dataclass(frozen=True)
+class Wrong:
+    """A call with one argument that cannot be."""
+
+    name: str
+    argument: str
+    kind: str  # what it is instead
+    value: Any
+
+    def __call__(self) -> Any:
+        return found(self.name)(**{**RIGHT.get(self.name, {}), self.argument: self.value})
+
+    def __str__(self) -> str:
+        return f"{self.name}({self.argument}={self.kind})"
+
+
+class Nothing:
+    """An object that can be nothing."""
+
+    def __repr__(self) -> str:
+        return "nothing"
+
+
+def _tensors(like: Tensor) -> dict[str, Any]:
+    """Tensors of the shape of a right one, but of a kind that no loss takes."""
+    ragged = [LISTS[0], LISTS[1, :3]]
+    nested = torch.nested.as_nested_tensor(ragged, layout=torch.strided)
+    values = {"complex": like.to(torch.complex64), "sparse": like.to_sparse(), "nested": nested}
+    if like.is_floating_point():  # labels of 0 and 1 may be floats of any kind
+        values["float8"] = like.to(torch.float8_e4m3fn)
+    return {**NO_TENSORS, **values}
+
+
+ANYTHING = {"object": Nothing(), "dict": {"a": 1}}
+NO_TENSORS = {**ANYTHING, "None": None, "text": "text", "number": 3.5}
+INTEGERS = {**ANYTHING, "text": "2", "real": 2.5, "nan": math.nan, "list": [[2]]}
+REALS = {**ANYTHING, "text": "x", "nan": math.nan, "list": [[1.0]], "complex": 1j}
+WORDS = {**ANYTHING, "other": "nonsense", "number": 3}
+FLAGS = {**ANYTHING, "text": "yes", "number": 2}
+SEQUENCES = {**ANYTHING, "text": "text", "nan": math.nan}
+CALLABLES = {**ANYTHING, "text": "text", "number": 3, "None": None}
+LARGE = {"large": 2**63, "larger": 2**70}
+
+
+def _wrong_values(parameter: inspect.Parameter, given: Any) -> dict[str, Any]:
+    """What this argument cannot be, by its annotation."""
+    hint = str(parameter.annotation)
+    if parameter.name == "threshold" and "Tensor" in hint:
+        values = {**ANYTHING, "text": "text", "None": None, "nan": math.nan}
+    elif "Callable" in hint:
+        values = CALLABLES
+    elif "Literal" in hint and "Sequence" not in hint:
+        values = WORDS
+    elif "bool" in hint:
+        values = FLAGS
+    elif "Tensor" in hint and "Sequence" not in hint and "Iterable" not in hint:
+        values = NO_TENSORS if given is None else _tensors(given)
+    elif "Sequence" in hint or "Iterable" in hint or "Any" in hint:
+        values = SEQUENCES
+    elif "float" in hint:
+        values = REALS
+    elif "int" in hint:
+        values = INTEGERS if parameter.name == "ignore_index" else {**INTEGERS, **LARGE}
+    else:
+        values = ANYTHING
+    if parameter.name == "zero_division":  # NaN leaves it out of the mean
+        values = {kind: value for kind, value in values.items() if kind != "nan"}
+    return {kind: value for kind, value in values.items() if value is not parameter.default}
+
+
+NAMES = sorted({*RIGHT, *(name for name in vars(eg) if name.endswith("Loss"))})
+
+
+def wrong_calls(name: str) -> Iterator[Wrong]:
+    """One for each argument of a public name and each thing that the argument cannot be."""
+    right = RIGHT.get(name, {})
+    for parameter in inspect.signature(found(name)).parameters.values():
+        if parameter.kind is parameter.VAR_KEYWORD:
+            every = [(option, ANYTHING) for option in OF_MEASURES]
+        else:
+            every = [(parameter.name, _wrong_values(parameter, right.get(parameter.name)))]
+        for argument, values in every:
+            yield from (Wrong(name, argument, kind, values[kind]) for kind in values)
