@@ -17,7 +17,7 @@
 #if defined(__clang__)
 #define EVALGRAD_SHIFT_IN(before, now) __builtin_shufflevector(before, now, 3, 4, 5, 6)
 #else
-#define EVALGRAD_SHIFT_IN(before, now) __builtin_shuffle(before, now, (Bits){3, 4, 5, 6})
+#define EVALGRAD_SHIFT_IN(before, now) __builtin_shuffle(before, now, Bits{3, 4, 5, 6})
 #endif
 
 namespace evalgrad::ranking {
