@@ -221,7 +221,10 @@ def test_messages_of_projection(args, rho, kind, match):
         (lambda: SizeHead(3)(torch.zeros(2, 4)), "`features` must be"),
         (lambda: SizeLabels()(torch.zeros(2, 4)), "must be fitted"),
         (lambda: SizeLabels().fit(torch.zeros(4)), "`masks` must be"),
-        (lambda: majority_size_labels(torch.tensor([[3]]), classes=3), "`target` must be in 0..2"),
+        (
+            lambda: majority_size_labels(torch.tensor([[3]]), classes=3),
+            "`target` must be labels in \\[0, 2\\]",
+        ),
     ],
 )
 def test_messages_of_size_head(call, match):

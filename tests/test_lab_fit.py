@@ -15,7 +15,7 @@ from training_data import write_segmentation, write_table
 
 import evalgrad as eg
 from evalgrad import metrics
-from evalgrad_lab import TrainOptions, train
+from evalgrad_lab import TrainOptions, checkpoints, train
 from evalgrad_lab.cli import main
 from evalgrad_lab.data.batches import Batch, in_memory
 from evalgrad_lab.data.dataset import Column, Examples, Part
@@ -28,7 +28,6 @@ from evalgrad_lab.fit import (
     Phase,
     Training,
     fit,
-    resume,
     schedule_of,
     scores_of,
 )
@@ -144,7 +143,7 @@ def test_a_checkpoint_goes_on_to_the_same_end(tmp_path):
     assert first.step == 12
     state = torch.load(tmp_path / "last.ckpt", weights_only=True)
     again = [*hooks(second), Stop(99)]
-    resume(second, again, state)
+    checkpoints.resume(second, again, state)
     assert second.stopped
     second.stopped = False  # as if it had been killed, not stopped
     fit(second, batches, again)

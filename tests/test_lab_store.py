@@ -24,7 +24,7 @@ def test_a_write_that_fails_leaves_the_old_file_and_nothing_else(tmp_path, monke
         raise OSError("disk full")
 
     monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(OSError, match="disk full"):
+    with pytest.raises(errors.UserError, match=r"file.json cannot be written \(disk full\)"):
         store.write_atomically(path, b"new")
     assert path.read_bytes() == b"old"
     assert os.listdir(path.parent) == ["file.json"]

@@ -86,18 +86,19 @@ def flag(function: str, argument: str, value: object) -> None:
         fail(TypeError, function, argument, "True or False", describe(value), "Pass a bool.")
 
 
-def integer(low: int, high: int | None = None, *, repair: str, none: bool = False) -> Check:
-    """An integer of a range, at most what 64 bits hold; with `none` also None."""
-    most = 2**63 - 1 if high is None else high
+def integer(
+    low: int, high: int | None = None, *, most: int = 2**63 - 1, repair: str, none: bool = False
+) -> Check:
+    """An integer of a range; with `none` also None. `most` is what memory, or 64 bits, can hold."""
 
     def check(function: str, argument: str, value: Any) -> None:
         if none and value is None:
             return
         if isinstance(value, bool) or not isinstance(value, INTEGERS):
             fail(TypeError, function, argument, "an integer", describe(value), repair)
-        if value < low or value > most:
-            few = high is None and value < low
-            must = f"at least {low}" if few else f"in [{low}, {most}]"
+        if value < low or value > (most if high is None else high):
+            bound = f"at least {low}" if value < low else f"at most {most}"
+            must = bound if high is None else f"in [{low}, {high}]"
             fail(ValueError, function, argument, must, repr(value), repair)
 
     return check
@@ -180,7 +181,7 @@ CHECKS: dict[str, Check] = {
     "classes": class_choice,
     "per_image": flag,
     "per_class": flag,
-    "num_classes": integer(1, 2**20, repair="Pass the number of classes, 2 for binary tasks."),
+    "num_classes": integer(1, most=2**20, repair="Pass the number of classes, 2 for binary tasks."),
     "bins": integer(1, 2**20, none=True, repair="4096 is a good number; None is exact."),
     "dim": integer(-64, 63, none=True, repair="Pass the axis of the items, e.g. dim=0."),
     "k": integer(1, repair="k is the number of guesses allowed; 1 is ordinary classification."),

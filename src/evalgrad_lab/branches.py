@@ -6,10 +6,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import torch
 from torch import Tensor
 
-from evalgrad_lab.fit import Hook, Training, fit, resume
+from evalgrad_lab import checkpoints
+from evalgrad_lab.fit import Hook, Training, fit
 from evalgrad_lab.measures import finite
 from evalgrad_lab.ready import Ready
 from evalgrad_lab.recipe import (
@@ -102,7 +102,8 @@ def _trained(
     collapse = Collapse(validation, stops=True, least=least)
     hooks: list[Hook] = [validation, collapse, *watch(validation)]
     if checkpoint is not None and checkpoint.exists():
-        resume(other, hooks, torch.load(checkpoint, map_location="cpu", weights_only=True))
+        state = checkpoints.read(checkpoint, "Remove it; the same command trains the branch again.")
+        checkpoints.resume(other, hooks, state)
     fit(other, branch.batches(fabric.global_rank, fabric.world_size), hooks, checkpoint)
     validation.restore_best(other)
     return other, collapse

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from evalgrad import decisions
+from evalgrad_lab.options import fits
 
 CUTS = 20  # thresholds that are tried where the best one cannot be computed
 Rule = Literal["argmax", "class_offsets", "threshold", "jaccard_mask", "dice_mask"]
@@ -33,7 +34,12 @@ class Decision:
     @classmethod
     def of(cls, values: dict[str, Any] | None) -> "Decision | None":
         """What `dataclasses.asdict` gave, as a decision again."""
-        return None if values is None else cls(**values)
+        if values is None:
+            return None
+        known = cls(**values)
+        if not (fits(known.rule, Rule) and fits(known.numbers, list[float])):
+            raise ValueError(f"{values} is no decision.")
+        return known
 
     @property
     def of_one_score(self) -> bool:

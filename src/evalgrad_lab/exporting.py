@@ -39,7 +39,7 @@ class Decided(nn.Module):
 
 def write(options: ExportOptions) -> ExportResult:
     """Write the program; it takes any number of inputs of one size."""
-    description, network = saved.read(options.run)
+    description, network = saved.read(options.run, options.trust_model)
     shape = _shape(options, description)
     decision, note = exportable(description.decision)
     order = f"the inputs are the columns of {options.run / 'model.json'}, in their order"

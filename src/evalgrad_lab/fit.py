@@ -4,7 +4,6 @@ It is Lightning's Fabric and a plain loop. Fabric brings devices, ranks and prec
 Trainer would spend about a millisecond per step in hooks, more than a whole step of a small task.
 """
 
-import io
 import math
 import time
 from collections.abc import Callable, Sequence
@@ -16,9 +15,9 @@ import torch
 from torch import Tensor, nn
 
 from evalgrad.distributed import micro_batch_backward
+from evalgrad_lab import checkpoints
 from evalgrad_lab.data.batches import Batch, Batches, mixed_seed
 from evalgrad_lab.errors import UserError
-from evalgrad_lab.store import write_atomically
 
 if TYPE_CHECKING:
     from lightning.fabric import Fabric
@@ -252,7 +251,7 @@ def fit(
     checkpoint: Path | None = None,
 ) -> Training:
     """Take all steps that are left. `checkpoint` is written after every epoch, old or new after a
-    kill, never half; `resume` reads it.
+    kill, never half; `checkpoints.resume` goes on from it.
     """
     training.network.train()
     while training.step < training.steps and not training.stopped:
@@ -271,22 +270,8 @@ def fit(
         for hook in hooks:
             hook.after_epoch(training)
         if checkpoint is not None and training.fabric.is_global_zero:
-            _save(training, hooks, checkpoint)
+            checkpoints.write(checkpoint, training, hooks)
     return training
-
-
-def resume(training: Training, hooks: Sequence[Hook], state: dict[str, Any]) -> None:
-    """Bring a new training and its hooks to what a checkpoint of the same ones holds."""
-    training.load_state_dict(state)
-    for hook, saved in zip(hooks, state["hooks"], strict=True):
-        hook.load_state_dict(saved)
-
-
-def _save(training: Training, hooks: Sequence[Hook], path: Path) -> None:
-    state = {**training.state_dict(), "hooks": [hook.state_dict() for hook in hooks]}
-    buffer = io.BytesIO()
-    torch.save(state, buffer)
-    write_atomically(path, buffer.getvalue())
 
 
 @torch.no_grad()

@@ -105,17 +105,59 @@ def flag(one: "dataclasses.Field[Any]") -> str:
 
 
 def _check(name: str, value: Any, kind: Any, limits: Any) -> None:
-    kinds = get_args(kind) if get_origin(kind) in (Union, types.UnionType) else (kind,)
-    if value is None and type(None) in kinds:
+    if not fits(value, kind):
+        raise UserError(f"{name} must be {in_words(kind)}; got {value!r}.")
+    least, below = limits["least"], limits["below"]
+    if value is None or (least is None and below is None):
         return
-    choices = [choice for part in kinds if get_origin(part) is Literal for choice in get_args(part)]
-    if choices and value not in choices:
-        raise UserError(f"{name} must be one of {', '.join(map(str, choices))}; got {value!r}.")
-    if (limits["least"] is not None and value < limits["least"]) or (
-        limits["below"] is not None and value >= limits["below"]
-    ):
-        upper = "" if limits["below"] is None else f" and below {limits['below']:g}"
-        raise UserError(f"{name} must be at least {limits['least']:g}{upper}; got {value}.")
+    # written so that NaN, which is neither, is refused too
+    if not ((least is None or value >= least) and (below is None or value < below)):
+        upper = "" if below is None else f" and below {below:g}"
+        raise UserError(f"{name} must be at least {least:g}{upper}; got {value}.")
+
+
+def fits(value: Any, kind: Any) -> bool:
+    """Whether plain data are what a type hint says.
+
+    >>> fits([1, 0.5], list[float]), fits("3", int), fits(True, int)
+    (True, False, False)
+    """
+    outer, inner = get_origin(kind), get_args(kind)
+    if outer in (Union, types.UnionType):
+        return any(fits(value, one) for one in inner)
+    if outer is Literal:
+        return value in inner
+    if outer in (list, tuple):
+        return isinstance(value, outer) and all(fits(one, inner[0]) for one in value)
+    if outer is dict:
+        return isinstance(value, dict) and all(isinstance(key, inner[0]) for key in value)
+    if isinstance(value, bool) or kind is bool:
+        return isinstance(value, bool) and kind is bool
+    return isinstance(value, (int, float) if kind is float else kind)
+
+
+WORDS: dict[Any, str] = {
+    bool: "true or false",
+    int: "an integer",
+    float: "a number",
+    str: "a text",
+    Path: "a path",
+    list: "a list of texts",
+    tuple: "numbers such as 1,0.5",
+    dict: "a JSON object",
+}
+
+
+def in_words(kind: Any) -> str:
+    """What a type hint asks for."""
+    outer, inner = get_origin(kind), get_args(kind)
+    if outer is Literal:
+        return f"one of {', '.join(map(str, inner))}"
+    if outer in (Union, types.UnionType):
+        return " or ".join(in_words(one) for one in inner if one is not type(None))
+    if outer is list and inner[0] is float:
+        return "a list of numbers"
+    return WORDS.get(outer or kind, getattr(kind, "__name__", str(kind)))
 
 
 def parse(kind: type[Kind], parser: argparse.ArgumentParser, arguments: Sequence[str]) -> Kind:

@@ -84,7 +84,8 @@ class Runs:
         first: dict[Path, int] = {}  # the same run once
         for i, path in enumerate(paths):
             first.setdefault(path, i)
-        missing = {path: i for path, i in first.items() if not path.exists()}
+        known = {path: self.store.load(descriptions[i]) for path, i in first.items()}
+        missing = {path: i for path, i in first.items() if known[path] is None}
         self.reused += len(first) - len(missing)
         jobs = 1 if alone or len(missing) < 2 else self.jobs
         work = {path: settings[i] for path, i in missing.items()}

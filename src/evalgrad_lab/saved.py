@@ -4,7 +4,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
 
 import torch
 from safetensors import SafetensorError
@@ -16,6 +16,8 @@ from evalgrad_lab.data.dataset import Dataset, Examples, Reading
 from evalgrad_lab.data.files.read import fingerprints
 from evalgrad_lab.decisions import Decision
 from evalgrad_lab.errors import UserError
+from evalgrad_lab.losses import KINDS
+from evalgrad_lab.options import fits, in_words
 from evalgrad_lab.store import read_json, write_atomically
 
 FINISHED = "Give the --out folder of a finished `evalgrad train`."
@@ -105,10 +107,16 @@ def read_parts(folder: Path) -> dict[str, Any]:
     return read_json(folder / "parts.json", FINISHED)
 
 
-def read(folder: Path) -> tuple[Description, nn.Sequential]:
-    """The trained network, ready to predict, and its description."""
+def read(folder: Path, trusted: bool = False) -> tuple[Description, nn.Sequential]:
+    """The trained network, ready to predict, and its description. A network that is not of the
+    lab's own is code that runs when it is built, and has to be `trusted`.
+    """
     description = read_description(folder)
-    network = build(description)
+    if description.model not in models.MODELS and not trusted:
+        raise UserError(
+            f"{folder} names the network {description.model}, code that would run. If you trust who"
+            " made the folder, add --trust-model."
+        )
     path = folder / "best.safetensors"
     try:
         weights = load(path.read_bytes())
@@ -117,13 +125,17 @@ def read(folder: Path) -> tuple[Description, nn.Sequential]:
             f"{path} cannot be read ({error}). Let `evalgrad train` finish, or give the folder of"
             " another run."
         ) from error
+    if description.model in models.MODELS:
+        with torch.device("meta"):  # no memory is taken for a network that the weights do not fit
+            check_weights(path, weights, build(description))
+    network = build(description)
     check_weights(path, weights, network)
     network.load_state_dict(weights)
     return description, network.eval()
 
 
 def read_description(folder: Path) -> Description:
-    """`model.json`, checked for its fields."""
+    """`model.json`, checked for its fields and their types."""
     path = folder / "model.json"
     values, names = read_json(path, FINISHED), {field.name for field in fields(Description)}
     if set(values) != names:
@@ -131,7 +143,30 @@ def read_description(folder: Path) -> Description:
             f"{path} must have the fields {', '.join(sorted(names))}. It is of another version, or"
             " no model description."
         )
-    return Description(**{**values, "decision": Decision.of(values["decision"])})
+    for name, kind in get_type_hints(Description).items():
+        if name != "decision" and not fits(values[name], kind):
+            raise UserError(
+                f"{path}: {name} must be {in_words(kind)}; got {values[name]!r}. {FINISHED}"
+            )
+    try:
+        decision = Decision.of(values["decision"])
+    except (TypeError, ValueError) as error:
+        raise UserError(f"{path}: {error} {FINISHED}") from error
+    return _checked(path, Description(**{**values, "decision": decision}))
+
+
+def _checked(path: Path, known: Description) -> Description:
+    """The numbers of a description must be those of one model."""
+    count, decision = len(known.classes), known.decision
+    right = {
+        "task and kind": known.task in KINDS and known.kind in KINDS,
+        "inputs, mean and std": known.inputs == len(known.mean) == len(known.std) > 0,
+        "outputs and classes": count > 0 and known.outputs in (1, count),
+        "decision": decision is None or len(decision.numbers) in (0, 1, count),
+    }
+    if wrong := [names for names, fit in right.items() if not fit]:
+        raise UserError(f"{path}: {wrong[0]} do not fit together. {FINISHED}")
+    return known
 
 
 def check_weights(path: Path, weights: dict[str, Tensor], network: nn.Module) -> None:

@@ -10,8 +10,10 @@ import hashlib
 import io
 import json
 import os
+import sys
 import uuid
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -19,19 +21,26 @@ from evalgrad_lab.errors import UserError
 
 
 def write_atomically(path: Path, data: bytes) -> None:
-    """Write `data` so that a reader sees the old file or the new one, never half of it."""
-    path.parent.mkdir(parents=True, exist_ok=True)
+    """Write `data` so that a reader sees the old file or the new one, never half of it. What keeps
+    it from being written, such as a full disk, is told.
+    """
     # not mkstemp, whose files only their owner can read
     temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
     try:
+        path.parent.mkdir(parents=True, exist_ok=True)
         with open(temporary, "xb") as file:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
         os.replace(temporary, path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
+    except OSError as error:
+        raise UserError(
+            f"{path} cannot be written ({error.strerror or error}). Nothing that was there is lost;"
+            " make room or give access, and the same command goes on."
+        ) from error
+    finally:
+        with suppress(OSError):
+            temporary.unlink()
 
 
 def read_json(path: Path, repair: str) -> dict[str, Any]:
@@ -76,11 +85,31 @@ class Store:
         return self.folder / f"{hashlib.sha256(canonical.encode()).hexdigest()[:32]}.json"
 
     def load(self, description: dict[str, Any]) -> Any | None:
+        """The result of the run; None if it is not there. A file that was damaged or edited counts
+        as none, which is said: the run is done again.
+        """
         path = self.path(description)
-        return json.loads(path.read_text())["result"] if path.exists() else None
+        if not path.exists():
+            return None
+        try:
+            record = json.loads(path.read_bytes())
+            if record["check"] == _check_sum(record["description"], record["result"]):
+                return record["result"]
+        except (KeyError, TypeError, ValueError):
+            pass
+        print(f"{path} has been damaged or edited; its run is done again.", file=sys.stderr)
+        return None
 
     def save(self, description: dict[str, Any], result: Any) -> None:
         record = {"description": description, "result": result}
+        record["check"] = _check_sum(description, result)
         write_atomically(
             self.path(description), json.dumps(record, sort_keys=True, indent=1).encode()
         )
+
+
+def _check_sum(description: Any, result: Any) -> str:
+    """By which a record that is not as it was written is known."""
+    plain = json.loads(json.dumps([description, result]))  # as it will be read: keys are texts
+    content = json.dumps(plain, sort_keys=True)
+    return hashlib.sha256(content.encode()).hexdigest()

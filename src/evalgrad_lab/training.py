@@ -6,21 +6,20 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import torch
-
-from evalgrad_lab import saved
+from evalgrad_lab import checkpoints, saved
 from evalgrad_lab.branches import take_better
-from evalgrad_lab.commands.train import TrainOptions, TrainResult, result_path
+from evalgrad_lab.commands.train import TrainOptions, TrainResult, read_result, result_path
 from evalgrad_lab.data.dataset import Examples
 from evalgrad_lab.data.files.read import digest_of, fingerprints
 from evalgrad_lab.decisions import Decision, plain
 from evalgrad_lab.errors import UserError
-from evalgrad_lab.fit import Hook, Training, fit, resume
+from evalgrad_lab.fit import Hook, Training, fit
+from evalgrad_lab.lock import held
 from evalgrad_lab.progress import Progress
 from evalgrad_lab.ready import Ready, dataset, files_of, prepare
 from evalgrad_lab.recipe import Collapse, Fork, fork_step
 from evalgrad_lab.report.run_page import write_run
-from evalgrad_lab.store import write_atomically
+from evalgrad_lab.store import read_json, write_atomically
 from evalgrad_lab.trials import EXAMPLES, shown
 from evalgrad_lab.validation import Validation
 
@@ -37,15 +36,20 @@ CONTENTS = "contents of --data"  # what the digest is called beside the options
 
 def run(options: TrainOptions) -> TrainResult:
     """Check everything, tune if asked to, train, and leave the model in `out`."""
-    asked = ready = prepare(options)
+    ready = prepare(options)
     fabric = make_fabric(options)
+    with held(options.out):
+        return _run(ready, fabric)
+
+
+def _run(asked: Ready, fabric: "Fabric") -> TrainResult:
+    """The run in a folder that is this process's own."""
+    ready, options = asked, asked.options
     longer = options.resume == "auto" and _is_longer(ready)
     state = _state_to_resume(ready)
-    path = result_path(options)
-    if state is not None and options.resume == "auto" and path.exists() and not longer:
-        values = json.loads(path.read_text())
-        values["decision"] = Decision.of(values["decision"])
-        return TrainResult(out=options.out, **values)
+    goes_on = state is not None and options.resume == "auto"
+    if goes_on and not longer and (finished := read_result(options)):
+        return finished
     tuned: dict[str, Any] = {}
     if options.tune:
         from evalgrad_lab.comparison.own import tuned_options  # which trains with what is here
@@ -55,7 +59,7 @@ def run(options: TrainOptions) -> TrainResult:
     fabric.launch()  # the other ranks come here by themselves
     one = Run(ready, fabric, options.out)
     if state is not None:
-        resume(one.training, one.hooks, state)
+        checkpoints.resume(one.training, one.hooks, state)
         one.training.stopped &= not longer
     if fabric.is_global_zero:
         _remember(asked, begins=state is None)
@@ -67,7 +71,8 @@ def run(options: TrainOptions) -> TrainResult:
         saved.write(options.out, description, one.training.network)
         saved.write_parts(options.out, ready.data, files_of(options))
         write_run(options, result.plain(), one.curves(), examples)
-        write_atomically(path, json.dumps(result.plain(), indent=1).encode())
+        content = json.dumps(result.plain(), indent=1)
+        write_atomically(result_path(options), content.encode())
     return result
 
 
@@ -176,16 +181,9 @@ def _state_to_resume(ready: Ready) -> dict[str, Any] | None:
     if options.resume == "never" or (options.resume == "auto" and not last.exists()):
         return None
     path = last if options.resume == "auto" else Path(options.resume)
-    try:
-        state = torch.load(path, map_location="cpu", weights_only=True)
-        weights = dict(state["network"])
-    except Exception as error:  # torch.load raises whatever a foreign file makes it raise
-        reason = type(error).__name__  # torch's own words are a page long
-        raise UserError(
-            f"{path} cannot be read as a checkpoint ({reason}). Give the last.ckpt of an `evalgrad"
-            " train`."
-        ) from error
-    saved.check_weights(path, weights, ready.network())
+    repair = "Give the last.ckpt of an `evalgrad train`, or --resume never to begin again."
+    state = checkpoints.read(path, repair)
+    saved.check_weights(path, state["network"], ready.network())
     return state
 
 
@@ -197,7 +195,13 @@ def _settings(ready: Ready) -> dict[str, Any]:
 def holds(options: TrainOptions) -> bool:
     """Whether the folder holds this very run, finished or not."""
     path = options.out / "options.json"
-    return path.exists() and json.loads(path.read_text()) == _settings(prepare(options))
+    return path.exists() and _known(options.out) == _settings(prepare(options))
+
+
+def _known(folder: Path) -> dict[str, Any]:
+    """What the run in a folder is."""
+    repair = "Choose another --out, or --resume never to begin again."
+    return read_json(folder / "options.json", repair)
 
 
 def _remember(ready: Ready, begins: bool) -> None:
@@ -218,8 +222,7 @@ def _said(value: Any) -> Any:
 def _is_longer(ready: Ready) -> bool:
     """Whether the folder's run is the same with fewer steps, so that it may go on, or refuse."""
     out, longer = ready.options.out, False
-    path = out / "options.json"
-    before = json.loads(path.read_text()) if path.exists() else {}
+    before = _known(out) if (out / "options.json").exists() else {}
     for name, value in _settings(ready).items():
         if name not in before or before[name] == value:
             continue
@@ -237,7 +240,7 @@ def _is_longer(ready: Ready) -> bool:
 def stored_test(folder: Path) -> Examples:
     """The test part of a run, read again; data that have changed since are told."""
     parts = saved.read_parts(folder)
-    values = json.loads((folder / "options.json").read_text())
+    values = read_json(folder / "options.json", "Give data with --data.")
     files = dict(zip(("data", "validation_data", "test_data"), parts["data"], strict=True))
     options = TrainOptions.of({**values, **files, "out": str(folder)})
     test = dataset(options, digest_of(files_of(options))).test

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from evalgrad._errors import describe, fail
-from evalgrad._inputs import ClassMaps, class_maps
+from evalgrad._inputs import ClassMaps, class_maps, plain
 from evalgrad._options import Classes, Reduction
 from evalgrad._repairs import few_shares_repair, soft_target_repair
 from evalgrad._rows import class_factor
@@ -45,6 +45,7 @@ def overlap_loss(
 ) -> Tensor:
     """1 - the index of each class that counts, reduced."""
     maps: ClassMaps | SoftMaps
+    logits, target = plain(function, "logits", logits), plain(function, "target", target)
     _refuse_misfit(function, logits, target, mode)
     if mode == "multiclass" and not _same_shape(logits, target):
         _refuse_mask(function, mask)
@@ -67,7 +68,6 @@ def _same_shape(logits: object, target: object) -> bool:
         isinstance(logits, Tensor)
         and isinstance(target, Tensor)
         and logits.ndim > 1
-        and not (logits.is_nested or target.is_nested)  # which have no shape
         and target.shape == logits.shape
     )
 

@@ -53,7 +53,7 @@ class CrossBatchMemory(nn.Module):
     ) -> None:
         super().__init__()
         repair = "Try the number of items of a few dozen batches."
-        integer(1, 2**24, repair=repair)("CrossBatchMemory", "capacity", capacity)
+        integer(1, most=2**24, repair=repair)("CrossBatchMemory", "capacity", capacity)
         self.capacity, self.lists, self.group = capacity, tuple(lists), group
         self.register_buffer("scores", torch.zeros(*self.lists, capacity))
         self.register_buffer("target", torch.zeros(*self.lists, capacity, dtype=torch.int64))

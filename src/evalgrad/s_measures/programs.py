@@ -161,7 +161,7 @@ def anchor_rates(function: str, argument: str, anchors: object, *, end: float = 
     """The rates of a number of anchors, evenly spread, or those given, ascending in (0, `end`)."""
     points: list[float] = []
     if isinstance(anchors, int) and not isinstance(anchors, bool):
-        integer(1, MOST_ANCHORS, repair="Try 10.")(function, argument, anchors)
+        integer(1, most=MOST_ANCHORS, repair="Try 10.")(function, argument, anchors)
         points = [end * k / (anchors + 1) for k in range(1, anchors + 1)]
     elif isinstance(anchors, Iterable) and not isinstance(anchors, str):
         with suppress(TypeError, ValueError):

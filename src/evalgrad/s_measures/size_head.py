@@ -34,8 +34,8 @@ class SizeHead(nn.Module):
     def __init__(self, in_features: int, groups: int = 2) -> None:
         super().__init__()
         repair = "Pass the channels of the layer it reads."
-        integer(1, 2**31 - 1, repair=repair)("SizeHead", "in_features", in_features)
-        integer(2, 2**20, repair="Use 2 for small and large.")("SizeHead", "groups", groups)
+        integer(1, most=2**31 - 1, repair=repair)("SizeHead", "in_features", in_features)
+        integer(2, most=2**20, repair="Use 2 for small and large.")("SizeHead", "groups", groups)
         self.node = nn.Linear(in_features, 1 if groups == 2 else groups)
 
     def forward(self, features: Tensor) -> Tensor:
@@ -92,7 +92,7 @@ class SizeLabels(nn.Module):
         return (_area(masks) > self.threshold).long()
 
 
-@checked(classes=integer(1, 2**20, repair="Pass the number of classes."))
+@checked(classes=integer(1, most=2**20, repair="Pass the number of classes."))
 def majority_size_labels(
     target: Tensor,
     *,

@@ -37,6 +37,10 @@ class ViewOptions(Options):
         None, help="classification: top-k marginals over ten crops of this side", least=1
     )
 
+    trust_model: bool = option(
+        False, help="run the code of a network that is not built in, which RUN names"
+    )
+
     def decision(self, description: "Description") -> "Decision | None":
         """What decides; None where nothing does."""
         from evalgrad_lab.decisions import Decision, plain
@@ -125,7 +129,7 @@ def evaluate(options: EvaluateOptions) -> EvaluateResult:
     from evalgrad_lab import metrics, saved, views
     from evalgrad_lab.judging import judge
 
-    description, network = saved.read(options.run)
+    description, network = saved.read(options.run, options.trust_model)
     metric = metrics.find(options.metric or description.metric, description.task)
     decision = options.decision(description)
     part, examples, seen = _examples(options, description)

@@ -24,6 +24,9 @@ class ExportOptions(Options):
     size: tuple[float, ...] | None = option(
         None, help="of images: height,width, e.g. 64,64; not for rows of numbers"
     )
+    trust_model: bool = option(
+        False, help="run the code of a network that is not built in, which RUN names"
+    )
 
 
 @dataclass(frozen=True)

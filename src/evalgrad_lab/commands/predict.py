@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from evalgrad_lab.commands.evaluate import ViewOptions
+from evalgrad_lab.errors import UserError
 from evalgrad_lab.options import option
 from evalgrad_lab.store import as_csv, write_atomically
 
@@ -14,6 +15,8 @@ if TYPE_CHECKING:
 
     from evalgrad_lab.decisions import Decision
     from evalgrad_lab.saved import Description
+
+TABLE = "predictions.csv"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,7 +70,8 @@ def predict(options: PredictOptions) -> PredictResult:
     from evalgrad_lab import saved, views
     from evalgrad_lab.data.files.read import read_inputs
 
-    description, network = saved.read(options.run)
+    _check_out(options)
+    description, network = saved.read(options.run, options.trust_model)
     decision = options.decision(description)
     examples = read_inputs(options.data, description.columns)
     rows: list[dict[str, str]] = []
@@ -82,9 +86,20 @@ def predict(options: PredictOptions) -> PredictResult:
             rows += [{"name": name, **row} for name, row in zip(names, said, strict=True)]
     if not rows:
         return PredictResult(len(examples), options.out)
-    path = options.out / "predictions.csv"
+    path = options.out / TABLE
     write_atomically(path, as_csv(rows))
     return PredictResult(len(rows), path)
+
+
+def _check_out(options: PredictOptions) -> None:
+    """Masks have the names of their images: among the data they would overwrite them."""
+    data, out = options.data.resolve(), options.out.resolve()
+    root = data.parent if data.name == "images" else data
+    if out.is_relative_to(root) or out / TABLE == data:
+        raise UserError(
+            f"--out {options.out} lies in --data, which predictions would overwrite. Choose a"
+            " folder elsewhere."
+        )
 
 
 def main(options: PredictOptions) -> int:

@@ -2,13 +2,14 @@
 end. No torch here, so that `--help` is quick; `training` does the work.
 """
 
-import json
 import os
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from evalgrad_lab.errors import UserError
 from evalgrad_lab.options import Options, option
+from evalgrad_lab.store import read_json
 
 if TYPE_CHECKING:
     from evalgrad_lab.decisions import Decision
@@ -215,17 +216,33 @@ def result_path(options: TrainOptions) -> Path:
     return options.out / "result.json"
 
 
+def read_result(options: TrainOptions) -> TrainResult | None:
+    """That of a finished run; None if it is not finished."""
+    from evalgrad_lab.decisions import Decision
+
+    path = result_path(options)
+    if not path.exists():
+        return None
+    repair = "Remove it; the same command then measures the run again."
+    values = read_json(path, repair)
+    try:
+        values["decision"] = Decision.of(values["decision"])
+        return TrainResult(out=options.out, **values)
+    except (KeyError, TypeError) as error:
+        raise UserError(f"{path} is no result of this version ({error}). {repair}") from error
+
+
 def main(options: TrainOptions) -> int:
     """The command."""
     from evalgrad_lab.commands.evaluate import print_classes
 
-    before = result_path(options).read_text() if result_path(options).exists() else ""
+    before = result_path(options).read_bytes() if result_path(options).exists() else b""
     result = train(options)
     import torch
 
     if torch.distributed.is_initialized() and torch.distributed.get_rank():
         return 0
-    if before and options.resume == "auto" and result.plain() == json.loads(before):
+    if before and options.resume == "auto" and before == result_path(options).read_bytes():
         print(
             f"{options.out} holds this run, finished; more --epochs go on with it, --resume never"
             " trains it again"

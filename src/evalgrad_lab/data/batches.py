@@ -14,6 +14,7 @@ from torch.utils.data import DataLoader, Dataset, Sampler
 from evalgrad_lab.data.augment import augment
 from evalgrad_lab.data.dataset import Examples, Part, places_by_value
 from evalgrad_lab.data.samplers import Draw, SamplerName, drawing
+from evalgrad_lab.errors import UserError
 
 
 @dataclass(frozen=True)
@@ -93,9 +94,9 @@ def loaded(examples: Examples, loading: Loading, rank: int = 0, ranks: int = 1) 
     order = EpochOrder(len(items), loading.seed, rank, ranks, draw)
     loader = _loader(items, order, loading.size, loading.workers, len(order) >= loading.size)
 
-    def epoch(number: int) -> Iterable[Batch]:
+    def epoch(number: int) -> Iterator[Batch]:
         order.epoch = number
-        return loader
+        return _told(loader)
 
     return epoch
 
@@ -103,7 +104,7 @@ def loaded(examples: Examples, loading: Loading, rank: int = 0, ranks: int = 1) 
 def in_order(examples: Examples, size: int, rank: int = 0, ranks: int = 1) -> Iterable[Batch]:
     """All examples once, as they are, for one of several ranks; lists whole."""
     items = _Items(examples, Loading(size, 0))
-    return _loader(items, EpochOrder(len(items), 0, rank, ranks), size, 0, False)
+    return _told(_loader(items, EpochOrder(len(items), 0, rank, ranks), size, 0, False))
 
 
 def steps_per_epoch(examples: Examples, size: int, ranks: int) -> int:
@@ -137,7 +138,7 @@ class EpochOrder(Sampler[tuple[int, int]]):
         return iter([(self.epoch, i) for i in order[self.rank :: self.ranks]])
 
 
-class _Items(Dataset[Batch]):
+class _Items(Dataset["Batch | UserError"]):
     """One entry per example, or per list where the examples are in lists."""
 
     def __init__(self, examples: Examples, loading: Loading) -> None:
@@ -148,11 +149,19 @@ class _Items(Dataset[Batch]):
     def __len__(self) -> int:
         return len(self.units)
 
-    def __getitem__(self, key: tuple[int, int]) -> Batch:
+    def __getitem__(self, key: tuple[int, int]) -> "Batch | UserError":
         return self.__getitems__([key])
 
-    def __getitems__(self, keys: list[tuple[int, int]]) -> Batch:
-        """A whole batch, which is what a `DataLoader` asks for where it can."""
+    def __getitems__(self, keys: list[tuple[int, int]]) -> "Batch | UserError":
+        """A whole batch, which is what a `DataLoader` asks for where it can; or what is wrong with
+        the data, given and not raised: out of a worker it would come with a traceback.
+        """
+        try:
+            return self._batch(keys)
+        except UserError as error:
+            return error
+
+    def _batch(self, keys: list[tuple[int, int]]) -> Batch:
         epoch, numbers = keys[0][0], [unit for _, unit in keys]
         index = torch.tensor([i for unit in numbers for i in self.units[unit]])
         lists = None
@@ -182,7 +191,7 @@ class _Items(Dataset[Batch]):
 
 def _loader(
     items: _Items, order: EpochOrder, size: int, workers: int, drop_last: bool
-) -> DataLoader[Batch]:
+) -> DataLoader[Batch | UserError]:
     return DataLoader(
         items,
         batch_size=size,
@@ -192,6 +201,13 @@ def _loader(
         num_workers=workers,
         persistent_workers=workers > 0,
     )
+
+
+def _told(loader: Iterable[Batch | UserError]) -> Iterator[Batch]:
+    for batch in loader:
+        if isinstance(batch, UserError):
+            raise batch
+        yield batch
 
 
 def _as_it_is(batch: Any) -> Any:

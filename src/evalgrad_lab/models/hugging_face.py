@@ -30,7 +30,7 @@ class HuggingFace(nn.Module):
             )
         self.dense = task == "segmentation"
         made = _transformers().AutoConfig.for_model(**known, num_labels=outputs)
-        self.model = self._family().from_config(made)
+        self.model = self._family().from_config(made, trust_remote_code=False)
 
     def forward(self, images: Tensor) -> Tensor:
         scores: Tensor = self.model(pixel_values=images).logits
@@ -45,7 +45,7 @@ class HuggingFace(nn.Module):
         """
         how = {"ignore_mismatched_sizes": True, "output_loading_info": True}
         model, found = self._family().from_pretrained(
-            folder, config=self.model.config, local_files_only=True, **how
+            folder, config=self.model.config, local_files_only=True, trust_remote_code=False, **how
         )
         self.model.load_state_dict(model.state_dict())
         wrong = {name for name, *_ in found["mismatched_keys"]}
@@ -59,7 +59,7 @@ class HuggingFace(nn.Module):
         return getattr(_transformers(), f"AutoModelFor{kind}")
 
 
-LABELS = ("id2label", "label2id", "num_labels")
+LABELS = ("id2label", "label2id", "num_labels", "auto_map")  # the last names code to run
 WRITTEN = "Give --model a folder that save_pretrained of transformers has written."
 
 

@@ -5,7 +5,9 @@ task is (N, labels), 0 and 1.
 Images are (N, H, W) or (N, H, W, channels), of 8 bits or numbers in [0, 1]; tables (N, columns).
 """
 
+import math
 import zipfile
+import zlib
 from pathlib import Path
 
 import numpy as np
@@ -61,13 +63,45 @@ def read_array_inputs(path: Path) -> Examples:
 
 def _load(path: Path) -> dict[str, np.ndarray]:
     try:
+        _check_size(path)
         with np.load(path, allow_pickle=False) as file:  # a pickle may run any code
             return {key: file[key] for key in file.files}
-    except (OSError, ValueError, zipfile.BadZipFile) as error:
+    except (
+        EOFError,
+        MemoryError,
+        zlib.error,
+        OSError,
+        ValueError,
+        zipfile.BadZipFile,
+    ) as error:
         raise UserError(
             f"{path} cannot be read as an .npz file of plain arrays ({error}). Write it with"
             " numpy.savez."
         ) from error
+
+
+def _check_size(path: Path) -> None:
+    """A small file may unpack to arrays that no memory holds: what it says of itself is asked
+    before.
+    """
+    with zipfile.ZipFile(path) as parts:
+        unpacked = sum(part.file_size for part in parts.infolist())
+    free = free_memory()
+    if unpacked > free:
+        raise UserError(
+            f"{path} unpacks to {unpacked / 1e9:.1f} GB, and {free / 1e9:.1f} GB of memory are"
+            " free. Split it, or give images as a folder."
+        )
+
+
+def free_memory() -> float:
+    """Bytes that a process may ask for; infinite where the system does not say."""
+    try:
+        lines = Path("/proc/meminfo").read_text().splitlines()
+    except OSError:
+        return math.inf
+    found = [line.split()[1] for line in lines if line.startswith("MemAvailable:")]
+    return 1024.0 * int(found[0]) if found else math.inf
 
 
 def _split(path: Path, arrays: dict[str, np.ndarray], prefix: str, task: str) -> Examples:

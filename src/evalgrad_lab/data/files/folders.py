@@ -8,6 +8,7 @@ is opened once before training, so that a broken one is told at once and not in 
 night.
 """
 
+import itertools
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -67,6 +68,12 @@ def list_images(folder: Path) -> list[Path]:
     files = sorted(file for file in folder.iterdir() if file.suffix.lower() in SUFFIXES)
     if not files:
         raise UserError(f"{folder} holds no image. Put images in it ({', '.join(SUFFIXES)}).")
+    for first, second in itertools.pairwise(sorted(files, key=lambda file: file.stem)):
+        if first.stem == second.stem:
+            raise UserError(
+                f"{first} and {second.name} have one name but for the ending, by which masks and"
+                " predictions are found. Rename one."
+            )
     return files
 
 

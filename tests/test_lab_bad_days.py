@@ -1,0 +1,338 @@
+"""Bad days: kills, full disks, damaged files, two runs in one folder. Each ends in a sentence with
+the repair, and nothing is lost.
+"""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from safetensors.torch import load_file
+from training_data import table, write_segmentation, write_table
+
+from evalgrad_lab import recipe, training
+from evalgrad_lab.cli import main
+from evalgrad_lab.data.batches import Loading, loaded
+from evalgrad_lab.data.dataset import Column, Examples
+from evalgrad_lab.data.files import arrays
+from evalgrad_lab.errors import UserError
+from evalgrad_lab.lock import held
+from evalgrad_lab.store import Store
+
+
+def write_data(path, shift=0.0):
+    x, target, _ = table(40)
+    np.savez(path, inputs=x + shift, target=target)
+    return path
+
+
+def command(*more, out="run"):
+    """To be run where the data are."""
+    fixed = ["--task", "ranking", "--metric", "ap", "--data", "data.npz", "--out", out]
+    fixed += ["--accelerator", "cpu", "--loss", "bce", "--batch-size", 8]
+    return ["train", *map(str, [*fixed, *more])]
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    path = tmp_path_factory.mktemp("finished")
+    write_data(path / "data.npz")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(path)
+        assert main(command("--epochs", 4)) == 0
+    return path
+
+
+@pytest.fixture
+def run(finished, tmp_path, monkeypatch):
+    """The current folder: a copy of that of the finished run, to be damaged."""
+    shutil.copytree(finished, tmp_path / "day")
+    monkeypatch.chdir(tmp_path / "day")
+    return tmp_path / "day"
+
+
+def told(capsys, arguments):
+    """The one sentence that a command ends in."""
+    capsys.readouterr()
+    assert main([str(argument) for argument in arguments]) == 2
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1, said
+    return said
+
+
+def contents(folder):
+    return {p: p.read_bytes() for p in folder.rglob("*") if p.is_file()}
+
+
+class Killed(BaseException):
+    """Ends a training as SIGKILL would: nobody catches it."""
+
+
+def test_a_run_begun_again_and_killed_is_not_the_old_one(run):
+    def kill(*_):
+        raise Killed
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(training, "fit", kill)
+        with pytest.raises(Killed):
+            main(command("--epochs", 4, "--seed", 5, "--resume", "never"))
+    assert main(command("--epochs", 4, "--seed", 5)) == 0
+    assert main(command("--epochs", 4, "--seed", 5, out="fresh")) == 0
+    again, fresh = (load_file(run / name / "best.safetensors") for name in ("run", "fresh"))
+    assert all(torch.equal(again[name], fresh[name]) for name in fresh)
+
+
+def test_a_run_folder_that_was_moved_keeps_its_best_model(run):
+    before = torch.load(run / "run" / "last.ckpt", weights_only=True)["hooks"][0]
+    (run / "run").rename(run / "moved")
+    # a network that has been ruined: the next epoch cannot be the best
+    state = torch.load(run / "moved" / "last.ckpt", weights_only=True)
+    state["network"] = {name: -100 * tensor for name, tensor in state["network"].items()}
+    torch.save(state, run / "moved" / "last.ckpt")
+    assert main(command("--epochs", 5, out="moved")) == 0
+    left = load_file(run / "moved" / "best.safetensors")
+    assert all(torch.equal(left[name], tensor) for name, tensor in before["weights"].items())
+
+
+def test_data_that_changed_are_told_at_resume(run, capsys):
+    write_data(run / "data.npz", shift=1.0)
+    said = told(capsys, command("--epochs", 4))
+    assert "holds a run with contents of --data" in said
+    assert "--resume never to begin again" in said
+
+
+HOLDER = """
+import sys, time
+from pathlib import Path
+sys.modules["torch"] = None  # not needed, and slow
+from evalgrad_lab.lock import held
+with held(Path(sys.argv[1])):
+    print("held", flush=True)
+    time.sleep(600)
+"""
+
+
+def test_a_folder_holds_one_training_at_a_time(run, capsys):
+    holder = subprocess.Popen(
+        [sys.executable, "-c", HOLDER, str(run / "run")], stdout=subprocess.PIPE, text=True
+    )
+    try:
+        assert holder.stdout.readline() == "held\n"
+        before = contents(run)
+        said = told(capsys, command("--epochs", 4, "--resume", "never"))
+        assert "another process is at work in run. Wait for it" in said
+        assert contents(run) == before
+    finally:
+        holder.kill()
+        holder.wait()
+        holder.stdout.close()
+    with held(run / "run"):  # the system gave it free
+        pass
+
+
+def test_ranks_of_one_training_do_not_lock_each_other_out(tmp_path, monkeypatch):
+    with held(tmp_path):
+        with pytest.raises(UserError, match="another process"), held(tmp_path):
+            pass
+        monkeypatch.setenv("LOCAL_RANK", "1")
+        with held(tmp_path):
+            pass
+
+
+def test_an_out_that_cannot_be_a_folder(run, capsys):
+    (run / "file").write_text("")
+    said = told(capsys, command(out="file"))
+    assert "--out file cannot be used (File exists). Choose a folder" in said
+    assert (run / "file").read_text() == ""
+
+
+@pytest.mark.parametrize("error", [28, 13, 30], ids=["full", "no access", "read-only"])
+def test_a_disk_that_takes_nothing(run, capsys, error):
+    before = contents(run)
+
+    def refuse(*_):
+        raise OSError(error, os.strerror(error))
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", refuse)
+        said = told(capsys, command("--epochs", 9))
+    assert f"options.json cannot be written ({os.strerror(error)})." in said
+    assert "the same command goes on" in said
+    after = contents(run)
+    assert all(after[path] == data for path, data in before.items() if path in after)
+    assert set(before) - set(after) <= {run / "run" / "result.json"}
+    assert main(command("--epochs", 9)) == 0
+    assert json.loads((run / "run" / "result.json").read_text())["epochs"] == 9
+
+
+def flip(path, count=40):
+    """Other bytes in the middle of a file, where the numbers are."""
+    data = bytearray(path.read_bytes())
+    middle = len(data) // 2
+    for i in range(middle, middle + count):
+        data[i] ^= 0x55
+    path.write_bytes(data)
+
+
+@pytest.mark.parametrize("damage", ["flipped", "cut", "empty", "text"])
+def test_a_damaged_checkpoint(run, capsys, damage):
+    path = Path("run/last.ckpt")
+    if damage == "flipped":
+        flip(path)
+        torch.load(path, weights_only=True)  # torch would take it
+    else:
+        path.write_bytes({"cut": path.read_bytes()[:999], "empty": b"", "text": b"x" * 99}[damage])
+    said = told(capsys, command("--epochs", 9))
+    assert str(path) in said
+    assert "is damaged (in" in said if damage == "flipped" else "cannot be read as a check" in said
+    assert "--resume never to begin again" in said
+
+
+def test_a_checkpoint_of_another_kind_of_run(run, capsys):
+    other = ["--resume", run / "run" / "last.ckpt", "--epochs", 4]
+    for more in (["--optimiser", "sgd"], ["--loss", "auto"], ["--loss", "f_beta"]):
+        said = told(capsys, command(*other, *more, out="other"))
+        assert "the checkpoint is of another kind of run: " in said
+        assert "Give the options of that run, or --resume never to begin again." in said
+        assert not (run / "other").exists()
+
+
+def test_a_damaged_second_branch(run, capsys, monkeypatch):
+    monkeypatch.setattr(recipe, "LEAST", 2)  # examples of a validation that may choose
+    assert main(command("--loss", "auto", "--epochs", 6, out="auto")) == 0
+    (run / "auto" / "result.json").unlink()
+    (run / "auto" / "branch0.ckpt").write_bytes(b"half")
+    said = told(capsys, command("--loss", "auto", "--epochs", 6, out="auto"))
+    assert "branch0.ckpt cannot be read as a checkpoint" in said
+    assert "Remove it; the same command trains the branch again." in said
+
+
+@pytest.mark.parametrize("name", ["options.json", "result.json"])
+@pytest.mark.parametrize("content", ["", "{", "[1]", "\0\1"])
+def test_garbage_in_the_files_of_a_run(run, capsys, name, content):
+    (run / "run" / name).write_text(content)
+    said = told(capsys, command("--epochs", 4))
+    assert f"run/{name} " in said
+    assert "--resume never" in said if name == "options.json" else "Remove it; the same" in said
+
+
+def test_a_result_of_another_version(run, capsys):
+    (run / "run" / "result.json").write_text('{"decision": null}')
+    said = told(capsys, command("--epochs", 4))
+    assert "result.json is no result of this version" in said
+    (run / "run" / "result.json").unlink()
+    assert main(command("--epochs", 4)) == 0
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"inputs": "3"}, "inputs must be an integer; got '3'."),
+        ({"mean": {"a": 1}}, "mean must be a list of numbers; got {'a': 1}."),
+        ({"mean": [0.0]}, "inputs, mean and std do not fit together."),
+        ({"outputs": 10**12}, "outputs and classes do not fit together."),
+        ({"kind": "poetry"}, "task and kind do not fit together."),
+        ({"model_options": []}, "model_options must be a JSON object; got []."),
+        ({"decision": {"rule": "rm", "numbers": []}}, "is no decision."),
+        ({"decision": {"rule": "threshold", "numbers": [0.0] * 9}}, "decision do not fit"),
+        ({"decision": 3}, "Give the --out folder of a finished"),
+        ({"model_options": {"widths": [10**10]}}, "is a checkpoint of another model"),
+        ({"model_options": {"widths": "wide"}}, "must take (inputs, outputs=...)"),
+    ],
+)
+def test_a_model_description_that_is_none(run, capsys, change, message):
+    path = run / "run" / "model.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), **change}))
+    assert message in told(capsys, ["evaluate", run / "run", "--data", run / "data.npz"])
+
+
+@pytest.mark.parametrize("damage", ["missing", "cut"])
+def test_damaged_weights(run, capsys, damage):
+    path = run / "run" / "best.safetensors"
+    data = path.read_bytes()
+    path.unlink() if damage == "missing" else path.write_bytes(data[:-9])
+    said = told(capsys, ["evaluate", run / "run", "--data", run / "data.npz"])
+    assert "best.safetensors cannot be read" in said
+    # the repair: what measures a run again writes its weights again
+    (run / "run" / "result.json").unlink()
+    assert main(command("--epochs", 4)) == 0
+    assert path.read_bytes() == data
+
+
+def test_predictions_never_overwrite_the_data(capsys, tmp_path):
+    data = write_segmentation(tmp_path / "data", count=4)
+    before = contents(data)
+    for source, out in (
+        (data, data),
+        (data, data / "images"),
+        (data, data / "masks"),
+        (data / "images", data / "masks"),
+        (data, data / "new"),
+    ):
+        arguments = ["predict", tmp_path / "none", "--data", source, "--out", out]
+        assert f"--out {out} lies in --data" in told(capsys, arguments)
+    rows = write_table(tmp_path / "predictions.csv")
+    arguments = ["predict", tmp_path / "none", "--data", rows, "--out", tmp_path]
+    assert "lies in --data" in told(capsys, arguments)
+    assert contents(data) == before
+
+
+@pytest.mark.parametrize("part", ["images", "masks"])
+def test_two_files_of_one_name(capsys, tmp_path, part):
+    data = write_segmentation(tmp_path / "data", count=4)
+    Image.open(data / part / "01.png").save(data / part / "01.bmp")
+    fixed = ["--task", "segmentation", "--metric", "miou", "--accelerator", "cpu"]
+    said = told(capsys, ["train", *fixed, "--data", data, "--out", tmp_path / "run"])
+    assert f"{data / part / '01.bmp'} and 01.png have one name but for the ending" in said
+
+
+def broken(index):
+    raise UserError(f"{index}.png cannot be read as an image. Replace or remove it.")
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_a_file_that_breaks_during_training_is_one_sentence(workers):
+    examples = Examples(Column([0, 1], broken), torch.tensor([0, 1]), ["a", "b"])
+    batches = loaded(examples, Loading(2, 0, workers=workers))
+    with pytest.raises(UserError, match=r"^[01].png cannot be read as an image. Replace or r.*.$"):
+        list(batches(0))
+
+
+def damaged(text):
+    return text.replace("0.5", "4.24")
+
+
+@pytest.mark.parametrize("change", [lambda text: text[:40], lambda text: "", damaged])
+def test_a_damaged_record_of_the_store_is_done_again(tmp_path, capsys, change):
+    store = Store(tmp_path)
+    store.save({"task": "circles"}, {"iou": 0.5})
+    path = store.path({"task": "circles"})
+    path.write_text(change(path.read_text()))
+    assert store.load({"task": "circles"}) is None
+    assert f"{path} has been damaged or edited; its run is done again." in capsys.readouterr().err
+    store.save({"task": "circles"}, {"iou": 0.5})
+    assert store.load({"task": "circles"}) == {"iou": 0.5}
+
+
+def test_arrays_that_no_memory_holds(tmp_path, capsys, monkeypatch):
+    np.savez_compressed(tmp_path / "bomb.npz", inputs=np.zeros((4, 10**6)), target=np.zeros(4, int))
+    monkeypatch.setattr(arrays, "free_memory", lambda: 1e6)
+    fixed = ["--task", "ranking", "--metric", "ap", "--out", tmp_path / "run"]
+    said = told(capsys, ["train", *fixed, "--data", tmp_path / "bomb.npz"])
+    assert "bomb.npz unpacks to 0.0 GB, and 0.0 GB of memory are free. Split it" in said
+    monkeypatch.undo()
+    assert arrays.free_memory() > 1e6
+    # a header that declares 36 TB over a few bytes
+    shape = b"{'descr': '<f8', 'fortran_order': False, 'shape': (4, 1125000000000), }"
+    header = b"\x93NUMPY\x01\x00v\x00" + shape
+    with zipfile.ZipFile(tmp_path / "lie.npz", "w") as file:
+        file.writestr("inputs.npy", header.ljust(127) + b"\n" + bytes(64))
+    said = told(capsys, ["train", *fixed, "--data", tmp_path / "lie.npz"])
+    assert "lie.npz cannot be read as an .npz file of plain arrays" in said
