@@ -24,7 +24,7 @@ from evalgrad._softmax import finite_logits
 class Overlap(NamedTuple):
     """What the index of each class is made of, ``(G, C)`` each."""
 
-    truth: Tensor  # sum y: hits and missed together
+    hits: Tensor
     missed: Tensor
     alarms: Tensor
 
@@ -55,10 +55,9 @@ def overlap_loss(
         maps = soft_maps(function, logits, target, mask, mode=mode, classes=classes, **options)
         overlap = _of_shares(maps, mode)
     errors = misses * overlap.missed + false_alarms * overlap.alarms
-    # hits + errors, without a difference of large sums
-    total = overlap.truth + (misses - 1) * overlap.missed + false_alarms * overlap.alarms + smooth
-    losses = torch.where(total > 0, errors / torch.where(total > 0, total, 1.0), 0.0 * errors)
-    losses = losses * class_factor(maps, classes, reduction)
+    total = overlap.hits + errors + smooth
+    # where nothing is true or predicted there is no error either
+    losses = errors / torch.where(total > 0, total, 1.0) * class_factor(maps, classes, reduction)
     return losses if reduction == "none" else losses.sum()
 
 
@@ -95,14 +94,14 @@ def _refuse_mask(function: str, mask: Tensor | None) -> None:
 def _of_indices(maps: ClassMaps) -> Overlap:
     """From the probability of its own class at each pixel, and the sum of all."""
     p = finite_logits(maps).softmax(2)
-    label = maps.label.clamp(min=0).unsqueeze(2)
+    label = (maps.label if maps.complete else maps.label.clamp(min=0)).unsqueeze(2)
     own = p.gather(2, label)
     if not maps.complete:
         counts = maps.label.unsqueeze(2) >= 0
         p, own = (torch.where(counts, x, 0.0) for x in (p, own))
     everything = p.sum((1, 3))
     hits = torch.zeros_like(everything).scatter_add(1, label.flatten(1), own.flatten(1))
-    return Overlap(maps.counts, maps.counts - hits, everything - hits)
+    return Overlap(hits, maps.counts.to(hits.dtype) - hits, everything - hits)
 
 
 def _of_shares(maps: SoftMaps, mode: Mode) -> Overlap:
@@ -111,4 +110,5 @@ def _of_shares(maps: SoftMaps, mode: Mode) -> Overlap:
     if maps.mask is not None:
         excess = torch.where(maps.mask, excess, 0.0)
     # relu, not clamp: its slope at 0 is 0, and with it the gradient where p = y
-    return Overlap(maps.counts, (-excess).relu().sum((1, 3)), excess.relu().sum((1, 3)))
+    missed = (-excess).relu().sum((1, 3))
+    return Overlap(maps.counts - missed, missed, excess.relu().sum((1, 3)))
