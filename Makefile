@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: demo reproduce ladder test test-pure test-triton check bench docs data clean
+.PHONY: demo reproduce ladder test test-pure test-triton check bench docs tutorials figure site data clean
 
 # A folder changes when a file is added or removed: an editable install then has to learn of it.
 $(VENV)/installed: pyproject.toml constraints.txt CMakeLists.txt $(shell find csrc -type f) $(shell find src -type d -not -name __pycache__)
@@ -26,7 +26,7 @@ test: $(VENV)/installed  ## all tests, with the kernels
 	$(BIN)/python -m pytest
 
 # The lab runs the same on either path: once is enough.
-LAB_TESTS := test_lab* test_paper* test_reproduce.py test_configs.py test_layouts.py test_fetched.py test_docs.py test_reference.py
+LAB_TESTS := test_lab* test_paper* test_reproduce.py test_configs.py test_layouts.py test_fetched.py test_docs.py test_reference.py test_site.py test_tutorials.py
 
 test-pure:  ## install without a compiler on the PATH and run the laws on the pure-torch path
 	$(PYTHON) -m venv build/pure
@@ -87,9 +87,23 @@ data/imagenet-logits:
 
 docs: $(VENV)/installed  ## regenerate what is generated in README, docs and docstrings
 	$(BIN)/python -m docs.site.arguments
+	$(BIN)/python -m docs.site.readme
 	$(BIN)/python -m reproductions loss_max_pooling/figures-1-2 --docs docs/papers
 	$(BIN)/python benchmarks/distributed.py
 	$(BIN)/python benchmarks/costs.py
+
+tutorials: $(VENV)/installed  ## run docs/tutorials/*.py and write their pages, a minute
+	$(BIN)/python -m docs.site.tutorials
+
+SCENES := cross_entropy weighted_cross_entropy lovasz_softmax cross_entropy+lovasz_softmax
+
+figure: $(VENV)/installed  ## train and draw the figure of README, minutes; writes docs/assets/digit_scenes.svg
+	$(BIN)/evalgrad compare digit-scenes --at "500 iterations" --seeds 3 --losses $(SCENES) --out runs/figure
+	$(BIN)/python -m docs.site.figure runs/figure/comparison.json
+
+site: $(VENV)/installed  ## build/site/index.html; fails on an undocumented name, a dead link or an example that does not run
+	$(BIN)/python -m pytest -q tests/test_reference.py tests/test_docs.py tests/test_tutorials.py src
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build -q
 
 clean:
 	rm -rf $(VENV) build

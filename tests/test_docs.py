@@ -18,6 +18,7 @@ PAGES = [ROOT / "README.md", *sorted(ROOT.glob("docs/**/*.md"))]
 BLOCKS = [
     (page, i, code)
     for page in PAGES
+    if page.parent.name != "tutorials"  # whose blocks go together: test_tutorials.py
     for i, code in enumerate(re.findall(r"```python\n(.*?)```", page.read_text(), re.S))
 ]
 

@@ -1,0 +1,76 @@
+"""Draws the figure of README from a comparison on the digit scenes: `make figure`.
+
+The scenes are the first of the test part, of seed 0, whatever they look like; the numbers are means
+over the test parts of all seeds.
+"""
+
+import json
+import sys
+from html import escape
+from pathlib import Path
+
+from evalgrad_lab.report.panels import Panel, Row, panels
+from evalgrad_lab.report.pictures import image_picture, label_picture
+
+PATH = Path(__file__).parents[1] / "assets" / "digit_scenes.svg"
+SIDE, GAP, SCENES = 112, 10, 2
+NAMES = {
+    "cross_entropy": ["cross-entropy"],
+    "weighted_cross_entropy": ["cross-entropy with", "class weights"],
+    "lovasz_softmax": ["Lovász-Softmax"],
+    "cross_entropy+lovasz_softmax": ["cross-entropy +", "Lovász-Softmax"],
+}
+
+
+def drawn(panel: Panel) -> str:
+    """The figure: image, truth, and what each loss says, with its metric below."""
+    rows = [row for row in panel.rows if row.loss in NAMES]
+    columns = [["image"], ["truth"], *(NAMES[row.loss] for row in rows)]
+    width = len(columns) * (SIDE + GAP) + GAP
+    height = SCENES * (SIDE + GAP) + 3 * 16 + GAP
+    parts = [_pictures(rows, scene) for scene in range(SCENES)]
+    parts += [_text(i, 0, lines) for i, lines in enumerate(columns)]
+    parts += [_text(i + 2, 2, [_metric(row)], bold=True) for i, row in enumerate(rows)]
+    said = ", ".join(f"{' '.join(NAMES[row.loss])} {_metric(row)}" for row in rows)
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}"'
+        f' font-family="sans-serif" font-size="12" role="img" aria-label="{escape(said)}">\n'
+        f'<rect width="{width}" height="{height}" rx="6" fill="#ffffff"/>\n'
+        + "\n".join(parts)
+        + "\n</svg>\n"
+    )
+
+
+def _pictures(rows: list[Row], scene: int) -> str:
+    shown = [next(run for run in row.runs if run["examples"])["examples"] for row in rows]
+    first = shown[0][scene]
+    pictures = [image_picture(first["image"]), label_picture(first["target"])]
+    pictures += [label_picture(examples[scene]["prediction"]) for examples in shown]
+    y = GAP + scene * (SIDE + GAP)
+    return "\n".join(
+        f'<image x="{GAP + i * (SIDE + GAP)}" y="{y}" width="{SIDE}" height="{SIDE}"'
+        f' style="image-rendering:pixelated" href="{picture}"/>'
+        for i, picture in enumerate(pictures)
+    )
+
+
+def _text(column: int, line: int, lines: list[str], bold: bool = False) -> str:
+    x = GAP + column * (SIDE + GAP) + SIDE / 2
+    y = SCENES * (SIDE + GAP) + GAP + 8
+    weight = ' font-weight="bold"' * bold
+    return "\n".join(
+        f'<text x="{x}" y="{y + 16 * (line + i)}" text-anchor="middle" fill="#22262e"{weight}>'
+        f"{escape(text)}</text>"
+        for i, text in enumerate(lines)
+    )
+
+
+def _metric(row: Row) -> str:
+    return f"{100 * row.mean:.1f} ± {100 * (row.spread or 0):.1f}"
+
+
+if __name__ == "__main__":
+    (panel,) = panels(json.loads(Path(sys.argv[1]).read_text())["records"])
+    PATH.write_text(drawn(panel))
+    for row in panel.rows:
+        print(f"{row.loss}: {panel.metric} {_metric(row)} over {len(row.runs)} seeds")

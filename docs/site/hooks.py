@@ -1,0 +1,123 @@
+"""What mkdocs does for `make site` besides: the pages that are not in docs/, and links to names."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from mkdocs.exceptions import PluginError
+from mkdocs.structure.files import File, Files
+
+from docs.site import public
+
+ROOT = Path(__file__).parents[2]
+# Pages outside of docs/ and their name on the site.
+OUTSIDE = {"README.md": "index.md", "CONTRIBUTING.md": "contributing.md"}
+OUTSIDE |= {"CHANGELOG.md": "changelog.md"}
+NAMES = list(public.names())
+CODE = re.compile(r"<code>(?:eg\.|evalgrad\.)?((?:metrics|decisions|distributed)?\.?\w+)</code>")
+
+
+def on_config(config: Any) -> Any:
+    """Stop at a name without documentation, and list the pages of the reference and of docs/."""
+    if missing := [problem for name in NAMES for problem in public.problems(name)]:
+        raise PluginError("undocumented:\n" + "\n".join(missing))
+    sections = {title: pages for entry in config.nav for title, pages in entry.items()}
+    sections["Reference"] += [{title: page_of(p)} for p, (title, _) in public.PAGES.items()]
+    listed = set(pages_of(config.nav))
+    found = (str(page.relative_to(ROOT / "docs")) for page in sorted(ROOT.glob("docs/**/*.md")))
+    sections["Developers"] += [page for page in found if page not in listed]
+    return config
+
+
+def on_files(files: Files, config: Any) -> Files:
+    """README as the first page, the reference, and what else is not in docs/."""
+    made = {site: outside(ROOT / name) for name, site in OUTSIDE.items()}
+    made["reference/index.md"] = overview()
+    made |= {page_of(package): reference(package) for package in public.PAGES}
+    for name, content in made.items():
+        files.append(File.generated(config, name, content=content))
+    return files
+
+
+def on_page_content(html: str, page: Any, **_: Any) -> str:
+    """Link a public name in the text to the reference."""
+    up = "../" * page.file.src_uri.count("/")
+    links = {
+        key: f"{up}{page_of(n.package, 'html')}#{anchor(n)}" for n in NAMES for key in spellings(n)
+    }
+
+    def linked(found: re.Match[str]) -> str:
+        target = links.get(found[1])
+        return f'<a href="{target}">{found[0]}</a>' if target else found[0]
+
+    parts = re.split(r"(<a .*?</a>|<pre>.*?</pre>|<h\d.*?</h\d>)", html, flags=re.S)
+    return "".join(part if i % 2 else CODE.sub(linked, part) for i, part in enumerate(parts))
+
+
+def on_post_page(output: str, page: Any, **_: Any) -> str:
+    """Nothing is loaded from elsewhere: the shim that search needs in a folder is our own."""
+    up = "../" * page.file.src_uri.count("/")
+    return output.replace("https://unpkg.com/iframe-worker/shim", f"{up}assets/worker.js")
+
+
+def on_post_template(output_content: str, **_: Any) -> str:
+    """The same for pages that come from no file, such as 404.html."""
+    return output_content.replace("https://unpkg.com/iframe-worker/shim", "assets/worker.js")
+
+
+def spellings(name: public.Public) -> list[str]:
+    """How a text may name it: as a user spells it, without `evalgrad`."""
+    spelled = name.spelled.partition(".")[2]
+    return [spelled, name.name] if name.package == "evalgrad.metrics" else [spelled]
+
+
+def anchor(name: public.Public) -> str:
+    """Where mkdocstrings finds it; the lab imports its commands only when they are asked for."""
+    package = name.value.__module__ if name.package == "evalgrad_lab" else name.package
+    return f"{package}.{name.name}"
+
+
+def page_of(package: str, kind: str = "md") -> str:
+    return f"reference/{package.rpartition('.')[2]}.{kind}"
+
+
+def pages_of(nav: Any) -> Iterator[str]:
+    for entry in nav if isinstance(nav, list) else nav.values():
+        if isinstance(entry, str):
+            yield entry
+        else:
+            yield from pages_of(entry)
+
+
+def outside(path: Path) -> str:
+    """A page of the root, with the links that it has on the site."""
+    text = re.sub(r"\]\(docs/", "](", path.read_text())
+    for name, site in OUTSIDE.items():
+        text = text.replace(f"]({name}", f"]({site}")
+    return text
+
+
+def overview() -> str:
+    """Every public name with the first sentence of its docstring."""
+    lines = ["# Reference", "", "Every public name. `import evalgrad as eg`.", ""]
+    for package, (title, _) in public.PAGES.items():
+        page = page_of(package).removeprefix("reference/")
+        lines += [f"## [{title}]({page})", "", "| name | what it is |", "|---|---|"]
+        for name in (n for n in NAMES if n.package == package):
+            said = " ".join(name.docstring.partition("\n\n")[0].split()).replace("|", "\\|")
+            lines.append(f"| [`{name.name}`]({page}#{anchor(name)}) | {said} |")
+        lines.append("")
+    return "\n".join(lines)
+
+
+def reference(package: str) -> str:
+    """A page of the reference: mkdocstrings shows the names."""
+    title, guide = public.PAGES[package]
+    lines = [f"# {title}", "", f"How to use them: [{guide}](../{guide}).", ""]
+    for name in (n for n in NAMES if n.package == package):
+        lines += [f"::: {anchor(name)}", "    options:", f"      heading: {name.spelled}"]
+        lines += [f"      toc_label: {name.name}"]
+        # the docstrings of the lab's options are made of the help of each, when they are imported
+        lines += ["      force_inspection: true"] * (package == "evalgrad_lab") + [""]
+    return "\n".join(lines)

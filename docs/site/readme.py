@@ -1,0 +1,101 @@
+"""Writes the generated tables of README: the guide's, and results from docs/ladder.md and the
+comparison of `make demo`; `make docs` runs it.
+
+What has not been run is left as it is; no number is written by hand.
+"""
+
+import json
+import math
+import re
+from pathlib import Path
+
+from benchmarks.timing import write_between
+from evalgrad_lab.report.panels import Panel, panels
+
+ROOT = Path(__file__).parents[2]
+GUIDE = ROOT / "docs" / "guide.md"
+DEMO, LADDER = ROOT / "runs" / "comparison.json", ROOT / "docs" / "ladder.md"
+DIFFERENCE = re.compile(r"([+-][\d.]+) \(([+-][\d.]+) to ([+-][\d.]+)\)")
+WORDS = {"win": "win", "tie": "tie", "loss": "**loss**", "unknown": "one seed"}
+
+
+def guide_table(page: str) -> str:
+    """The table of docs/guide.md without its last column, with links from the root."""
+    rows = page[page.index("| judged by") :].partition("\n\n")[0].split("\n")
+    text = "\n".join("|".join(row.split("|")[:4]) + "|" for row in rows)
+    return re.sub(r"\]\((?=\w+\.md)", "](docs/", text)
+
+
+def ladder_table(page: str) -> str:
+    """The rows of the ladder's tables, shortened, and how many are wins, ties and losses."""
+    lines = ["| data | metric | best cross-entropy | `--loss auto` | difference (95 %) | |"]
+    lines.append("|---" * 6 + "|")
+    verdicts: list[str] = []
+    columns: list[str] = []
+    for row in (line for line in page.split("\n") if line.startswith("| ")):
+        cells = [cell.strip() for cell in row.strip("|").split("|")]
+        if cells[0] == "data":
+            columns = cells
+            continue
+        found = dict(zip(columns, cells, strict=True))
+        difference = DIFFERENCE.search(found["difference"])
+        assert difference, f"{LADDER} has a row without a difference: {row}"
+        verdicts.append(verdict(float(difference[2]), float(difference[3])))
+        shown = (found["data"], found["metric"], found["its"], found["auto"], difference[0])
+        lines.append(f"| {' | '.join(shown)} | {WORDS[verdicts[-1]]} |")
+    return "\n".join([*lines, "", counted(verdicts)])
+
+
+def demo_table(found: list[Panel]) -> str:
+    """The panels of the demo: the best baseline and the best of ours, both chosen on validation."""
+    lines = ["| task | metric | best baseline | best of ours | difference (95 %) | |"]
+    lines.append("|---" * 6 + "|")
+    for panel in found:
+        lines.append(_panel_row(panel))
+    return "\n".join([*lines, "", counted([panel.verdict for panel in found])])
+
+
+def _panel_row(panel: Panel) -> str:
+    ours, theirs = panel.champion, panel.reference
+    assert ours is not None
+    assert theirs is not None
+    assert ours.difference is not None
+    low, high = (100 * end for end in ours.difference.interval or (math.nan, math.nan))
+    made = ", made to show it" * panel.designed
+    return (
+        f"| {panel.title}, {panel.budget}{made} | {panel.metric} |"
+        f" {theirs.loss} {100 * theirs.mean:.1f} | {ours.loss} {100 * ours.mean:.1f} |"
+        f" {100 * ours.difference.mean:+.1f} ({low:+.1f} to {high:+.1f}) |"
+        f" {WORDS[panel.verdict]} |"
+    )
+
+
+def verdict(low: float, high: float) -> str:
+    """What an interval says.
+
+    >>> verdict(0.2, 1.0), verdict(-0.2, 1.0), verdict(-2.0, -1.0)
+    ('win', 'tie', 'loss')
+    """
+    return "win" if low > 0 else "loss" if high < 0 else "tie"
+
+
+def counted(verdicts: list[str]) -> str:
+    """How many there are of each.
+
+    >>> counted(["win", "tie", "win"])
+    '2 wins, 1 ties, 0 losses.'
+    """
+    names = {"win": "wins", "tie": "ties", "loss": "losses"}
+    return ", ".join(f"{verdicts.count(v)} {n}" for v, n in names.items()) + "."
+
+
+if __name__ == "__main__":
+    for name, path, table in (
+        ("guide", GUIDE, guide_table),
+        ("ladder", LADDER, ladder_table),
+        ("demo", DEMO, lambda text: demo_table(panels(json.loads(text)["records"]))),
+    ):
+        if path.exists():
+            write_between(ROOT / "README.md", name, table(path.read_text()))
+        else:
+            print(f"no {path.relative_to(ROOT)}: that table of README is left as it is")
