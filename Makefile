@@ -26,7 +26,7 @@ test: $(VENV)/installed  ## all tests, with the kernels
 	$(BIN)/python -m pytest
 
 # The lab runs the same on either path: once is enough.
-LAB_TESTS := test_lab* test_paper* test_reproduce.py test_configs.py test_layouts.py test_fetched.py test_docs.py test_reference.py test_site.py test_tutorials.py
+LAB_TESTS := test_lab* test_paper* test_reproduce.py test_configs.py test_layouts.py test_fetched.py test_docs.py test_readme.py test_reference.py test_site.py test_tutorials.py
 
 test-pure:  ## install without a compiler on the PATH and run the laws on the pure-torch path
 	$(PYTHON) -m venv build/pure
@@ -103,7 +103,7 @@ figure: $(VENV)/installed  ## train and draw the figure of README, minutes; writ
 
 site: $(VENV)/installed  ## build/site/index.html; fails on an undocumented name, a dead link or an example that does not run
 	$(BIN)/python -m pytest -q tests/test_reference.py tests/test_docs.py tests/test_tutorials.py src
-	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build -q
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build
 
 clean:
 	rm -rf $(VENV) build

@@ -70,7 +70,7 @@ FAINT = """
 @pytest.fixture(scope="module")
 def site(tmp_path_factory):
     folder = tmp_path_factory.mktemp("site")
-    command = [sys.executable, "-m", "mkdocs", "build", "-q", "-d", str(folder)]
+    command = [sys.executable, "-m", "mkdocs", "build", "-d", str(folder)]
     environment = os.environ | {"NO_MKDOCS_2_WARNING": "1"}
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr

@@ -33,6 +33,7 @@ def on_config(config: Any) -> Any:
 def on_files(files: Files, config: Any) -> Files:
     """README as the first page, the reference, and what else is not in docs/."""
     made = {site: outside(ROOT / name) for name, site in OUTSIDE.items()}
+    made["CITATION.cff"] = (ROOT / "CITATION.cff").read_text()
     made["reference/index.md"] = overview()
     made |= {page_of(package): reference(package) for package in public.PAGES}
     for name, content in made.items():
@@ -69,7 +70,8 @@ def on_post_template(output_content: str, **_: Any) -> str:
 def spellings(name: public.Public) -> list[str]:
     """How a text may name it: as a user spells it, without `evalgrad`."""
     spelled = name.spelled.partition(".")[2]
-    return [spelled, name.name] if name.package == "evalgrad.metrics" else [spelled]
+    short = name.package in ("evalgrad.metrics", "evalgrad.decisions")
+    return [spelled, name.name] if short else [spelled]
 
 
 def anchor(name: public.Public) -> str:
@@ -114,7 +116,7 @@ def overview() -> str:
 def reference(package: str) -> str:
     """A page of the reference: mkdocstrings shows the names."""
     title, guide = public.PAGES[package]
-    lines = [f"# {title}", "", f"How to use them: [{guide}](../{guide}).", ""]
+    lines = [f"# {title}", "", f"How to use them: [{title}](../{guide}).", ""]
     for name in (n for n in NAMES if n.package == package):
         lines += [f"::: {anchor(name)}", "    options:", f"      heading: {name.spelled}"]
         lines += [f"      toc_label: {name.name}"]

@@ -13,7 +13,7 @@ from benchmarks.timing import write_between
 from evalgrad_lab.report.panels import Panel, panels
 
 ROOT = Path(__file__).parents[2]
-GUIDE = ROOT / "docs" / "guide.md"
+README, GUIDE = ROOT / "README.md", ROOT / "docs" / "guide.md"
 DEMO, LADDER = ROOT / "runs" / "comparison.json", ROOT / "docs" / "ladder.md"
 DIFFERENCE = re.compile(r"([+-][\d.]+) \(([+-][\d.]+) to ([+-][\d.]+)\)")
 WORDS = {"win": "win", "tie": "tie", "loss": "**loss**", "unknown": "one seed"}
@@ -96,6 +96,6 @@ if __name__ == "__main__":
         ("demo", DEMO, lambda text: demo_table(panels(json.loads(text)["records"]))),
     ):
         if path.exists():
-            write_between(ROOT / "README.md", name, table(path.read_text()))
+            write_between(README, name, table(path.read_text()))
         else:
             print(f"no {path.relative_to(ROOT)}: that table of README is left as it is")

@@ -1,0 +1,55 @@
+"""The parts of README that commands write, and the version, which is written in three places."""
+
+import re
+from pathlib import Path
+
+import pytest
+from synthetic_runs import comparison
+
+import evalgrad
+from docs.site import figure, readme
+from evalgrad_lab.report.panels import panels
+
+ROOT = Path(__file__).parent.parent
+
+
+def test_the_table_of_metrics_is_the_guides():
+    assert readme.guide_table((ROOT / "docs/guide.md").read_text()) in readme.README.read_text()
+
+
+def test_wins_ties_and_losses_of_the_ladder_are_read_from_its_page():
+    head = (
+        "| data | metric | reference | its | auto | difference | p | branch taken |\n" + "|---|" * 8
+    )
+    rows = [
+        f"| {name} | miou | cross_entropy | 40.0 | 41.0 | {shown} | 1.00 | 5 of 5 |"
+        for name, shown in (
+            ("a", "+1.0 (+0.5 to +1.5)"),
+            ("b", "+0.1 (-0.5 to +0.7)"),
+            ("c", "-1.0 (-1.5 to -0.5)"),
+        )
+    ]
+    table = readme.ladder_table("\n".join(["# A title", "", head, *rows, "", "1 wins"]))
+    assert table.endswith("1 wins, 1 ties, 1 losses.")
+    assert "| c | miou | 40.0 | 41.0 | -1.0 (-1.5 to -0.5) | **loss** |" in table
+
+
+def test_the_demo_has_a_row_for_every_panel():
+    found = panels(comparison()["records"])
+    table = readme.demo_table(found)
+    assert table.count("\n| ") + 1 == 1 + len(found)
+    assert all(panel.title in table for panel in found)
+
+
+def test_the_figure_shows_the_numbers_of_its_records():
+    drawn = (ROOT / "docs/assets/digit_scenes.svg").read_text()
+    assert len(re.findall(r"\d\d\.\d ± \d\.\d</text>", drawn)) == len(figure.NAMES)
+    assert "<image" in drawn
+
+
+@pytest.mark.parametrize("path", ["pyproject.toml", "CITATION.cff"])
+def test_the_version_is_written_alike(path):
+    text = (ROOT / path).read_text()
+    found = re.search(r'^version\s*[=:]\s*"?([\d.]+)', text, re.M)
+    assert found
+    assert found[1] == evalgrad.__version__
