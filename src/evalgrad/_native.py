@@ -11,6 +11,9 @@ axis into the rows, serves all of them. The few that are not so, `by_rows=False`
 """
 
 import ctypes
+import struct
+import warnings
+import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib.resources import files
@@ -65,34 +68,59 @@ class Kernel:
         )
 
 
-def _load() -> ctypes.CDLL | None:
+Table = dict[tuple[str, torch.dtype], Kernel]
+# Check sum of the names and types of all kernels: a library that has others is of another build.
+TABLE = 0x747DF1C8
+_SLOW = "On the CPU the losses run on torch alone, several times slower."
+
+
+def _load() -> tuple[ctypes.CDLL, Table] | tuple[None, Table]:
+    """The library and its table. Without a library that fits, none and a warning: the pure-torch
+    cores then do all the work.
+    """
     # not __file__: an editable install keeps the library elsewhere
     for entry in files("evalgrad").iterdir():
         if entry.name in ("_kernels.so", "_kernels.dylib", "_kernels.dll"):
             try:
-                return ctypes.CDLL(str(entry))
-            except OSError as error:
-                raise ImportError(f"evalgrad: {entry} is broken; reinstall evalgrad") from error
-    return None
+                _check_whole(entry.read_bytes())
+                library = ctypes.CDLL(str(entry))
+                return library, _read_table(library)
+            except (OSError, AttributeError, ValueError) as error:
+                said = f"{entry} is broken or of another version ({error}). {_SLOW}"
+                warnings.warn(f"evalgrad: {said} Reinstall evalgrad.", RuntimeWarning, stacklevel=2)
+                return None, {}
+    said = f"there are no compiled kernels. {_SLOW} Reinstall evalgrad where a C++ compiler is."
+    warnings.warn(f"evalgrad: {said}", RuntimeWarning, stacklevel=2)
+    return None, {}
 
 
-def _read_table(library: ctypes.CDLL) -> dict[tuple[str, torch.dtype], Kernel]:
+def _check_whole(content: bytes) -> None:
+    """A library of Linux that was cut off would kill the process when it is loaded."""
+    if content[:6] == b"\x7fELF\x02\x01":  # 64 bits, little-endian
+        (sections,) = struct.unpack_from("<Q", content, 40)
+        size, count = struct.unpack_from("<HH", content, 58)
+        if sections + size * count > len(content):
+            raise ValueError("it is cut off")
+
+
+def _read_table(library: ctypes.CDLL) -> Table:
     """The kernels by name and dtype of their first tensor."""
     library.evalgrad_kernels.restype = ctypes.POINTER(_Entry)
     library.evalgrad_error.restype = ctypes.c_char_p
-    found = {}
+    found, crc = {}, 0
     for entry in library.evalgrad_kernels():
         if not entry.name:
             break
         types = entry.types.decode()
         kernel = Kernel(entry.name.decode(), types, entry.function)
         found[kernel.name, _DTYPES[types[0]]] = kernel
+        crc = zlib.crc32(f"{kernel.name} {types};".encode(), crc)
+    if crc != TABLE:
+        raise ValueError(f"its table is {crc:#010x}, not {TABLE:#010x}")
     return found
 
 
-# None: built without a compiler; the pure-torch cores then do all the work
-library: ctypes.CDLL | None = _load()
-kernels = {} if library is None else _read_table(library)
+library, kernels = _load()
 
 _operators = torch.library.Library("evalgrad", "DEF")
 _open = False  # see `open_operators`

@@ -1,0 +1,65 @@
+"""The file of the kernels: one that is missing, broken, foreign or stale is warned of, and the
+pure-torch cores do the work; a right one shows two symbols and nothing else.
+"""
+
+import _ctypes
+import shutil
+import subprocess
+from importlib.resources import files
+
+import pytest
+
+from evalgrad import _native
+
+NAME = "_kernels.so"
+built = [entry for entry in files("evalgrad").iterdir() if entry.name == NAME]
+needs_library = pytest.mark.skipif(not built, reason="built without kernels")
+
+
+def loaded(monkeypatch, folder):
+    monkeypatch.setattr(_native, "files", lambda package: folder)
+    return _native._load()
+
+
+@pytest.mark.parametrize("content", [b"", b"\0" * 5000, b"\x7fELF\x02\x01" + b"\1" * 5000])
+def test_a_broken_library_is_warned_of(monkeypatch, tmp_path, content):
+    (tmp_path / NAME).write_bytes(content)
+    with pytest.warns(RuntimeWarning, match=rf"{NAME} is broken or of another .* Reinstall"):
+        assert loaded(monkeypatch, tmp_path) == (None, {})
+
+
+@needs_library
+@pytest.mark.parametrize("share", [0.1, 0.5, 0.99])
+def test_a_library_that_was_cut_off_does_not_kill_the_process(monkeypatch, tmp_path, share):
+    content = built[0].read_bytes()
+    (tmp_path / NAME).write_bytes(content[: int(share * len(content))])
+    with pytest.warns(RuntimeWarning, match="it is cut off"):
+        assert loaded(monkeypatch, tmp_path) == (None, {})
+
+
+def test_a_foreign_library_is_warned_of(monkeypatch, tmp_path):
+    shutil.copy(_ctypes.__file__, tmp_path / NAME)
+    with pytest.warns(RuntimeWarning, match="undefined symbol: evalgrad_kernels"):
+        assert loaded(monkeypatch, tmp_path) == (None, {})
+
+
+@needs_library
+def test_a_stale_library_is_warned_of(monkeypatch, tmp_path):
+    shutil.copy(str(built[0]), tmp_path / NAME)
+    monkeypatch.setattr(_native, "TABLE", _native.TABLE ^ 1)
+    with pytest.warns(RuntimeWarning, match=f"its table is {_native.TABLE ^ 1:#010x}, not"):
+        assert loaded(monkeypatch, tmp_path) == (None, {})
+
+
+def test_a_build_without_kernels_says_so(monkeypatch, tmp_path):
+    (tmp_path / "_kernels.so.old").write_bytes(b"a backup is no library")
+    with pytest.warns(RuntimeWarning, match="there are no compiled kernels. On the CPU the losses"):
+        assert loaded(monkeypatch, tmp_path) == (None, {})
+
+
+@needs_library
+@pytest.mark.skipif(shutil.which("nm") is None, reason="nm lists symbols, and is missing")
+def test_only_our_symbols_are_exported():
+    listed = ["nm", "-D", "--defined-only", "--format=posix", str(built[0])]
+    lines = subprocess.run(listed, capture_output=True, text=True, check=True).stdout.splitlines()
+    assert {line.split()[0] for line in lines} == {"evalgrad_kernels", "evalgrad_error"}
