@@ -16,7 +16,7 @@ $(VENV)/installed: pyproject.toml constraints.txt CMakeLists.txt $(shell find cs
 demo: $(VENV)/installed  ## tuned baselines against the metric, on embedded data; writes runs/report.html
 	$(BIN)/evalgrad compare
 
-reproduce: $(VENV)/installed  ## the papers' experiments, half an hour on two cores; writes docs/papers
+reproduce: $(VENV)/installed  ## the papers' experiments, about an hour on two cores; writes docs/papers
 	$(BIN)/python -m reproductions all --docs docs/papers
 
 ladder: $(VENV)/installed  ## --loss auto against tuned cross-entropy on many tasks, hours; after `make data`, with CAMVID=folder; writes docs/ladder.md

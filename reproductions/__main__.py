@@ -78,6 +78,7 @@ def run(arguments: argparse.Namespace) -> int:
             (paper,) = reproductions.papers([experiment.paper])
             path = pages.write_page(paper, sections, skipped, folder)
             console.print(f"written to {path}")
+    pages.write_summary(reproductions.papers(), folder)
     return 0
 
 
@@ -89,7 +90,7 @@ def _show(console: Console, experiment: Experiment, outcome: Outcome) -> None:
         console.print(_rich(table))
     for caption in outcome.figures:
         console.print(f"figure: {escape(caption)}")
-    console.print(f"[bold]{escape(str(experiment.verdict(outcome.numbers)))}[/]")
+    console.print(_rich(experiment.claims(outcome)))
 
 
 def _rich(table: Table) -> RichTable:

@@ -7,7 +7,7 @@ from typing import Any, Literal
 from matplotlib.figure import Figure
 
 from evalgrad_lab.runs import Runs
-from reproductions.verdicts import Verdict
+from reproductions.claims import COLUMNS, Claim
 
 # tiny: seconds, for tests; default: minutes, on embedded data; full: on what `make data` fetches
 Size = Literal["tiny", "default", "full"]
@@ -45,7 +45,7 @@ class Table:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What one run gives. `numbers` is plain data: all that the verdict may look at."""
+    """What one run gives. `numbers` is plain data: all that the verdicts may look at."""
 
     numbers: Mapping[str, Any]
     setting: str  # data, network, budget and tuning of this size, in a sentence or two
@@ -62,13 +62,16 @@ class Experiment:
     title: str
     source: str  # where the paper has it: tables, figures, section
     claim: str  # what the paper concludes from it
-    reported: Mapping[str, Any]  # the paper's own numbers
     run: Callable[[Size, Runs], Outcome]
-    verdict: Callable[[Mapping[str, Any]], Verdict]
+    judge: Callable[[Mapping[str, Any]], Sequence[Claim]]  # the first is the headline
 
     @property
     def paper(self) -> str:
         return self.name.partition("/")[0]
+
+    def claims(self, outcome: Outcome) -> Table:
+        """The verdicts, a row for each claim."""
+        return Table("", COLUMNS, [claim.cells() for claim in self.judge(outcome.numbers)])
 
 
 @dataclass(frozen=True)

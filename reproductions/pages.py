@@ -13,11 +13,14 @@ import torch
 
 import evalgrad
 from evalgrad_lab.store import write_atomically
+from reproductions.claims import COLUMNS
 from reproductions.drawing import write_svg
 from reproductions.experiment import Experiment, Outcome, Paper, Size, Table
 
 SIZES: tuple[Size, ...] = ("tiny", "default", "full")
 NOT_RUN = "\nNot run: "
+HEADLINE = re.compile(r"\| claim \|.*\n\| ---.*\n\| (.*)")
+SUMMARY = re.compile(r"(<!-- begin claims -->\n).*?(<!-- end claims -->)", re.S)
 SECTION = re.compile(r"<!-- begin (\S+) (\S+) -->\n(.*?)<!-- end \1 \2 -->\n", re.S)
 
 
@@ -28,7 +31,7 @@ def section(
     parts = [
         f"## {experiment.title}{'' if size == 'default' else f' (--{size})'}",
         f"{experiment.source}. The paper: {experiment.claim}",
-        f"**{experiment.verdict(outcome.numbers)}**",
+        _markdown(experiment.claims(outcome)),
         *[_markdown(table) for table in outcome.tables],
         *[
             _picture(experiment, size, number, caption, outcome, folder)
@@ -87,6 +90,27 @@ def write_page(
     return path
 
 
+def write_summary(papers: Iterable[Paper], folder: Path) -> None:
+    """The headline of every experiment into the README beside the pages: the first of its claims,
+    at each size, or that it has no result.
+    """
+    path, rows = folder / "README.md", []
+    if not path.exists():
+        return
+    for paper in papers:
+        found = read_sections(folder / f"{paper.name}.md")
+        for experiment in paper.experiments:
+            texts = {size: found.get((experiment.name, size), "") for size in SIZES[1:]}
+            heads = {size: HEADLINE.search(text) for size, text in texts.items()}
+            link = f"[{experiment.source}]({paper.name}.md)"
+            told = [(size, head[1]) for size, head in heads.items() if head]
+            missing = [("default", f"{experiment.claim} |  |  |  | not run |")]
+            rows += [f"| {paper.title}, {link} | {size} | {row}" for size, row in told or missing]
+    columns = ["paper", "size", *COLUMNS]
+    text = "\n".join([_line(columns), _line("---" for _ in columns), *rows])
+    write_atomically(path, SUMMARY.sub(rf"\g<1>{text}\n\2", path.read_text()).encode())
+
+
 def read_sections(path: Path) -> dict[tuple[str, Size], str]:
     """What a page already holds: results, and sentences where an experiment was skipped."""
     found = SECTION.findall(path.read_text()) if path.exists() else []
@@ -94,7 +118,8 @@ def read_sections(path: Path) -> dict[tuple[str, Size], str]:
 
 
 def _markdown(table: Table) -> str:
-    lines = [f"{table.title}", "", _line(table.columns), _line("---:" for _ in table.columns)]
+    head = [table.title, ""] if table.title else []
+    lines = [*head, _line(table.columns), _line("---:" for _ in table.columns)]
     return "\n".join(lines + [_line(row) for row in table.cells()])
 
 

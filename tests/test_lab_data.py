@@ -197,13 +197,15 @@ def test_pairs_show_their_class_and_tests_are_clean():
     assert torch.equal(pool.target[match], clean.test.target // 10)
 
 
-def test_half_of_the_s_digits_are_large():
-    part = digits.s_digits(0).train
-    large = part.target[:, 1] == 1
-    assert large.sum() == len(part) // 2
-    ink = (part.inputs / 3 + 0.3).sum(1)
-    # twice the size has four times the area
-    assert ink[large].mean() / ink[~large].mean() == pytest.approx(4, abs=0.3)
+def test_s_digits_are_large_where_their_foreground_is_above_the_mean():
+    split = digits.s_digits(0)
+    ink = [(p.inputs / 3 + 0.3 > digits.INK).sum(1).double() for p in (split.train, split.test)]
+    for size, part in zip(ink, (split.train, split.test)):
+        assert torch.equal(part.target[:, 1] == 1, size > ink[0].mean())
+    # twice the size has four times the area, and half of the images are so
+    small, large = split.train.inputs.chunk(2)
+    assert (large / 3 + 0.3).sum() / (small / 3 + 0.3).sum() == pytest.approx(4, abs=0.3)
+    assert torch.equal(*split.train.target[:, 0].chunk(2))
 
 
 def test_the_table_is_imbalanced_as_the_digits_are():

@@ -16,7 +16,7 @@ from evalgrad_lab.errors import UserError
 from evalgrad_lab.runs import Runs
 from evalgrad_lab.store import Store
 from evalgrad_lab.tune import Case, product, tune
-from reproductions import verdicts
+from reproductions import claims
 
 
 def process_of(*, call, divisor=1):
@@ -32,9 +32,9 @@ def killed(*, call):
 def test_a_run_is_stored_with_its_description_and_counts_once(tmp_path):
     bench = Runs(Store(tmp_path))
     for _ in range(2):
-        assert bench.run(verdicts.spread, [{"values": [1.0, 3.0]}] * 2) == ["2.0 ± 1.4"] * 2
+        assert bench.run(claims.spread, [{"values": [1.0, 3.0]}] * 2) == ["2.0 ± 1.4"] * 2
     (stored,) = [json.loads(path.read_text()) for path in tmp_path.glob("*.json")]
-    assert stored["description"]["function"] == "reproductions.verdicts.spread"
+    assert stored["description"]["function"] == "reproductions.claims.spread"
     assert stored["description"]["settings"] == {"values": [1.0, 3.0]}
     assert bench.seconds == stored["result"]["seconds"] >= 0
     assert bench.reused == 1

@@ -50,11 +50,15 @@ def test_convexity_gap_finds_a_dent(monkeypatch):
     assert surfaces.convexity_gap((1, 0), grid) > 0.1
 
 
-def test_surface_verdict_follows_the_numbers():
+def verdicts(experiment, numbers):
+    return [claim.verdict for claim in experiment.judge(numbers)]
+
+
+def test_surfaces_are_judged_by_their_numbers():
     good = {"hinge gap": 0.0, "hinge convexity": 0.0, "hinge bound": 0.0, "softmax gap": 1e-13}
-    assert surfaces.verdict(good).direction == "same"
-    assert surfaces.verdict(good | {"hinge convexity": 0.1}).direction == "partly"
-    assert surfaces.verdict(dict.fromkeys(good, 0.1)).direction == "other"
+    assert verdicts(surfaces.SURFACES, good) == ["found"] * 4
+    dented = verdicts(surfaces.SURFACES, good | {"hinge convexity": 0.1})
+    assert dented == ["found", "not found", "found", "found"]
 
 
 def test_bias_of_cross_entropy_is_the_prior_log_odds():
@@ -77,16 +81,10 @@ def test_excess_is_the_jaccard_loss_at_the_minimiser_above_the_least():
     assert excess(curves) == dict.fromkeys(LOSSES, 0.0) | {"hinge": pytest.approx(20)}
 
 
-def test_circles_verdict_follows_the_numbers():
-    found = {
-        "cross-entropy": [12, 5],
-        "hinge": [9, 5],
-        "Lovász hinge": [1, 0.1],
-        "balanced cross-entropy": [0.1, 2],
-        "soft Jaccard": [3, 0.2],
-    }
-    verdict = CIRCLES.verdict(found)
-    assert verdict.direction == "same"
-    assert "balanced cross-entropy comes within 2 points too" in verdict.sentence
-    assert CIRCLES.verdict(found | {"Lovász hinge": [9, 9]}).direction == "partly"
-    assert CIRCLES.verdict(found | {"Lovász hinge": [9, 9], "hinge": [0, 0]}).direction == "other"
+def test_circles_are_judged_by_their_numbers():
+    draw = {"cross-entropy": 12.0, "hinge": 9.0, "Lovász hinge": 0.8, "soft Jaccard": 3.0}
+    draw["balanced cross-entropy"] = 0.1
+    found = {name: [[value, value + 0.1, value]] * 2 for name, value in draw.items()}
+    assert verdicts(CIRCLES, found) == ["found", "found", "found", "not found", "found"]
+    missed = found | {"Lovász hinge": [[9.0, 9.2, 9.1]] * 2}
+    assert verdicts(CIRCLES, missed)[:3] == ["not found", "found", "undecided"]

@@ -7,6 +7,7 @@ from evalgrad_lab.models.mlp import mlp
 from reproductions.direct_loss.batches import BATCH_SIZE
 from reproductions.direct_loss.class_training import LOSSES, Bank, train_classes
 from reproductions.direct_loss.classes import CLASSES_TABLE
+from reproductions.direct_loss.classes import candidates as candidates_of_classes
 from reproductions.direct_loss.synthetic import ALGORITHMS, LINEAR, TEACHER, candidates
 from reproductions.direct_loss.training import best_threshold, train_scorer
 
@@ -82,37 +83,43 @@ def test_small_batches_draw_other_points_than_the_whole():
     assert whole["curve"] != some["curve"]
 
 
+def verdicts(experiment, numbers):
+    return [claim.verdict for claim in experiment.judge(numbers)]
+
+
 def figures_of(**changes):
-    base = (
-        {name: [90.0, 91.0, 90.5] for name in ALGORITHMS} | {"pos-AP": [95.0, 96.0, 95.4]} | changes
-    )
-    return {"train": base, "validation": base}
+    base = {name: [90.0, 91.0, 90.5] for name in ALGORITHMS} | {"pos-AP": [95.0, 96.0, 95.4]}
+    return {"train": base | changes, "validation": base | changes}
 
 
 def test_figure_3_is_judged_by_its_numbers():
-    assert TEACHER.verdict(figures_of()).direction == "same"
-    assert TEACHER.verdict(figures_of(logistic=[95.1, 95.8, 95.5])).direction == "partly"
-    assert TEACHER.verdict(figures_of(**{"pos-AP": [80.0, 81.0, 80.4]})).direction == "other"
+    assert verdicts(TEACHER, figures_of()) == ["found"] * 10
+    level = verdicts(TEACHER, figures_of(logistic=[95.1, 95.8, 95.5]))
+    assert level[:3] == ["undecided", "undecided", "found"]
+    assert verdicts(TEACHER, figures_of(**{"pos-AP": [80.0, 81.0, 80.4]})) == ["not found"] * 10
 
 
 def test_figures_4_and_5_are_judged_by_their_numbers():
-    clean = {name: [99.9, 99.95] for name in ALGORITHMS}
-    noisy = {name: [70.0, 70.1] for name in ALGORITHMS} | {"pos-AP": [76.0, 76.2]}
-    assert LINEAR.verdict({"linear": clean, "noisy": noisy}).direction == "same"
-    assert LINEAR.verdict({"linear": clean, "noisy": clean}).direction == "partly"
-    worse = clean | {"neg-AP": [90.0, 90.1], "per-AP": [90.0, 90.0]}
-    assert LINEAR.verdict({"linear": worse, "noisy": clean}).direction == "other"
+    clean = {name: [98.0, 98.1, 98.0] for name in ALGORITHMS} | {"neg-AP": [98.2, 98.3, 98.2]}
+    noisy = {name: [70.0, 70.1, 70.0] for name in ALGORITHMS} | {"pos-AP": [76.0, 76.2, 76.1]}
+    assert verdicts(LINEAR, {"linear": clean, "noisy": noisy}) == ["found"] * 5
+    perfect = {name: [99.99, 100.0, 100.0] for name in ALGORITHMS}
+    level = verdicts(LINEAR, {"linear": perfect, "noisy": noisy | {"per-AP": [60.0, 60.1, 60.0]}})
+    assert level == ["not testable here", "found", "found", "found", "not found"]
 
 
 def test_table_1_is_judged_by_its_numbers():
     def numbers(ours):
-        return {
-            "linear, noisy": {"logistic": [[90.0], [91.0]], "hinge": [[89.0], [90.0]], "ours": ours}
-        }
+        rivals = {"logistic": [[90.0], [91.0]], "hinge": [[89.0], [90.0]]}
+        return {"linear, noisy": rivals | {"ours": ours}}
 
-    assert CLASSES_TABLE.verdict(numbers([[92.0], [93.0]])).direction == "same"
-    assert CLASSES_TABLE.verdict(numbers([[89.5], [90.4]])).direction == "partly"
-    assert CLASSES_TABLE.verdict(numbers([[80.0], [81.0]])).direction == "other"
+    assert verdicts(CLASSES_TABLE, numbers([[92.0], [93.1]])) == ["found"] * 2
+    assert verdicts(CLASSES_TABLE, numbers([[89.6], [90.61]])) == ["not found", "found"]
+    assert verdicts(CLASSES_TABLE, numbers([[80.0], [81.0]])) == ["not found"] * 2
+
+
+def test_the_grid_has_no_decay_too():
+    assert {point["weight_decay"] for point in candidates_of_classes("ours", "default")} > {0.0}
 
 
 def test_batch_sizes_are_judged_by_their_numbers():
@@ -125,5 +132,7 @@ def test_batch_sizes_are_judged_by_their_numbers():
         ]
         return {"batches": [8, 9]} | {name: large if ", 9," in name else small for name in names}
 
-    assert BATCH_SIZE.verdict(numbers([60.0, 61.0], [50.0, 51.0])).direction == "same"
-    assert BATCH_SIZE.verdict(numbers([50.0, 51.0], [60.0, 61.0])).direction == "other"
+    assert verdicts(BATCH_SIZE, numbers([60.0, 61.0], [50.0, 51.0])) == ["found"] * 4
+    assert verdicts(BATCH_SIZE, numbers([50.0, 51.0], [60.0, 61.0])) == ["not found"] * 4
+    # what the page once called the paper's direction
+    assert verdicts(BATCH_SIZE, numbers([56.3, 50.2, 56.0], [50.0, 50.0, 50.0]))[0] == "undecided"

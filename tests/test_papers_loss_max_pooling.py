@@ -9,45 +9,35 @@ import torch.nn.functional as F
 import evalgrad as eg
 from evalgrad_lab.data.dataset import Part, Sizes
 from evalgrad_lab.data.fetched import mapped
+from evalgrad_lab.runs import Runs
+from evalgrad_lab.store import Store
+from reproductions import scene_base
+from reproductions.loss_max_pooling import training
 from reproductions.loss_max_pooling.methods import FIGURE_3, FIGURE_4, TABLE_2
-from reproductions.loss_max_pooling.sizes import METHODS, PLAIN, WEIGHTED, pooled
+from reproductions.loss_max_pooling.sizes import HARDEST, METHODS, PLAIN, WEIGHTED, pooled
 from reproductions.loss_max_pooling.sweeps import TABLE_1, methods
-from reproductions.loss_max_pooling.training import (
-    BATCH,
-    IGNORE,
-    UPDATE,
-    Course,
-    class_ious,
-    loss_of,
-    mean_iou,
-)
+from reproductions.loss_max_pooling.training import UPDATE, Course, class_ious, loss_of, mean_iou
 from reproductions.loss_max_pooling.weightings import FIGURES, concentration
+from reproductions.scene_base import BATCH, SCENE_CLASSES
 
 
-@pytest.fixture
-def batch():
+def verdicts(experiment, numbers):
+    return [claim.verdict for claim in experiment.judge(numbers)]
+
+
+def test_the_losses_are_the_papers():
     torch.manual_seed(0)
-    target = torch.randint(3, (2, 4, 4))
-    target[:, 0] = IGNORE
-    return torch.randn(2, 3, 4, 4), target
-
-
-def test_the_losses_leave_void_pixels_out(batch):
-    scores, target = batch
-    valid = target != IGNORE
-    flat, labels = scores.movedim(1, -1)[valid], target[valid]
-    assert torch.allclose(loss_of(PLAIN, target, 3)(scores, target), F.cross_entropy(flat, labels))
-    weight = eg.median_frequency_weights(target, num_classes=3, ignore_index=IGNORE)
-    weighted = (weight[labels] * F.cross_entropy(flat, labels, reduction="none")).mean()
-    assert torch.allclose(loss_of(WEIGHTED, target, 3)(scores, target), weighted)
-    by_image = [
-        F.cross_entropy(scores[i].movedim(0, -1)[valid[i]], target[i][valid[i]], reduction="none")
-        for i in range(2)
-    ]
-    expected = torch.stack(
-        [eg.loss_max_pooling(losses[None], p=1.7, support=0.5) for losses in by_image]
-    ).mean()
-    assert torch.allclose(loss_of(pooled(p=1.7, support=0.5), target, 3)(scores, target), expected)
+    target, scores = torch.randint(SCENE_CLASSES, (2, 8, 8)), torch.randn(2, SCENE_CLASSES, 8, 8)
+    pixels = F.cross_entropy(scores, target, reduction="none")
+    weight = eg.median_frequency_weights(target, num_classes=SCENE_CLASSES)
+    expected = {
+        "plain": (PLAIN, pixels.mean()),
+        "weighted": (WEIGHTED, (weight[target] * pixels).mean()),
+        "hardest": (HARDEST, pixels.flatten(1).topk(16).values.mean()),  # a quarter of each image
+        "pooled": (pooled(1.7, 0.5), eg.loss_max_pooling(pixels.flatten(1), p=1.7, support=0.5)),
+    }
+    for loss, value in expected.values():
+        assert torch.allclose(loss_of(loss, target)(scores, target), value)
 
 
 def test_iou_is_over_the_classes_that_occur():
@@ -91,62 +81,76 @@ def test_concentration_of_uniform_weights_is_a_tenth():
 
 
 def test_figures_1_and_2_are_judged_by_their_numbers():
-    good = {
-        "by p": [30.0, 20.0, 10.0],
-        "by support": [50.0, 10.0],
-        "fewest at m = n/3": 34,
-        "uniform": [1.0, 1.0],
+    good = {"by p": [30.0, 20.0, 10.0], "by support": [50.0, 10.0], "uniform": [1.0, 1.0]}
+    good["fewest at m = n/3"] = 34
+    assert verdicts(FIGURES, good) == ["found"] * 3
+    assert verdicts(FIGURES, good | {"by p": [1.0, 2.0]}) == ["not found", "found", "found"]
+    worse = good | {"fewest at m = n/3": 3, "uniform": [2.0]}
+    assert verdicts(FIGURES, worse) == ["found", "not found", "not found"]
+
+
+def scores(mean):
+    return [mean, mean + 0.3, mean - 0.1]
+
+
+LEVEL = {"constant": scores(8.0), "base": scores(70.0), "BASE": scores(70.2)}
+ORDER = ["inverse median frequency", "BASE", "BASE+", "online bootstrapping", "proposed loss only"]
+
+
+def ranked(step):
+    """The methods in the paper's order, `step` points apart; LMP last."""
+    return LEVEL | {
+        name: [70.2 + step * (at - 1) + noise for noise in (0.0, 0.03, -0.02)]
+        for at, name in enumerate([*ORDER, "LMP"])
     }
-    assert FIGURES.verdict(good).direction == "same"
-    assert FIGURES.verdict(good | {"by p": [10.0, 20.0, 30.0]}).direction == "partly"
-    assert (
-        FIGURES.verdict(
-            {"by p": [1.0, 2.0], "by support": [1.0], "fewest at m = n/3": 3, "uniform": [2.0]}
-        ).direction
-        == "other"
-    )
+
+
+def test_table_2_is_judged_by_its_numbers():
+    assert verdicts(TABLE_2, ranked(0.9)) == ["found"] * 5
+    assert verdicts(TABLE_2, ranked(-0.9)) == ["not found"] * 5
+    for change in ({"base": scores(60.0)}, {"constant": scores(70.2)}):
+        assert set(verdicts(TABLE_2, ranked(0.9) | change)) == {"not testable here"}
 
 
 def test_table_1_is_judged_by_its_numbers():
     good = {
-        "BASE+": {"": [50.0, 51.0]},
-        "p": {"1": [54.0, 55.0], "1.3": [56.0, 57.0], "2.3": [52.0, 53.0]},
-        "support": {"0.1": [54.0, 54.0], "0.25": [56.0, 57.0], "0.5": [53.0, 53.0]},
+        "tests": LEVEL,
+        "BASE+": {"": scores(70.5)},
+        "p": {"1": scores(72.0), "1.3": scores(74.0), "2.3": scores(71.5)},
+        "support": {"0.1": scores(72.0), "0.25": scores(74.0), "0.5": scores(71.0)},
     }
-    assert TABLE_1.verdict(good).direction == "same"
-    assert TABLE_1.verdict(good | {"BASE+": {"": [53.0, 55.0]}}).direction == "partly"
-    reversed_numbers = {
-        "BASE+": {"": [60.0, 61.0]},
-        "p": {"1": [50.0], "2.3": [55.0]},
-        "support": {"0.1": [9.0], "0.25": [8.0]},
-    }
-    assert TABLE_1.verdict(reversed_numbers).direction == "other"
-
-
-def test_table_2_is_judged_by_its_numbers():
-    order = ["inverse median frequency", "BASE", "BASE+", "proposed loss only", "LMP"]
-    rising = {name: [50.0 + 2 * step, 51.0 + 2 * step] for step, name in enumerate(order)}
-    falling = {name: [50.0 - 2 * step, 51.0 - 2 * step] for step, name in enumerate(order)}
-    assert TABLE_2.verdict({"short": rising, "long": rising}).direction == "same"
-    assert (
-        TABLE_2.verdict({"short": rising | {"BASE+": [40.0, 41.0]}, "long": rising}).direction
-        == "partly"
-    )
-    assert TABLE_2.verdict({"short": falling, "long": rising}).direction == "other"
+    assert verdicts(TABLE_1, good) == ["found"] * 5
+    turned = good | {"p": {"1": scores(76.0), "1.3": scores(69.0), "2.3": scores(71.5)}}
+    assert verdicts(TABLE_1, turned) == ["not found", "found", "not found", "found", "found"]
 
 
 def test_figures_3_and_4_are_judged_by_their_numbers():
-    assert FIGURE_3.verdict({"pixels": [1, 2, 3], "gains": [3.0, 2.0, 1.0]}).direction == "same"
-    assert FIGURE_3.verdict({"pixels": [1, 2, 3], "gains": [1.0, 2.0, 3.0]}).direction == "partly"
-    assert FIGURE_3.verdict({"pixels": [1, 2, 3], "gains": [-3.0, -2.0, -1.0]}).direction == "other"
-    assert FIGURE_4.verdict({"LMP": [5.0, 6.0], "BASE+": [4.0, 5.0]}).direction == "same"
-    assert FIGURE_4.verdict({"LMP": [4.0, 5.0], "BASE+": [5.0, 6.0]}).direction == "other"
+    def classes(gains):
+        return {"pixels": [1, 2, 3, 4], "gains": gains, "tests": LEVEL}
+
+    rarest = [[3.0, 2.0, 1.0, 0.1], [3.0, 2.0, 1.0, 0.1], [2.0, 3.0, 1.0, 0.1]]
+    assert verdicts(FIGURE_3, classes(rarest)) == ["found"] * 2
+    harmed = [[-value for value in seed] for seed in rarest]
+    assert verdicts(FIGURE_3, classes(harmed)) == ["not found"] * 2
+    for lead, verdict in ((1.0, "found"), (-1.0, "not found")):
+        course = {"LMP": scores(50.0 + lead), "BASE+": scores(50.0), "tests": LEVEL}
+        assert verdicts(FIGURE_4, course) == [verdict]
+    moving = course | {"tests": LEVEL | {"base": scores(60.0)}}
+    assert verdicts(FIGURE_4, moving) == ["not testable here"]
+
+
+def test_every_method_starts_from_the_base(tmp_path, monkeypatch):
+    monkeypatch.setattr(training, "train", lambda network, *rest: network)
+    (start,) = scene_base.with_bases(Runs(Store(tmp_path)), "tiny", [0])
+    how = {"method": dict(METHODS["LMP"]), "rates": [0.1, 0.2], "iterations": 1}
+    found = training.fine_tune_methods(**start, **how)
+    assert [one["test"] for one in found["tuned"]] == [found["base"]] * 2
 
 
 def test_land_tiles_are_apart_and_leave_out_what_has_no_label(monkeypatch):
     numbers = torch.arange(64 * 70, dtype=torch.float32).view(64, 70)
     classes = (numbers % 7).long()
-    classes[:32, :32] = IGNORE
+    classes[:32, :32] = mapped.IGNORE
     monkeypatch.setattr(mapped, "landsat", lambda: (torch.stack([numbers, -numbers]), classes))
     split = mapped.land_tiles(0, Sizes(1, 1, 1))  # of four whole tiles one has no label
     parts = (split.train, split.validation, split.test)

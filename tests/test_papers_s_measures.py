@@ -4,7 +4,7 @@ import pytest
 import torch
 
 import evalgrad as eg
-from evalgrad_lab.data.dataset import Part, Sizes
+from evalgrad_lab.data.dataset import Dataset, Part, Sizes
 from evalgrad_lab.data.fetched import mapped
 from evalgrad_lab.models.unet import UNet
 from reproductions.s_measures import sized
@@ -15,6 +15,8 @@ from reproductions.s_measures.regulariser import Regulariser
 from reproductions.s_measures.sized import WIDTH, Sized, sized_classifier, sized_unet
 from reproductions.s_measures.training import (
     THRESHOLDS,
+    by_size,
+    constant,
     quality,
     size_labels,
     train_digits,
@@ -109,92 +111,104 @@ def test_sizes_come_from_the_masks():
     assert size_labels("scenes", masks, 0.3).tolist() == [0, 0, 1]
 
 
+def verdicts(experiment, numbers):
+    return [claim.verdict for claim in experiment.judge(numbers)]
+
+
+NAMES = ("baseline", "alpha 0.01")
+LOW, HIGH = [93.0, 94.0, 93.4], [95.0, 96.1, 95.4]
+
+
+def both(base, regularised):
+    return dict(zip(NAMES, (base, regularised)))
+
+
 def experiment_1(**changes):
-    names = ["baseline", "alpha 0.01"]
     return {
-        "linear weights": {name: ["a"] for name in names},
-        "ours": {"baseline": [93.0, 94.0], "alpha 0.01": [93.1, 93.8]},
-        "course": {name: [90.0, 91.0] for name in names},
-        "validation": dict.fromkeys(names, 90.0),
-        "paper's steps": {name: [93.0, 94.0] for name in names},
+        "linear weights": both(["a"], ["a"]),
+        "ours": both(LOW, HIGH),
+        "course": both(LOW, HIGH),
+        "validation": dict.fromkeys(NAMES, 90.0),
+        "certificate": both([0.0] * 3, [97.0] * 3),
+        "paper's steps": both(LOW, LOW),
     } | changes
 
 
 def test_experiment_1_is_judged_by_its_numbers():
-    judged = DIGITS.verdict(experiment_1())
-    assert judged.direction == "other"
-    assert "bitwise identical" in judged.sentence
-    better = {"baseline": [93.0, 94.0], "alpha 0.01": [95.0, 96.0]}
-    assert DIGITS.verdict(experiment_1(ours=better)).direction == "partly"
-    moved = {"baseline": ["a"], "alpha 0.01": ["b"]}
-    assert (
-        DIGITS.verdict(experiment_1(ours=better, **{"linear weights": moved})).direction == "same"
-    )
-
-
-def projections(epoch, step, certificate):
-    ways = ["ratio epoch", "lagrangian epoch", "lagrangian step", "paper epoch", "paper step"]
-    accuracy = {way: epoch if way.endswith("epoch") else step for way in ways}
-    bounds = {way: certificate if way.endswith("epoch") else [60.0, 61.0] for way in ways}
-    return {"projections": {"epoch": 40, "step": 440}, "accuracy": accuracy, "certificate": bounds}
+    assert verdicts(DIGITS, experiment_1()) == ["not found", "found", "found", "undecided"]
+    lost = verdicts(DIGITS, experiment_1(ours=both(HIGH, LOW)))
+    assert lost == ["not found", "not found", "found", "undecided"]
+    assert verdicts(DIGITS, experiment_1(**{"linear weights": both(["a"], ["b"])}))[0] == "found"
+    solved = verdicts(DIGITS, experiment_1(certificate=both([0.0] * 3, [100.0] * 3)))
+    assert set(solved[1:]) == {"not testable here"}
 
 
 def test_projections_are_judged_by_their_numbers():
-    assert (
-        PROJECTIONS.verdict(projections([94.0, 95.0], [94.1, 94.9], [60.0, 61.0])).direction
-        == "same"
-    )
-    assert (
-        PROJECTIONS.verdict(projections([94.0, 95.0], [94.1, 94.9], [10.0, 11.0])).direction
-        == "partly"
-    )
-    worse = projections([90.0, 91.0], [94.0, 95.0], [10.0, 11.0]) | {
-        "projections": {"epoch": 440, "step": 440}
-    }
-    assert PROJECTIONS.verdict(worse).direction == "other"
+    def way(epoch, step):
+        return {"epoch": epoch, "step": step}
+
+    names = ["ratio (no projection)", "corrected, step 0.01", "paper's steps"]
+    level, lost = way(LOW, [93.1, 93.9, 93.4]), way([0.0, 0.1, 0.0], LOW)
+    numbers = {"accuracy": dict.fromkeys(names, level), "certified F1": dict.fromkeys(names, lost)}
+    assert verdicts(PROJECTIONS, numbers) == ["found"] * 2 + ["not found"] * 2
 
 
-def test_experiments_2_and_3_are_judged_by_their_numbers():
-    def one_class(regularised):
-        both = {"baseline": [50.0, 51.0], "alpha 0.01": regularised}
-        return {
-            "ours": both,
-            "validation": {"baseline": 50.0, "alpha 0.01": 50.0},
-            "paper's steps": both,
-        }
-
-    assert MASKS.verdict(one_class([52.0, 53.0])).direction == "same"
-    assert MASKS.verdict(one_class([48.0, 49.0])).direction == "other"
-    assert (
-        SCENES_TABLE.verdict({"baseline": [50.0, 51.0], "regularised": [52.0, 53.0]}).direction
-        == "same"
-    )
-    assert (
-        SCENES_TABLE.verdict({"baseline": [52.0, 53.0], "regularised": [50.0, 51.0]}).direction
-        == "other"
-    )
+def masks(regularised, **changes):
+    return {
+        "ours": both([50.0, 51.0, 50.3], regularised),
+        "validation": dict.fromkeys(NAMES, 50.0),
+        "paper's steps": both(LOW, LOW),
+        "swing": both([2.0, 2.1, 2.2], [1.0, 1.2, 1.1]),
+        "large - small": both([9.0, 9.1, 9.2], [5.0, 5.1, 5.3]),
+        "moved": [0.2, 0.3, 0.1],
+        "constant": [5.0, 5.1, 5.2],
+    } | changes
 
 
-def test_s_mnist_has_each_size_in_half_of_the_images(monkeypatch):
+def test_experiment_2_is_judged_by_its_numbers():
+    won, lost = masks([53.0, 54.1, 53.3]), masks([48.0, 49.0, 48.4])
+    assert verdicts(MASKS, won) == ["found"] * 3 + ["not found"]  # the paper's +2.4 is excluded
+    assert verdicts(MASKS, lost)[0] == "not found"
+    for change in ({"moved": [4.0, 5.0, 6.0]}, {"constant": [50.0, 51.0, 50.3]}):
+        stopped = verdicts(MASKS, masks([53.0, 54.1, 53.3], **change))
+        assert set(stopped) == {"not testable here"}
+
+
+def test_experiment_3_is_judged_by_its_numbers():
+    average = {"average over the thresholds": [53.0, 54.1, 53.3]}
+    numbers = masks([48.0, 49.0, 48.4])
+    numbers["ours"] |= average
+    assert verdicts(SCENES_TABLE, numbers) == ["found", "not found"]
+
+
+def test_small_and_large_images_are_judged_apart():
+    target = torch.zeros(3, 4, 4, dtype=torch.int64)
+    target[0, :3], target[1, 0, 0], target[2, 0, 1] = 1, 1, 1
+    logits = torch.where(target == 1, 5.0, -5.0)[:, None]
+    logits[1] = -5.0  # one of the two small ones is missed
+    fixed = Sized(torch.nn.Identity(), torch.nn.Identity(), torch.nn.Identity())
+    part = Part(logits, target)
+    split = Dataset(part, part, part)
+    assert by_size(fixed, split, "strokes", 0.05) == pytest.approx([50.0, 100.0])
+    assert constant(part, 1) == pytest.approx(100 * (12 + 1 + 1) / 16 / 3)
+
+
+def test_s_mnist_adds_the_images_at_double_size(monkeypatch):
     generator = torch.Generator().manual_seed(0)
     part = Part(torch.rand(40, 28, 28, generator=generator), torch.arange(40) % 10)
     monkeypatch.setattr(sized, "images", lambda name: (part, part))
     monkeypatch.setattr(sized, "MNIST_TRAIN", 24)
     monkeypatch.setattr(sized, "MNIST_VALIDATION", 16)
     split = sized.s_mnist(0)
-    assert [len(p) for p in (split.train, split.validation, split.test)] == [24, 16, 40]
-    pixels, (digit, large) = (
-        split.test.inputs.view(40, 28, 28) / 3 + 0.3,
-        split.test.target.unbind(1),
-    )
-    assert digit.tolist() == part.target.tolist()
-    assert large.sum() == 20
-    assert torch.allclose(pixels[large == 1], part.inputs[large == 1], atol=1e-6)
-    inner = pixels[large == 0][:, 7:21, 7:21]
-    assert torch.allclose(
-        inner, torch.nn.functional.avg_pool2d(part.inputs[large == 0], 2), atol=1e-6
-    )
-    assert pixels[large == 0].sum() == pytest.approx(inner.sum().item(), rel=1e-4)
+    assert [len(p) for p in (split.train, split.validation, split.test)] == [48, 32, 80]
+    pixels, (digit, large) = split.test.inputs.view(80, 28, 28) / 3 + 0.3, split.test.target.T
+    assert digit.tolist() == part.target.tolist() * 2
+    assert torch.allclose(pixels[40:], part.inputs, atol=1e-6)
+    halves = torch.nn.functional.avg_pool2d(part.inputs, 2)
+    assert torch.allclose(pixels[:40, 7:21, 7:21], halves, atol=1e-6)
+    assert pixels[:40].sum() == pytest.approx(halves.sum().item(), rel=1e-4)
+    # a label is the foreground against the mean of the training images
+    assert large.tolist() == [0] * 40 + [1] * 40
 
 
 def test_nucleus_tiles_are_apart_and_keep_their_masks(monkeypatch):

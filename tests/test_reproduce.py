@@ -19,7 +19,7 @@ from pathlib import Path
 import torch
 from reproductions.drawing import new_figure
 from reproductions.experiment import Experiment, Outcome, Paper, SkippedError, Table
-from reproductions.verdicts import Verdict
+from reproductions.claims import above, exact
 
 FACTOR = 2
 
@@ -38,18 +38,18 @@ def run(size, runs):
     rows = [[seed, value, 2.0] for seed, value in zip(seeds, found)]
     table = Table("Doubles", ["seed", "ours", "paper"], rows)
     figures = {"Doubling": figure}
-    return Outcome({"mean": sum(found) / len(found)}, "doubled [seeds].", seeds, [table], figures)
+    return Outcome({"doubles": found, "seeds": seeds}, "doubled [seeds].", seeds, [table], figures)
 
 def needs_data(size, runs):
     raise SkippedError("the data is not there. `make data` fetches it.")
 
-def verdict(numbers):
-    word = "same" if numbers["mean"] > 1 else "other"
-    return Verdict(word, f"the mean is {numbers['mean']:.1f}.")
+def judge(numbers):
+    first = above("it grows", numbers["doubles"], numbers["seeds"], paper=1.0)
+    return [first, exact("it is even", True, "all")]
 
 PAPER = Paper("trial", "A trial", "Nobody, 2000.", "It doubles.", [
-    Experiment("trial/table-1", "Doubling", "Table 1", "it doubles.", {"mean": 2.0}, run, verdict),
-    Experiment("trial/table-2", "Needs data", "Table 2", "it needs data.", {}, needs_data, verdict),
+    Experiment("trial/table-1", "Doubling", "Table 1", "it doubles.", run, judge),
+    Experiment("trial/table-2", "Needs data", "Table 2", "it needs data.", needs_data, judge),
 ])
 """
 
@@ -80,17 +80,31 @@ def test_result_stands_next_to_the_papers_numbers_with_the_verdict(trial, capsys
     shown = capsys.readouterr().out
     page = (trial / "docs" / "trial.md").read_text()
     for text in (shown, page):
-        assert "Same direction: the mean is 4.0." in text
+        assert "it grows" in text
+        assert "not found" not in text
         assert "Doubles" in text
+    assert "| it grows | +1.0 | +2.0 [-0.5, +4.5] | 3 | **undecided** |" in page
+    assert "| it is even |  | all |  | **found** |" in page
     assert "| 3 | 6 | 2 |" in page
     assert "`python -m reproductions trial/table-1` · seeds 1, 2, 3 · evalgrad" in page
     assert f"torch {torch.__version__}" in page
     assert (trial / "docs" / "figures" / "trial_table-1.svg").read_text().startswith("<?xml")
 
 
-def test_reversed_numbers_reverse_the_verdict(trial):
-    judged = reproductions.find(["trial/table-1"])[0].verdict
-    assert (judged({"mean": 4}).direction, judged({"mean": -4}).direction) == ("same", "other")
+def test_the_readme_opens_with_the_headline_of_every_experiment(trial):
+    readme = trial / "docs" / "README.md"
+    readme.parent.mkdir()
+    readme.write_text("# Papers\n\n<!-- begin claims -->\nold\n<!-- end claims -->\n\nmore\n")
+    reproduce(trial, "all", "--jobs", "1")
+    reproduce(trial, "trial/table-1", "--tiny", "--jobs", "1")
+    rows = [line for line in readme.read_text().splitlines() if "A trial" in line]
+    assert rows == [
+        "| A trial, [Table 1](trial.md) | default | it grows | +1.0 | +2.0 [-0.5, +4.5] | 3 |"
+        " **undecided** |",
+        "| A trial, [Table 2](trial.md) | default | it needs data. |  |  |  | not run |",
+    ]
+    assert "old" not in readme.read_text()
+    assert readme.read_text().endswith("<!-- end claims -->\n\nmore\n")
 
 
 def test_an_interrupted_command_resumes_with_what_is_missing(trial, capsys):

@@ -12,8 +12,8 @@ PAPER = Paper(
     " 2017.",
     "The loss is described in [loss_max_pooling.md](../loss_max_pooling.md), the sampling in"
     " [sampling.md](../sampling.md). Figures 1 and 2 are the paper's own. Tables and figures 3 and"
-    " 4 keep its protocol on other data: digit scenes by default, a Landsat scene with `--full`."
-    " The paper's networks are trained to convergence from weights of MS-COCO; ours start from"
-    " nothing, so that part of every gain is speed, which the longer training of table 2 shows.",
+    " 4 keep its protocol on digit scenes: one network per seed is trained to convergence with"
+    " cross-entropy and then fine-tuned by every method, as the paper starts from weights of"
+    " MS-COCO. `--full` has more seeds and all exponents.",
     [FIGURES, TABLE_1, TABLE_2, FIGURE_3, FIGURE_4],
 )

@@ -9,71 +9,63 @@ from matplotlib.figure import Figure
 
 from evalgrad_lab.report.panels import rank_correlation
 from evalgrad_lab.runs import Runs
-from evalgrad_lab.tune import Tuned
+from reproductions.claims import Claim, above, best, each, minus, spread
 from reproductions.drawing import new_figure
 from reproductions.experiment import Experiment, Outcome, Size, Table
-from reproductions.loss_max_pooling.sizes import BUDGETS, METHODS, trained
-from reproductions.verdicts import Verdict, each, gap, in_words, judge, spread
+from reproductions.loss_max_pooling.sizes import METHODS, SEEDS, obstacle_of, tuned
 
-REPORTED = dict(zip(METHODS, (72.55, 73.63, 69.81, 74.17, 75.06), strict=True))
+# bootstrapping is a deeper network of others, without a number for its own base
+REPORTED = dict(zip(METHODS, (72.55, 73.63, 69.81, 74.64, 74.17, 75.06), strict=True))
 RIVALS = {name: METHODS[name] for name in ("BASE+", "LMP")}
 
 
 def run_table(size: Size, runs: Runs) -> Outcome:
-    """Five methods at the short budget, the two rivals at the long one: what of it is speed?"""
-    budget = BUDGETS[size]
-    short = trained(runs, budget, METHODS, budget.iterations)
-    long = trained(runs, budget, RIVALS, budget.long)
-    numbers = {
-        length: {name: each(method.results, "test") for name, method in found.items()}
-        for length, found in (("short", short), ("long", long))
-    }
-    rows = []
-    for name in METHODS:
-        later = spread(numbers["long"][name]) if name in long else ""
-        rate = f"{short[name].point['learning_rate']:g}"
-        rows.append([name, spread(numbers["short"][name]), later, rate, REPORTED[name]])
-    lengths = [f"{steps} iterations" for steps in (budget.iterations, budget.long)]
-    columns = ["method", *lengths, "learning rate (short)", "paper (Cityscapes)"]
-    table = Table("Test mIoU, %", columns, rows)
-    return Outcome(numbers, budget.words(), budget.seeds, [table])
+    """The methods, beside the base and the constant prediction."""
+    found = tuned(size, runs, METHODS)
+    numbers = found.tests()
+    rows = [[name, spread(scores), REPORTED.get(name, "")] for name, scores in numbers.items()]
+    table = Table("Test mIoU, %", ["method", "ours", "paper (Cityscapes)"], rows)
+    return Outcome(numbers, found.words, SEEDS[size], [table])
 
 
-def verdict_table(numbers: Mapping[str, Any]) -> Verdict:
-    """The paper's order: weights < BASE < BASE+ < loss only < LMP, told by its four steps."""
-    short, long = numbers["short"], numbers["long"]
+def judge_table(numbers: Mapping[str, Any]) -> list[Claim]:
+    """The paper's order: weights < BASE < BASE+ < loss only < LMP, told by its steps."""
+    how: Any = {"unless": obstacle_of(numbers)}
     steps = {
-        "the loss (loss only against BASE)": gap(short["proposed loss only"], short["BASE"]),
-        "the sampling (BASE+ against BASE)": gap(short["BASE+"], short["BASE"]),
-        "both (LMP against BASE+)": gap(short["LMP"], short["BASE+"]),
+        "loss and sampling together are above BASE+": ("LMP", "BASE+"),
+        "the loss alone is above BASE": ("proposed loss only", "BASE"),
+        "the sampling alone is above BASE": ("BASE+", "BASE"),
+        "weights by inverse median frequency harm": ("BASE", "inverse median frequency"),
     }
-    gains = list(steps.values())
-    weights = gap(short["inverse median frequency"], short["BASE"])
-    steps["class weights (against BASE; the paper loses 2.7)"] = weights
-    later = gap(long["LMP"], long["BASE+"])
-    claims = [gain.mean > 0 and gain.verdict != "loss" for gain in gains] + [weights.mean < 0]
-    told = "; ".join(f"{name} {in_words(step)}" for name, step in steps.items())
-    return judge(
-        claims,
-        f"points of mIoU by {told}. With the longer training LMP is {in_words(later)} from BASE+.",
-    )
+    rows = [
+        above(text, numbers[a], numbers[b], paper=REPORTED[a] - REPORTED[b], **how)
+        for text, (a, b) in steps.items()
+    ]
+    methods = {name: numbers[name] for name in METHODS}
+    return [*rows, best("LMP is the best of all", methods, "LMP", paper=0.42, **how)]
 
 
 def run_classes(size: Size, runs: Runs) -> Outcome:
     """Figure 3."""
-    budget = BUDGETS[size]
-    found = trained(runs, budget, RIVALS, budget.iterations)
-    pixels = [sum(some) for some in zip(*each(found["LMP"].results, "pixels"), strict=True)]
-    gains = [_mean_gain(found, label) for label in range(len(pixels))]
-    pairs = enumerate(zip(pixels, gains, strict=True))
-    kept = sorted((count, gain, label) for label, (count, gain) in pairs if gain is not None)
-    rows = [[label, count, f"{gain:+.1f}"] for count, gain, label in kept]
-    numbers = {"pixels": [count for count, _, _ in kept], "gains": [gain for _, gain, _ in kept]}
-    title = "IoU of LMP minus BASE+ per class, mean over the seeds"
+    found = tuned(size, runs, {**RIVALS, "BASE": METHODS["BASE"]})
+    pixels = [sum(some) for some in zip(*each(found.methods["LMP"].results, "pixels"), strict=True)]
+    ours, others = (each(found.methods[name].results, "per_class") for name in ("LMP", "BASE+"))
+    gains = [minus(*pair) for pair in zip(ours, others, strict=True)]  # of seed and class
+    kept = sorted((n, fmean(seed[at] for seed in gains), at) for at, n in enumerate(pixels))
+    rows = [
+        [at, count, *(spread([seed[at] for seed in some]) for some in (others, ours, gains))]
+        for count, _, at in kept
+    ]
+    title = "IoU per class, %, from the rarest to the most frequent"
     caption = "Figure 3: the gain of each class against its number of pixels"
-    tables = [Table(title, ["class", "test pixels", "gain"], rows)]
-    figures = {caption: _draw_gains(kept)}
-    return Outcome(numbers, budget.words(), budget.seeds, tables, figures)
+    # of background everywhere, class 0
+    rows = [
+        [*row, f"{100 * pixels[0] / sum(pixels):.1f}" if row[0] == 0 else "0.0"] for row in rows
+    ]
+    columns = ["class", "test pixels", "BASE+", "LMP", "gain", "constant"]
+    tables = [Table(title, columns, rows)]
+    numbers = {"pixels": pixels, "gains": gains, "tests": found.tests()}
+    return Outcome(numbers, found.words, SEEDS[size], tables, {caption: _draw_gains(kept)})
 
 
 def _draw_gains(classes: Sequence[tuple[int, float, int]]) -> Figure:
@@ -88,50 +80,41 @@ def _draw_gains(classes: Sequence[tuple[int, float, int]]) -> Figure:
     return figure
 
 
-def _mean_gain(found: Mapping[str, Tuned], label: int) -> float | None:
-    """Over the seeds in whose test part the class occurs."""
-    ours, others = (each(found[name].results, "per_class") for name in ("LMP", "BASE+"))
-    pairs = [(one[label], other[label]) for one, other in zip(ours, others, strict=True)]
-    gains = [ours - other for ours, other in pairs if ours is not None and other is not None]
-    return fmean(gains) if gains else None
-
-
-def verdict_classes(numbers: Mapping[str, Any]) -> Verdict:
+def judge_classes(numbers: Mapping[str, Any]) -> list[Claim]:
     """Most classes gain, and the rarer a class the more."""
-    gains = numbers["gains"]
-    correlation = rank_correlation(numbers["pixels"], gains)
-    better = sum(gain > 0 for gain in gains)
-    half = len(gains) // 2
-    return judge(
-        [better > len(gains) / 2, correlation is not None and correlation < 0],
-        f"{better} of {len(gains)} classes gain (paper: 18 of 19); the rarer half gains"
-        f" {fmean(gains[:half]):+.1f} points on average, the others {fmean(gains[half:]):+.1f};"
-        " rank correlation of gain and pixel count "
-        + ("undefined." if correlation is None else f"{correlation:+.2f}."),
-    )
+    how: Any = {"unless": obstacle_of(numbers["tests"])}
+    pixels, gains = numbers["pixels"], numbers["gains"]
+    share = [100 * fmean(gain > 0 for gain in seed) for seed in gains]
+    ranks = [-(rank_correlation(pixels, seed) or 0.0) for seed in gains]
+    words = "the rarer a class, the larger its gain (rank correlation with rarity)"
+    return [
+        above("more than half of the classes gain, % above 50", share, 50.0, paper=44.7, **how),
+        above(words, ranks, 0.0, digits=2, **how),
+    ]
 
 
 def run_evolution(size: Size, runs: Runs) -> Outcome:
     """Figure 4, and the IoU of the rarer classes at the same moments."""
-    budget = BUDGETS[size]
-    found = trained(runs, budget, RIVALS, budget.iterations)
+    found = tuned(size, runs, {**RIVALS, "BASE": METHODS["BASE"]})
+    methods = {name: found.methods[name].results for name in RIVALS}
     curves = {
-        name: [[row[2] for row in result["curve"]] for result in method.results]
-        for name, method in found.items()
+        name: [[y for _, y in one["curve"]] for one in some] for name, some in methods.items()
     }
-    moments = [row[0] for row in found["LMP"].results[0]["curve"]]
+    moments = [step for step, _ in methods["LMP"][0]["curve"]]
     means = {name: map(fmean, zip(*curves[name], strict=True)) for name in RIVALS}
     rows = [[name, *(f"{mean:.1f}" for mean in course)] for name, course in means.items()]
-    pictures = {name: method.results[0]["pictures"] for name, method in found.items()}
+    rows.append(["constant prediction", *["0.0"] * len(moments)])  # none of the rarer classes
+    pictures = {name: some[0]["pictures"] for name, some in methods.items()}
     title = "Validation IoU of the rarer half of the classes, %, at each iteration"
     caption = (
-        "Figure 4: image and truth, then the prediction during training, BASE+ (odd rows) and LMP"
-        " (even rows)"
+        "Figure 4: image and truth, then the prediction during fine-tuning, BASE+ (odd rows) and"
+        " LMP (even rows)"
     )
+    means_of = {name: [fmean(curve) for curve in curves[name]] for name in RIVALS}
     return Outcome(
-        {name: [fmean(curve) for curve in curves[name]] for name in RIVALS},
-        budget.words() + " The pictures are two training images of the first seed.",
-        budget.seeds,
+        {**means_of, "tests": found.tests()},
+        f"{found.words} The pictures are two training images of the first seed.",
+        SEEDS[size],
         [Table(title, ["method", *map(str, moments)], rows)],
         {caption: _strip(pictures, moments)},
     )
@@ -155,14 +138,11 @@ def _strip(pictures: Mapping[str, Any], moments: Sequence[int]) -> Figure:
     return figure
 
 
-def verdict_evolution(numbers: Mapping[str, Any]) -> Verdict:
+def judge_evolution(numbers: Mapping[str, Any]) -> list[Claim]:
     """Sooner: the IoU of the rarer classes, averaged over the training, is higher."""
-    lead = gap(numbers["LMP"], numbers["BASE+"])
-    return judge(
-        [lead.mean > 0 and lead.verdict != "loss"],
-        "the IoU of the rarer classes, averaged over the moments of the training, is"
-        f" {in_words(lead)} points with LMP against BASE+.",
-    )
+    words = "the IoU of the rarer classes, averaged over the training, is higher with LMP"
+    unless = obstacle_of(numbers["tests"])
+    return [above(words, numbers["LMP"], numbers["BASE+"], unless=unless)]
 
 
 TABLE_2 = Experiment(
@@ -171,9 +151,8 @@ TABLE_2 = Experiment(
     "Section 5.2, table 2",
     "both the loss alone and the sampling alone beat the baseline, together they are best; weights"
     " by inverse median frequency harm.",
-    REPORTED,
     run_table,
-    verdict_table,
+    judge_table,
 )
 FIGURE_3 = Experiment(
     "loss_max_pooling/figure-3",
@@ -181,16 +160,14 @@ FIGURE_3 = Experiment(
     "Section 5.2, figure 3",
     "18 of 19 classes gain, the under-represented ones most, although the loss knows nothing of"
     " classes.",
-    {"classes that gain": 18, "classes": 19},
     run_classes,
-    verdict_classes,
+    judge_classes,
 )
 FIGURE_4 = Experiment(
     "loss_max_pooling/figure-4",
     "Predictions during training",
     "Section 5.2, figure 4",
     "loss max-pooling improves under-represented classes sooner than the plain loss.",
-    {},
     run_evolution,
-    verdict_evolution,
+    judge_evolution,
 )

@@ -1,53 +1,21 @@
-"""What the experiments share: budgets, the methods of table 2, the search for the rate."""
+"""What the experiments share: the methods, and their fine-tunings from one base per seed."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 from evalgrad_lab.runs import Runs
-from evalgrad_lab.tune import Tuned, product
-from reproductions.experiment import Size
-from reproductions.loss_max_pooling.training import train_scenes
-from reproductions.training import tuned
+from evalgrad_lab.tune import Tuned
+from reproductions.claims import each, minus, obstacle
+from reproductions.experiment import Size, by_size
+from reproductions.loss_max_pooling.training import fine_tune_methods
+from reproductions.scene_base import SCENES, in_words, with_bases
+from reproductions.training import best_forks, rates_in_words
 
 Method = Mapping[str, Any]
-
-
-@dataclass(frozen=True)
-class Budget:
-    """What is trained on, for how long, with which learning rates to choose from."""
-
-    data: str
-    sizes: Sequence[int]
-    iterations: int
-    long: int  # iterations of the longer training
-    rates: Sequence[float]
-    seeds: Sequence[int]
-
-    def words(self) -> str:
-        images = (
-            "tiles of 32x32 pixels of a Landsat scene with 7 land-cover classes, split by tiles"
-        )
-        if self.data == "scenes":
-            images = (
-                "digit scenes of 32x32 pixels, 10 digits with a 9:1 tail and a dominant background,"
-                " class 0"
-            )
-        train_images, validation, test = self.sizes
-        return (
-            f"{images}, in place of Cityscapes, which cannot be had here; {train_images},"
-            f" {validation} and {test} images for training, validation and test; a U-Net of 54k"
-            " parameters, Adam, cosine, batch 16; the learning rate of every method is chosen from"
-            f" {', '.join(f'{rate:g}' for rate in self.rates)} on validation with the first seed."
-        )
-
-
-BUDGETS: dict[Size, Budget] = {
-    "tiny": Budget("scenes", (32, 8, 8), 2, 3, (0.012,), (0,)),
-    "default": Budget("scenes", (1500, 200, 400), 400, 1000, (0.008, 0.02), (0, 1, 2)),
-    "full": Budget("landsat", (110, 30, 50), 400, 1000, (0.004, 0.01, 0.025), (0, 1, 2)),
-}
-PLAIN, WEIGHTED = {"kind": "plain"}, {"kind": "weighted"}
+RATES = [0.001, 0.003]
+SETTINGS = by_size("rates iterations", tiny=(RATES[:1], 2), default=(RATES, 400), full=(RATES, 400))
+SEEDS = {"tiny": [0], "default": list(range(5)), "full": list(range(10))}
+PLAIN, WEIGHTED, HARDEST = {"kind": "plain"}, {"kind": "weighted"}, {"kind": "hardest"}
 BLEND = 0.5  # half of the samples by the classes that do badly; the paper gives no share
 
 
@@ -60,16 +28,49 @@ METHODS: dict[str, Method] = {
     "BASE": {"loss": PLAIN, "blend": 0.0},
     "BASE+": {"loss": PLAIN, "blend": BLEND},
     "inverse median frequency": {"loss": WEIGHTED, "blend": 0.0},
+    "online bootstrapping": {"loss": HARDEST, "blend": 0.0},
     "proposed loss only": {"loss": pooled(), "blend": 0.0},
     "LMP": {"loss": pooled(), "blend": BLEND},
 }
 
 
-def trained(
-    runs: Runs, budget: Budget, methods: Mapping[str, Method], iterations: int
-) -> dict[str, Tuned]:
-    """Every method with the learning rate that validation chose for it."""
-    common = {"data": budget.data, "sizes": list(budget.sizes), "iterations": iterations}
-    cases = {name: {**common, **method} for name, method in methods.items()}
-    grid = product({"learning_rate": budget.rates})
-    return tuned(runs, train_scenes, cases, grid, budget.seeds)
+class Found(NamedTuple):
+    """Every method at the rate that validation chose; test mIoU of what did not train on."""
+
+    methods: dict[str, Tuned]
+    constant: list[float]
+    base: list[float]
+    words: str
+
+    def tests(self) -> dict[str, list[float]]:
+        """Test mIoU by seed of all of them."""
+        methods = {name: each(method.results, "test") for name, method in self.methods.items()}
+        return {"constant": self.constant, "base": self.base, **methods}
+
+
+def tuned(size: Size, runs: Runs, methods: Mapping[str, Method]) -> Found:
+    """One piece per seed and method, so that experiments share them."""
+    setting, starts = SETTINGS[size], with_bases(runs, size, SEEDS[size])
+    asked = [
+        {**start, **setting, "method": dict(method)}
+        for method in methods.values()
+        for start in starts
+    ]
+    results = iter(runs.run(fine_tune_methods, asked))
+    found = {name: [next(results) for _ in starts] for name in methods}
+    first = next(iter(found.values()))
+    seeds = [{name: found[name][at]["tuned"] for name in methods} for at in range(len(starts))]
+    best = best_forks(methods, seeds, setting["rates"])
+    words = (
+        f"{in_words(SCENES[size])}, in place of Cityscapes, which cannot be had here, and of the"
+        f" weights of MS-COCO. From it each method trains {setting['iterations']} iterations more,"
+        f" BASE as well; learning rate of {setting['rates']} by validation mIoU:"
+        f" {rates_in_words(best)}."
+    )
+    return Found(best, each(first, "constant"), each(first, "base"), words)
+
+
+def obstacle_of(tests: Mapping[str, list[float]], plain: str = "BASE") -> str:
+    """Why the networks cannot tell; cross-entropy is the further training of the base."""
+    networks = {name: scores for name, scores in tests.items() if name != "constant"}
+    return obstacle(networks, tests["constant"], minus(tests[plain], tests["base"]))

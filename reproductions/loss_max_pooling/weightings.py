@@ -11,9 +11,9 @@ from matplotlib.figure import Figure
 
 from evalgrad import loss_max_pooling_weights
 from evalgrad_lab.runs import Runs
+from reproductions.claims import Claim, exact
 from reproductions.drawing import new_figure, plot_lines
 from reproductions.experiment import Experiment, Outcome, Size, Table
-from reproductions.verdicts import Verdict, judge
 
 PIXELS = 100
 EXPONENTS = (1, 1.2, 1.4, 1.7, 2, 3, 4, 10, math.inf)  # of figure 2 at m = n/3
@@ -97,20 +97,17 @@ def run(size: Size, runs: Runs) -> Outcome:
     )
 
 
-def verdict(numbers: Mapping[str, Any]) -> Verdict:
+def judge(numbers: Mapping[str, Any]) -> list[Claim]:
     """What the paper reads from figure 2."""
     steps = [step for name in ("by p", "by support") for step in pairwise(numbers[name])]
     falls = all(later <= earlier + 1e-9 for earlier, later in steps)
-    enough = numbers["fewest at m = n/3"] >= PIXELS / 3
-    uniform = max(numbers["uniform"]) < 1 + 1e-9
-    return judge(
-        [falls, enough, uniform],
-        f"the worst tenth of the pixels has {numbers['by p'][0]:.0f} % of the weight at p = 1 and"
-        f" {numbers['by p'][-1]:.0f} % at p = inf ({'falling' if falls else 'not falling'}"
-        f" throughout); at m = n/3 never fewer than {numbers['fewest at m = n/3']} of {PIXELS}"
-        " pixels have weight; the limits p = inf and m = n are"
-        f" {'' if uniform else 'not '}uniform.",
-    )
+    fewest, limit = numbers["fewest at m = n/3"], max(numbers["uniform"])
+    ends = f"worst tenth: {numbers['by p'][0]:.0f} % at p = 1, {numbers['by p'][-1]:.0f} % at inf"
+    return [
+        exact("weights gather on high losses as p or m fall", falls, ends),
+        exact("never fewer than m pixels have weight", fewest >= PIXELS / 3, f"{fewest} of 100"),
+        exact("p = inf and m = n are uniform", limit < 1 + 1e-9, f"largest ratio {limit:.3f}"),
+    ]
 
 
 FIGURES = Experiment(
@@ -119,7 +116,6 @@ FIGURES = Experiment(
     "Section 2, figures 1 and 2",
     "weights gather on high losses as p goes to 1, never on fewer than m pixels, and become uniform"
     " as p or m grow.",
-    {},
     run,
-    verdict,
+    judge,
 )

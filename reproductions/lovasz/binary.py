@@ -1,8 +1,5 @@
 """Tables 1 and A.2: losses and image IoU after training with cross-entropy, hinge, Lovász hinge and
-the soft Jaccard loss.
-
-Each loss trains from scratch, and further on a network that cross-entropy has trained, as in the
-paper.
+the soft Jaccard loss, each on from a network that cross-entropy has trained, as in the paper.
 """
 
 from collections.abc import Mapping, Sequence
@@ -11,24 +8,20 @@ from typing import Any
 
 from evalgrad_lab.data.fetched import place
 from evalgrad_lab.runs import Runs
-from evalgrad_lab.tune import Tuned, product
+from evalgrad_lab.tune import Tuned
+from reproductions.claims import Claim, above, best, each, minus, obstacle, spread
 from reproductions.experiment import Experiment, Outcome, Size, Table, by_size
-from reproductions.lovasz.binary_pieces import EVALUATED, fine_tune_binary, train_binary
-from reproductions.training import best_forks, rates_in_words, tuned
-from reproductions.verdicts import Verdict, each, gap, in_words, judge, spread
+from reproductions.lovasz.binary_pieces import EVALUATED, fine_tune_binary
+from reproductions.training import best_forks, rates_in_words
 
+RATES = [0.001, 0.003, 0.01, 0.03]
 SETTINGS = by_size(
-    "data sizes iterations",
-    tiny=("strokes", [16, 8, 8], 2),
-    default=("strokes", [600, 200, 300], 300),
-    full=("nuclei", [128, 48, 80], 300),
+    "data sizes base_iterations iterations rates",
+    tiny=("strokes", [16, 8, 8], 2, 2, RATES[:1]),
+    default=("strokes", [2000, 200, 400], 1000, 200, RATES),
+    full=("nuclei", [128, 48, 80], 600, 150, RATES),
 )
-RATES = {"tiny": [0.01], "default": [0.003, 0.01, 0.03, 0.1], "full": [0.003, 0.01, 0.03, 0.1]}
-# Further training: as many iterations for every loss, cross-entropy included.
-LONGER = {"learning_rates": [0.001, 0.003, 0.01, 0.03], "iterations": 150}
-FURTHER = {"tiny": {"learning_rates": [0.01], "iterations": 2}, "default": LONGER, "full": LONGER}
-STARTS = ("scratch", "fine-tuned")
-SEEDS = {"tiny": [0], "default": [0, 1, 2], "full": [0, 1, 2, 3, 4]}
+SEEDS = {"tiny": [0], "default": list(range(5)), "full": list(range(10))}
 DATA = {
     "strokes": (
         "strokes (24 x 24, the thin inner line of a digit under noise of deviation 1; every image"
@@ -68,159 +61,112 @@ TABLE_A2 = {
 
 EMPTY = "Lovász hinge, empty left out"  # on nuclei, where tiles are empty
 Found = Mapping[str, Tuned]  # by loss
+OWN = "iou with threshold"
 
 
-def _trained(size: Size, runs: Runs, names: list[str]) -> dict[str, Found]:
-    """For both starts each loss at its best rate; cross-entropy's best network is the base."""
+def _tuned(size: Size, runs: Runs, names: list[str]) -> Found:
+    """Each loss at its best rate, and the base and its own further training beside them."""
     setting, seeds = SETTINGS[size], SEEDS[size]
     if setting["data"] == "nuclei":
         place("nuclei")  # tells what is missing before anything runs
-    cases = {name: {**setting, "loss": name} for name in ["cross-entropy", *names]}
-    grid = product({"learning_rate": RATES[size]})
-    scratch = tuned(runs, train_binary, cases, grid, seeds, search=seeds)
-    base = {**scratch["cross-entropy"].point, "iterations": setting["iterations"]}
     # All losses in one piece, so that both tables share it and it trains its base once.
     every = [*EVALUATED, "soft Jaccard", *([EMPTY] if setting["data"] == "nuclei" else [])]
-    further = {**setting, **FURTHER[size], "base": base, "names": every}
-    found = runs.run(fine_tune_binary, [{**further, "seed": seed} for seed in seeds])
-    fine_tuned = best_forks(names, found, further["learning_rates"])
-    return {
-        start: {name: every[name] for name in names}
-        for start, every in zip(STARTS, (scratch, fine_tuned), strict=True)
-    }
+    found = runs.run(fine_tune_binary, [{**setting, "names": every, "seed": s} for s in seeds])
+    tuned = best_forks(names, each(found, "tuned"), setting["rates"])
+    return {"base": Tuned({}, each(found, "base"), []), **tuned}
 
 
-def _outcome(size: Size, found: Mapping[str, Found], tables: list[Table]) -> Outcome:
-    setting, further = SETTINGS[size], FURTHER[size]
+def _outcome(size: Size, found: Found, table: Table) -> Outcome:
+    setting = SETTINGS[size]
     train, validation, test = setting["sizes"]
-    chosen = {start: rates_in_words(losses) for start, losses in found.items()}
+    chosen = rates_in_words({name: tuned for name, tuned in found.items() if tuned.point})
     return Outcome(
-        {s: {name: _means(t.results) for name, t in found[s].items()} for s in STARTS},
+        {name: tuned.results for name, tuned in found.items()},
         f"{DATA[setting['data']]}, {train} + {validation} + {test} images; U-Net of 16 channels,"
-        f" Adam, poly schedule, batches of 16. From scratch: {setting['iterations']} iterations;"
-        f" best of the learning rates {RATES[size]} by image IoU on validation:"
-        f" {chosen['scratch']}. Fine-tuned: the network that cross-entropy gave from scratch, then"
-        f" {further['iterations']} iterations more with each loss, cross-entropy included; of"
-        f" {further['learning_rates']}: {chosen['fine-tuned']}. Images without foreground count"
-        " with their largest error in the Lovász hinge unless left out is said. Tuned thresholds"
-        " are chosen on validation.",
+        f" Adam, poly schedule, batches of 16. Base: {setting['base_iterations']} iterations of"
+        f" cross-entropy; from it {setting['iterations']} iterations more with each loss,"
+        " cross-entropy included; learning rates by image IoU on validation, of"
+        f" {setting['rates']}: {chosen}. Images without foreground count with their largest error"
+        " in the Lovász hinge unless left out is said. Tuned thresholds are chosen on validation.",
         SEEDS[size],
-        tables,
+        [table],
     )
-
-
-def _means(runs: Sequence[Any]) -> dict[str, Any]:
-    """What the verdicts look at."""
-    keys = ("iou", "iou with threshold", "size of scores")
-    means = {key: fmean(each(runs, key)) for key in keys}
-    losses = {key: fmean(each(runs, "losses", key)) for key in EVALUATED}
-    return means | losses | {"by seed": each(runs, "iou")}
 
 
 def run_matrix(size: Size, runs: Runs) -> Outcome:
     """Table 1, with a tuned threshold beside it; on nuclei also with empty tiles left out."""
     names = [*EVALUATED, *([EMPTY] if SETTINGS[size]["data"] == "nuclei" else [])]
-    found = _trained(size, runs, names)
-    titles = (
-        "Table 1 from scratch: every loss after training with each of them",
-        "Table 1 fine-tuned: the network trained on cross-entropy, after further training with each"
-        " of them",
-    )
-    return _outcome(size, found, list(map(_matrix, titles, found.values())))
-
-
-def _matrix(title: str, found: Found) -> Table:
+    found = _tuned(size, runs, names)
     columns: list[Any] = [tuned.results for tuned in found.values()]
-    reported = {name: [TABLE_1[loss][name] for loss in EVALUATED] for name in MEASURED}
+    reported = {name: ["", *(TABLE_1[loss][name] for loss in EVALUATED)] for name in MEASURED}
+    blank = [""] * (1 + len(EVALUATED))
     rows = [
         [name, *_spreads([each(runs, "losses") for runs in columns], name, 3), *reported[name]]
         for name in EVALUATED
     ]
-    rows += [
-        ["image IoU", *_spreads(columns, "iou"), *reported["iou"]],
-        ["image IoU, tuned threshold", *_spreads(columns, "iou with threshold"), "", "", ""],
-        ["mean size of the scores", *_spreads(columns, "size of scores", 2), "", "", ""],
-    ]
+    rows.append(["image IoU", *_spreads(columns, "iou"), *reported["iou"]])
+    for words, key in (("constant prediction", "constant"), ("tuned threshold", OWN)):
+        rows.append([f"image IoU, {words}", *_spreads(columns, key), *blank])
     if all(alarms is not None for runs in columns for alarms in each(runs, "false alarms")):
         alarms = _spreads(columns, "false alarms")
-        rows.append(["empty images with a false alarm, %", *alarms, "", "", ""])
-    names = [f"trained on {name}" for name in found] + [f"paper: {name}" for name in EVALUATED]
-    return Table(title, ["measured on test", *names], rows)
+        rows.append(["empty images with a false alarm, %", *alarms, *blank])
+    names = [f"trained on {name}" for name in found] + [f"paper: {name}" for name in found][:4]
+    title = "Table 1: every loss after further training with each of them"
+    return _outcome(size, found, Table(title, ["measured on test", *names], rows))
 
 
 def _spreads(columns: Sequence[Sequence[Any]], key: str, digits: int = 1) -> list[str]:
     return [spread(each(runs, key), digits) for runs in columns]
 
 
-def matrix_verdict(numbers: Mapping[str, Any]) -> Verdict:
-    """For both starts the diagonal, and the order of the image IoU; then why the starts differ."""
-    (scratch, claims), (fine, fine_claims) = (_matrix_words(numbers[start]) for start in STARTS)
-    before, after = (numbers[start]["cross-entropy"]["iou"] for start in STARTS)
-    return judge(
-        [*fine_claims, *claims],
-        "fine-tuned, as in the paper, from a network that cross-entropy has trained (further"
-        f" cross-entropy moves its IoU by {after - before:+.1f}), {fine}. From scratch"
-        f" {scratch}.{_stuck(numbers['scratch']['Lovász hinge'])}",
-    )
+def judge_matrix(numbers: Mapping[str, Any]) -> list[Claim]:
+    """The order of the image IoU, and the diagonal of the losses."""
+    how: Any = {"unless": _obstacle(numbers)}
+    text = "the Lovász hinge has the best image IoU"
+    own, *others = (TABLE_1[name]["iou"] for name in EVALUATED[::-1])
+    iou, tuned = ({n: each(numbers[n], key) for n in EVALUATED} for key in ("iou", OWN))
+    rows = [best(text, iou, "Lovász hinge", paper=own - max(others), **how)]
+    for name in EVALUATED:
+        values = {
+            loss: [-value for value in each(numbers[loss], "losses", name)] for loss in EVALUATED
+        }
+        effect = min(TABLE_1[loss][name] for loss in EVALUATED if loss != name)
+        effect -= TABLE_1[name][name]
+        words = f"{name} is smallest after training with it"
+        rows.append(best(words, values, name, paper=effect, digits=3, **how))
+    words = f"{text} with thresholds from validation (not in the paper)"
+    return [*rows, best(words, tuned, "Lovász hinge", **how)]
 
 
-def _matrix_words(numbers: Mapping[str, Any]) -> tuple[str, list[bool]]:
-    lowest = {name: min(EVALUATED, key=lambda loss: numbers[loss][name]) for name in EVALUATED}
-    diagonal = [name for name in EVALUATED if lowest[name] == name]
-    rival = max(("cross-entropy", "hinge"), key=lambda name: numbers[name]["iou"])
-    gain = gap(numbers["Lovász hinge"]["by seed"], numbers[rival]["by seed"])
-    tuned = {name: numbers[name]["iou with threshold"] for name in EVALUATED}
-    words = (
-        f"{len(diagonal)} of 3 losses are smallest after training with that loss (paper 3), and the"
-        f" image IoU of the Lovász hinge is {in_words(gain)} points from that of the better of"
-        f" cross-entropy and hinge, {rival} (paper +3.4); with a threshold chosen on validation for"
-        f" both it is {tuned['Lovász hinge'] - tuned['cross-entropy']:+.1f} from cross-entropy"
-    )
-    return words, [len(diagonal) == len(EVALUATED), gain.mean > 0]
-
-
-def _stuck(lovasz: Mapping[str, float]) -> str:
-    """Scores of 0 have a Lovász hinge of 1: whether training from scratch got away from there."""
-    if abs(lovasz["Lovász hinge"] - 1) > 0.05:
-        return ""
-    return (
-        f" There the Lovász hinge stays at {lovasz['Lovász hinge']:.2f} with scores of size"
-        f" {lovasz['size of scores']:.2f}: scores of 0 have the value 1, and the network hardly"
-        " leaves them."
-    )
+def _obstacle(numbers: Mapping[str, Any]) -> str:
+    """Every network against the constant prediction; how far cross-entropy moves the base."""
+    every = {name: each(results, "iou") for name, results in numbers.items()}
+    moved = minus(every["cross-entropy"], every["base"])
+    return obstacle(every, each(numbers["base"], "constant"), moved)
 
 
 def run_prior_work(size: Size, runs: Runs) -> Outcome:
     """Table A.2: the Lovász hinge against the soft Jaccard loss, both at their best rate."""
-    names = ["soft Jaccard", "Lovász hinge"]
-    found = _trained(size, runs, names)
+    found = _tuned(size, runs, ["cross-entropy", "soft Jaccard", "Lovász hinge"])
     rows = [
-        [name, *_spreads([f[name].results for f in found.values()], "iou"), fmean(TABLE_A2[name])]
-        for name in names
+        [
+            name,
+            spread(each(tuned.results, "iou")),
+            f"{fmean(TABLE_A2[name]):.1f}" if name in TABLE_A2 else "",
+        ]
+        for name, tuned in found.items()
     ]
-    columns = ["loss", *STARTS, "paper, mean of 20 classes"]
-    return _outcome(size, found, [Table("Image IoU, best learning rate", columns, rows)])
+    rows.append(["constant prediction", spread(each(found["base"].results, "constant")), ""])
+    columns = ["loss", "image IoU", "paper, mean of 20 classes"]
+    return _outcome(size, found, Table("Image IoU, best learning rate", columns, rows))
 
 
-def prior_work_verdict(numbers: Mapping[str, Any]) -> Verdict:
-    """For both starts: does the Lovász hinge win, and on every seed."""
-    paper = fmean(TABLE_A2["Lovász hinge"]) - fmean(TABLE_A2["soft Jaccard"])
-    pairs = {
-        start: [numbers[start][name]["by seed"] for name in ("Lovász hinge", "soft Jaccard")]
-        for start in STARTS
-    }
-    gains = {start: gap(*pair) for start, pair in pairs.items()}
-    wins = {start: [a > b for a, b in zip(*pair, strict=True)] for start, pair in pairs.items()}
-    scratch, fine = (
-        f"{in_words(gains[start])} points, ahead on {sum(wins[start])} of {len(wins[start])} seeds"
-        for start in STARTS
-    )
-    return judge(
-        [claim for start in STARTS for claim in (gains[start].mean > 0, all(wins[start]))],
-        "the image IoU of the Lovász hinge minus that of the soft Jaccard loss is, fine-tuned as"
-        f" in the paper, {fine} (paper {paper:+.1f}); from scratch {scratch}. Both had the same"
-        " learning rates to choose from; the paper tuned soft Jaccard alone.",
-    )
+def judge_prior_work(numbers: Mapping[str, Any]) -> list[Claim]:
+    """Is the Lovász hinge above?"""
+    effect = fmean(TABLE_A2["Lovász hinge"]) - fmean(TABLE_A2["soft Jaccard"])
+    how: Any = {"paper": effect, "unless": _obstacle(numbers)}
+    pair = (each(numbers[name], "iou") for name in ("Lovász hinge", "soft Jaccard"))
+    return [above("the Lovász hinge is above the soft Jaccard loss in image IoU", *pair, **how)]
 
 
 MATRIX = Experiment(
@@ -229,16 +175,14 @@ MATRIX = Experiment(
     "Table 1",
     "training with a loss leads to its best value on new images, and the Lovász hinge to the best"
     " image IoU.",
-    TABLE_1,
     run_matrix,
-    matrix_verdict,
+    judge_matrix,
 )
 PRIOR_WORK = Experiment(
     "lovasz/table-a2",
     "The soft Jaccard loss of Rahman and Wang",
     "Table A.2",
     "with its best of three learning rates the soft Jaccard loss does not reach the Lovász hinge.",
-    TABLE_A2,
     run_prior_work,
-    prior_work_verdict,
+    judge_prior_work,
 )

@@ -1,4 +1,4 @@
-"""Section 4.2 on a real binary task: from scratch, or on from cross-entropy."""
+"""Section 4.2 on a real binary task: losses that train on from cross-entropy."""
 
 from typing import Any
 
@@ -15,7 +15,7 @@ from evalgrad_lab.loss_factories import make
 from evalgrad_lab.models.unet import UNet
 from reproductions.training import Counts, Loss, adam_poly, forked, seeded, train
 
-BATCH = 16
+BATCH, BASE_RATE = 16, 0.01
 EVALUATED = ("cross-entropy", "hinge", "Lovász hinge")
 
 
@@ -42,6 +42,12 @@ def image_iou(scores: Tensor, target: Tensor, threshold: float = 0.0) -> float:
     return 100 * index.item()
 
 
+def constant_iou(part: Part) -> float:
+    """Image IoU of the better of nothing and everything as foreground."""
+    same = torch.ones_like(part.target)
+    return max(image_iou(sign * same, part.target) for sign in (1.0, -1.0))
+
+
 def best_threshold(scores: Tensor, target: Tensor) -> float:
     """Of 25 quantiles of the scores and zero, the threshold with the best image IoU."""
     some = scores.flatten()[:: max(scores.numel() // 20000, 1)]
@@ -49,49 +55,29 @@ def best_threshold(scores: Tensor, target: Tensor) -> float:
     return max(candidates, key=lambda threshold: image_iou(scores, target, threshold))
 
 
-def train_binary(
-    *, data: str, sizes: Counts, loss: str, learning_rate: float, seed: int, iterations: int
-) -> dict[str, Any]:
-    """A piece: a network trained with one loss from scratch, `judged`."""
-    split = load(data, seed, Sizes(*sizes))
-    return judged(_from_scratch(split.train, loss, learning_rate, seed, iterations), split)
-
-
 def fine_tune_binary(
     *,
     data: str,
     sizes: Counts,
-    base: dict[str, Any],
     names: list[str],
-    learning_rates: list[float],
+    rates: list[float],
     seed: int,
+    base_iterations: int,
     iterations: int,
-) -> dict[str, list[dict[str, Any]]]:
-    """A piece: one network trained with cross-entropy, `forked` over the losses, `judged`; `base`
-    has the learning rate and the iterations of cross-entropy.
-    """
+) -> dict[str, Any]:
+    """A piece: one network trained with cross-entropy, and `forked` over the losses; `judged`."""
     split = load(data, seed, Sizes(*sizes))
-    start = _from_scratch(split.train, "cross-entropy", seed=seed, **base)
+    network = seeded(seed, lambda: nn.Sequential(UNet(1, 1), nn.Flatten(1, 2)))  # scores (N, H, W)
+    batches, pace = in_memory(split.train, BATCH, seed), adam_poly(BASE_RATE, seed=seed)
+    base = train(network, losses()["cross-entropy"], batches, pace, base_iterations)
 
     def further(network: nn.Module, loss: str, rate: float) -> dict[str, Any]:
         # not the order that cross-entropy has seen
-        return judged(_trained(network, split.train, loss, rate, seed + 1, iterations), split)
+        batches, pace = in_memory(split.train, BATCH, seed + 1), adam_poly(rate, seed=seed + 1)
+        return judged(train(network, losses()[loss], batches, pace, iterations), split)
 
-    return forked(start, {name: name for name in names}, learning_rates, further)
-
-
-def _from_scratch(
-    part: Part, loss: str, learning_rate: float, seed: int, iterations: int
-) -> nn.Module:
-    network = seeded(seed, lambda: nn.Sequential(UNet(1, 1), nn.Flatten(1, 2)))  # scores (N, H, W)
-    return _trained(network, part, loss, learning_rate, seed, iterations)
-
-
-def _trained(
-    network: nn.Module, part: Part, loss: str, rate: float, seed: int, iterations: int
-) -> nn.Module:
-    batches = in_memory(part, BATCH, seed)
-    return train(network, losses()[loss], batches, adam_poly(rate, seed=seed), iterations)
+    tuned = forked(base, {name: name for name in names}, rates, further)
+    return {"base": judged(base, split), "tuned": tuned}
 
 
 def judged(model: nn.Module, split: Dataset[Part]) -> dict[str, Any]:
@@ -103,8 +89,8 @@ def judged(model: nn.Module, split: Dataset[Part]) -> dict[str, Any]:
         "losses": {name: float(losses()[name](test, target)) for name in EVALUATED},
         "iou": image_iou(test, target),
         "iou with threshold": image_iou(test, target, threshold),
-        "size of scores": test.abs().mean().item(),
         "false alarms": _false_alarms(test, split.test),
+        "constant": constant_iou(split.test),
     }
 
 

@@ -1,7 +1,6 @@
 """Section 4.1 and figure 3b: which loss has its minimum where the Jaccard loss has its own."""
 
 from collections.abc import Callable, Mapping
-from statistics import fmean
 from typing import Any
 
 from matplotlib.figure import Figure
@@ -11,13 +10,13 @@ import evalgrad as eg
 from evalgrad_lab.data.embedded.points import circles
 from evalgrad_lab.loss_factories import make
 from evalgrad_lab.runs import Runs
+from reproductions.claims import Claim, above, each, similar, spread
 from reproductions.drawing import new_figure
 from reproductions.experiment import Experiment, Outcome, Size, Table
 from reproductions.training import repeated
-from reproductions.verdicts import Verdict, each, judge, spread
 
 BIASES = [round(-5 + 0.04 * step, 2) for step in range(151)]
-RADII = [(3, 20), (3, 12)]  # the paper gives none; the first are those of figure and verdict
+RADII = [(3, 20), (3, 12)]  # the paper gives none; the first are those of figure and claims
 DRAWS = {"tiny": 1, "default": 5, "full": 10}
 # the paper's 10 images of 50 x 50
 IMAGES = {"tiny": (2, 26), "default": (10, 50), "full": (10, 50)}
@@ -72,11 +71,10 @@ def run(size: Size, runs: Runs) -> Outcome:
     columns = [f"radii {low} to {high}" for low, high in radii]
     by_loss = {name: [each(group, name) for group in groups] for name in LOSSES}
     rows = [[name, *(spread(some, 2) for some in found)] for name, found in by_loss.items()]
-    numbers = {name: list(map(fmean, found)) for name, found in by_loss.items()}
     title = "Excess of the Jaccard loss, x 100, at each loss's own best bias"
     caption = f"Figure 3b: losses against the bias, scaled to 0..1, {columns[0]}, seed 0"
     return Outcome(
-        numbers,
+        by_loss,
         f"{images} circles on {pixels} x {pixels} pixels, radii evenly spaced (the paper gives"
         f" none; these are ours), features N(±1/2, 1), score f + b, b from {BIASES[0]} to"
         f" {BIASES[-1]} in steps of 0.04; Jaccard, Lovász hinge and soft Jaccard per image;"
@@ -102,22 +100,18 @@ def _draw(curves: Mapping[str, list[float]]) -> Figure:
     return figure
 
 
-def verdict(numbers: Mapping[str, Any]) -> Verdict:
-    """Lovász finds the optimum, cross-entropy and hinge do not; does another of ours?"""
-    first = {name: values[0] for name, values in numbers.items()}
-    finds = first["Lovász hinge"] < CLOSE
-    others_miss = min(first["cross-entropy"], first["hinge"]) > CLOSE
-    also = [name for name, value in first.items() if name not in PAPERS and value < CLOSE]
-    only = f"no other loss comes within {CLOSE:.0f} points"
-    if also:
-        only = f"{' and '.join(also)} comes within {CLOSE:.0f} points too"
-    small = [f"{name} {numbers[name][1]:.1f}" for name in numbers if name not in PAPERS[:2]]
-    return judge(
-        [finds, others_miss],
-        f"at its own minimum the Lovász hinge is {first['Lovász hinge']:.1f} points of IoU from the"
-        f" optimum, cross-entropy {first['cross-entropy']:.1f} and hinge {first['hinge']:.1f};"
-        f" {only} (with the smaller radii: {', '.join(small)}).",
-    )
+def judge(numbers: Mapping[str, Any]) -> list[Claim]:
+    """Lovász finds the optimum, cross-entropy and hinge do not; which of the others does?"""
+    first = {name: by_radii[0] for name, by_radii in numbers.items()}
+    own = first["Lovász hinge"]
+    missed = [
+        above(f"{name} ends farther from the optimum than the Lovász hinge", first[name], own)
+        for name in PAPERS[:2]
+    ]
+    finds = similar("the Lovász hinge has its minimum at the optimum", own, 0.0, bound=CLOSE)
+    others = [name for name in LOSSES if name not in PAPERS]
+    alone = [above(f"{name} does too (not in the paper)", first[name], own) for name in others]
+    return [finds, *missed, *alone]
 
 
 CIRCLES = Experiment(
@@ -126,7 +120,6 @@ CIRCLES = Experiment(
     "Section 4.1, figure 3b",
     "among cross-entropy, hinge and Lovász hinge only the last has its minimum at that of the"
     " Jaccard loss.",
-    {},
     run,
-    verdict,
+    judge,
 )

@@ -19,6 +19,7 @@ from reproductions.training import Counts, Loss, adam_poly, forked, seeded, trai
 CATEGORIES = {"background": [0], "loops": [0, 6, 8, 9], "straight": [1, 4, 7], "curves": [2, 3, 5]}
 BATCH = 10  # of the weighted cross-entropy, before and in fine-tuning
 BASE_RATE = 0.01
+CANVAS = 64  # ENet works at an eighth of the resolution
 
 
 def category_of_class() -> Tensor:
@@ -31,7 +32,12 @@ def category_of_class() -> Tensor:
 
 def evaluate(model: nn.Module, part: Part) -> dict[str, float]:
     """Class and category IoU over the dataset, in per cent."""
-    found, table = scores_of(model, part.inputs).argmax(1), category_of_class()
+    return overlaps(scores_of(model, part.inputs).argmax(1), part)
+
+
+def overlaps(found: Tensor, part: Part) -> dict[str, float]:
+    """Class and category IoU of a prediction."""
+    table = category_of_class()
     pairs = {
         "class": (found, part.target, SCENE_CLASSES),
         "category": (table[found], table[part.target], len(CATEGORIES)),
@@ -59,10 +65,10 @@ def fine_tunings(
     batch_sizes: list[int],
     rates: list[float],
 ) -> dict[str, Any]:
-    """A piece: the base network on test, and every fine-tuning by learning rate: class IoU on
-    validation during it, class and category IoU on test after it.
+    """A piece: the constant prediction and the base network on test, and every fine-tuning by
+    learning rate: class IoU on validation during it, class and category IoU on test after it.
     """
-    split = digit_scenes(seed, Sizes(*sizes))
+    split = digit_scenes(seed, Sizes(*sizes), canvas=CANVAS)
     weighted = weighted_cross_entropy(split.train.target)
     base = seeded(seed, lambda: ENet(1, SCENE_CLASSES))
     first, pace = in_memory(split.train, BATCH, seed), adam_poly(BASE_RATE, seed=seed)
@@ -82,4 +88,6 @@ def fine_tunings(
 
     ways: dict[str, tuple[Loss, int]] = {"weighted cross-entropy, batch 10": (weighted, BATCH)}
     ways |= {f"Lovász, batch {size}": (make("lovasz_softmax", {}), size) for size in batch_sizes}
-    return {"base": evaluate(base, split.test), "tuned": forked(base, ways, rates, further)}
+    kept = {"constant": overlaps(torch.zeros_like(split.test.target), split.test)}
+    kept["base"] = evaluate(base, split.test)
+    return {**kept, "tuned": forked(base, ways, rates, further)}

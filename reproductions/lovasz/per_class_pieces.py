@@ -6,16 +6,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from evalgrad_lab.data.batches import in_memory
-from evalgrad_lab.data.dataset import Dataset, Part, Sizes
-from evalgrad_lab.data.embedded.digits import SCENE_CLASSES, digit_scenes
+from evalgrad_lab.data.dataset import Dataset, Part
 from evalgrad_lab.fit import Pace, scores_of
-from evalgrad_lab.loss_factories import make
-from evalgrad_lab.models.unet import UNet
-from reproductions.lovasz.binary_pieces import EVALUATED, image_iou, losses
-from reproductions.training import Counts, adam_poly, equibatches, forked, seeded, train
-
-BATCH = 16
+from reproductions.lovasz.binary_pieces import EVALUATED, constant_iou, image_iou, losses
+from reproductions.scene_base import BATCH, read_base
+from reproductions.training import Counts, adam_poly, equibatches, forked, train
 
 
 class OneClass(nn.Module):
@@ -65,21 +60,19 @@ def fine_tune(
 def one_by_one(
     *,
     seed: int,
-    labels: list[int],
     sizes: Counts,
-    base_iterations: int,
+    width: int,
+    base: str,
+    labels: list[int],
     iterations: int,
     rates: list[float],
 ) -> dict[str, Any]:
-    """A piece: image IoU of the base network, trained with cross-entropy for all classes, by class;
-    and the fine-tuned results by loss, learning rate and class.
+    """A piece: image IoU of the base network for all classes and of the constant prediction, by
+    class; and the fine-tuned results by loss, learning rate and class.
     """
-    split = digit_scenes(seed, Sizes(*sizes))
-    base = seeded(seed, lambda: UNet(1, SCENE_CLASSES))
-    batches = in_memory(split.train, BATCH, seed)
-    train(base, make("cross_entropy", {}), batches, adam_poly(0.01, seed=seed), base_iterations)
+    split, start = read_base(seed, sizes, width, base)
     test = {label: half_with(split.test, label) for label in labels}
-    found = {label: scores_of(base, part.inputs).argmax(1) == label for label, part in test.items()}
+    found = {label: scores_of(start, p.inputs).argmax(1) == label for label, p in test.items()}
 
     def further(network: nn.Module, loss: str, rate: float) -> list[dict[str, Any]]:
         models = {label: copy.deepcopy(network) for label in labels}
@@ -88,5 +81,6 @@ def one_by_one(
 
     return {
         "base": [image_iou(found[at].float() - 0.5, part.target) for at, part in test.items()],
-        "tuned": forked(base, {loss: loss for loss in EVALUATED}, rates, further),
+        "constant": [constant_iou(part) for part in test.values()],
+        "tuned": forked(start, {loss: loss for loss in EVALUATED}, rates, further),
     }

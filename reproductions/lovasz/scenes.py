@@ -1,39 +1,36 @@
-"""Table 2 and figure 6: multi-class, and the three kinds of mIoU during training."""
+"""Table 2 and figure 6: multi-class, and the three kinds of mIoU during fine-tuning."""
 
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
-from statistics import correlation, fmean
+from statistics import correlation
 from typing import Any
 
 from matplotlib.figure import Figure
 
 from evalgrad_lab.runs import Runs
-from evalgrad_lab.tune import Tuned, product
+from evalgrad_lab.tune import Tuned
+from reproductions.claims import Claim, above, each, minus, obstacle, similar, spread
 from reproductions.drawing import mean_curve, new_figure, plot_lines
 from reproductions.experiment import Experiment, Outcome, Size, Table, by_size
-from reproductions.lovasz.scenes_pieces import train_scenes
-from reproductions.training import rates_in_words, repeated, tuned
-from reproductions.verdicts import Verdict, each, judge, spread
+from reproductions.lovasz.scenes_pieces import fine_tune_scenes
+from reproductions.scene_base import SCENES, in_words, with_bases
+from reproductions.training import best_forks, rates_in_words
 
-RATES = {"tiny": [0.01], "default": [0.003, 0.01, 0.03], "full": [0.003, 0.01, 0.03]}
+RATES = [0.001, 0.003]
 SETTINGS = by_size(
-    "sizes iterations every",
-    tiny=([32, 16, 16], 2, 1),
-    default=([1000, 200, 400], 400, 50),
-    full=([2000, 400, 1000], 2000, 200),
+    "rates iterations every",
+    tiny=(RATES[:1], 2, 1),
+    default=(RATES, 400, 50),
+    full=(RATES, 400, 50),
 )
-SEEDS = {"tiny": [0], "default": [0, 1, 2], "full": [0, 1, 2, 3, 4]}
+SEEDS = {"tiny": [0], "default": list(range(5)), "full": list(range(10))}
 KINDS = ("dataset", "batch", "image")  # of mIoU
+SCALES = ("dataset", "multi-scale")
+ENDS, LOSSES = ("", " + equibatch", " + equibatch, longer"), ("cross-entropy", "Lovász")
 # variant: loss, equibatch, factor of the iterations (the paper's 20K and 30K)
-VARIANTS: dict[str, tuple[str, bool, float]] = {
-    "cross-entropy": ("cross-entropy", False, 1.0),
-    "cross-entropy + equibatch": ("cross-entropy", True, 1.0),
-    "cross-entropy + equibatch, longer": ("cross-entropy", True, 1.5),
-    "Lovász": ("Lovász", False, 1.0),
-    "Lovász + equibatch": ("Lovász", True, 1.0),
-    "Lovász + equibatch, longer": ("Lovász", True, 1.5),
-    "Lovász per image": ("Lovász per image", False, 1.0),
-}
+FACTORS = dict(zip(ENDS, ((False, 1.0), (True, 1.0), (True, 1.5)), strict=True))
+VARIANTS = {f"{loss}{end}": [loss, *how] for loss in LOSSES for end, how in FACTORS.items()}
+VARIANTS["Lovász per image"] = ["Lovász per image", False, 1.0]
 # Validation mIoU of table 2: single-scale and multi-scale
 TABLE_2 = {
     "cross-entropy": (74.64, 76.23),
@@ -43,97 +40,93 @@ TABLE_2 = {
     "Lovász + equibatch": (76.53, 77.28),
     "Lovász + equibatch, longer": (77.41, 78.22),
 }
+SAME = 0.5  # points of mIoU: a gain within this is called none
 
 
-def _trained(
-    size: Size, runs: Runs, variants: Sequence[str]
-) -> tuple[dict[str, Tuned], dict[str, list[Any]]]:
-    """Each loss at the rate chosen with the first seed; the results of each variant by seed."""
-    setting, seeds = SETTINGS[size], SEEDS[size]
-    wanted = dict.fromkeys(VARIANTS[name][0] for name in variants)
-    plain = {loss: {**setting, "loss": loss, "equibatch": False} for loss in wanted}
-    grid = product({"learning_rate": RATES[size]})
-    searched = tuned(runs, train_scenes, plain, grid, [], search=seeds[:1])
-    cases = {}
-    for name in variants:
-        loss, equibatch, factor = VARIANTS[name]
-        steps = round(factor * setting["iterations"])
-        case = {**plain[loss], **searched[loss].point, "iterations": steps}
-        cases[name] = {**case, "equibatch": equibatch}
-    return searched, repeated(runs, train_scenes, cases, seeds)
-
-
-def _setting(size: Size, rates: Mapping[str, Tuned]) -> str:
+def _tuned(size: Size, runs: Runs) -> tuple[dict[str, Tuned], dict[str, list[Any]], str]:
+    """Every variant at its best rate; base and constant prediction by seed; the setting in words.
+    Table and figure share the runs.
+    """
     setting = SETTINGS[size]
-    train, validation, test = setting["sizes"]
-    return (
-        f"digit scenes of 32 x 32, 11 classes, {train} + {validation} + {test} scenes; U-Net of 16"
-        f" channels from scratch, Adam, poly schedule, {setting['iterations']} iterations of 16"
-        f" scenes, `longer` half as many again; learning rates of {RATES[size]} by validation mIoU"
-        f" of the first seed, without equibatch and at the shorter length:"
-        f" {rates_in_words(rates)}. No CRF."
+    asked = [
+        {**start, **setting, "variants": VARIANTS} for start in with_bases(runs, size, SEEDS[size])
+    ]
+    found = runs.run(fine_tune_scenes, asked)
+    tuned = best_forks(VARIANTS, each(found, "tuned"), setting["rates"])
+    words = (
+        f"{in_words(SCENES[size])}. From it each variant trains {setting['iterations']} iterations,"
+        " `longer` half as many again, cross-entropy as well; learning rate of"
+        f" {setting['rates']} by validation mIoU: {rates_in_words(tuned)}."
     )
+    return tuned, {name: each(found, name) for name in ("constant", "base")}, words
 
 
 def run_table(size: Size, runs: Runs) -> Outcome:
     """Table 2 without the CRF."""
-    rates, found = _trained(size, runs, list(TABLE_2))
-    scales = ("dataset", "multi-scale")
-    seen = {name: [each(runs, "test", key) for key in scales] for name, runs in found.items()}
-    numbers = {
-        name: dict(zip(scales, map(fmean, values), strict=True)) for name, values in seen.items()
-    }
-    rows = [
-        [name, *map(spread, values), *(f"{value:.2f}" for value in TABLE_2[name])]
-        for name, values in seen.items()
+    tuned, fixed, words = _tuned(size, runs)
+    seen = {name: {k: each(tuned[name].results, "test", k) for k in SCALES} for name in TABLE_2}
+    numbers = seen | {name: {"dataset": each(some, "dataset")} for name, some in fixed.items()}
+    rows = [[name, spread(numbers[name]["dataset"]), "", "", ""] for name in fixed]
+    rows += [
+        [name, *map(spread, some.values()), *(f"{value:.2f}" for value in TABLE_2[name])]
+        for name, some in seen.items()
     ]
     names = ["single-scale", "multi-scale"]
-    columns = ["training", *names, *(f"paper: {name}" for name in names)]
+    columns = ["network", *names, *(f"paper: {name}" for name in names)]
     table = Table("Dataset mIoU (%) on test scenes", columns, rows)
-    return Outcome(numbers, _setting(size, rates), SEEDS[size], [table])
+    return Outcome(numbers, f"{words} No CRF.", SEEDS[size], [table])
 
 
-def table_verdict(numbers: Mapping[str, Any]) -> Verdict:
-    """Lovász is above; equibatch helps cross-entropy more, longer training Lovász."""
-    miou = {name: values["dataset"] for name, values in numbers.items()}
-    ends, losses = ("", " + equibatch", " + equibatch, longer"), ("cross-entropy", "Lovász")
-    gains = [miou[f"Lovász{end}"] - miou[f"cross-entropy{end}"] for end in ends]
-    equi, longer = (
-        {loss: miou[f"{loss}{end}"] - miou[f"{loss}{start}"] for loss in losses}
-        for start, end in pairwise(ends)
-    )
-    scales = fmean(values["multi-scale"] - values["dataset"] for values in numbers.values())
-    reported = fmean(several - single for single, several in TABLE_2.values())
-    far = longer["cross-entropy"] > longer["Lovász"]
-    why = "Trained from scratch, cross-entropy is still far from its end. " if far else ""
-    more = longer["Lovász"] > longer["cross-entropy"]
-    return judge(
-        [min(gains) > 0, equi["cross-entropy"] > equi["Lovász"], more],
-        f"Lovász is {gains[0]:+.1f}, {gains[1]:+.1f} and {gains[2]:+.1f} points of mIoU from"
-        " cross-entropy (plain, equibatch, longer; paper +1.9, +1.0, +2.4). Equibatch gives"
-        f" cross-entropy {equi['cross-entropy']:+.1f} and Lovász {equi['Lovász']:+.1f} (paper +0.9,"
-        f" 0.0). Longer training gives cross-entropy {longer['cross-entropy']:+.1f} and Lovász"
-        f" {longer['Lovász']:+.1f} (paper -0.6, +0.9). {why}Several scales change the mIoU by"
-        f" {scales:+.1f} (paper {reported:+.1f}).",
-    )
+def judge_table(numbers: Mapping[str, Any]) -> list[Claim]:
+    """Lovász is above; equibatch helps cross-entropy, longer training Lovász."""
+    miou = {name: some["dataset"] for name, some in numbers.items()}
+    networks = {name: miou[name] for name in TABLE_2}
+    moved = minus(miou["cross-entropy"], miou["base"])
+    unless = obstacle(networks, miou["constant"], moved)
+    paper = {name: single for name, (single, _) in TABLE_2.items()}
+    rows = [
+        above(
+            f"Lovász is above cross-entropy{end}",
+            miou[f"Lovász{end}"],
+            miou[f"cross-entropy{end}"],
+            paper=paper[f"Lovász{end}"] - paper[f"cross-entropy{end}"],
+            unless=unless,
+        )
+        for end in ENDS
+    ]
+    steps = dict(zip(("equibatch", "longer training"), pairwise(ENDS), strict=True))
+    helped = {"equibatch": "cross-entropy", "longer training": "Lovász"}
+    for what, (start, end) in steps.items():
+        for loss in LOSSES:
+            pair, how = (miou[f"{loss}{end}"], miou[f"{loss}{start}"]), {"unless": unless}
+            effect: Any = {"paper": paper[f"{loss}{end}"] - paper[f"{loss}{start}"], **how}
+            if helped[what] == loss:
+                rows.append(above(f"{what} helps {loss}", *pair, **effect))
+            else:
+                text = f"{what} hardly moves {loss}"
+                rows.append(similar(text, *pair, bound=SAME, **effect))
+    scales = [minus(*(numbers[name][k] for k in SCALES[::-1])) for name in TABLE_2]
+    gain = [sum(seed) / len(seed) for seed in zip(*scales, strict=True)]
+    reason = unless or "trained without the paper's random rescaling"
+    return [*rows, above("several scales help", gain, 0.0, paper=1.0, unless=reason)]
 
 
 def run_curves(size: Size, runs: Runs) -> Outcome:
-    """Figure 6: mIoU on validation during training, with three losses."""
+    """Figure 6: mIoU on validation during fine-tuning, with three losses."""
+    tuned, fixed, words = _tuned(size, runs)
     names = ["cross-entropy", "Lovász", "Lovász per image"]
-    rates, found = _trained(size, runs, names)
-    curves = {name: each(runs, "curve") for name, runs in found.items()}
-    tests = {name: {key: each(runs, "test", key) for key in KINDS} for name, runs in found.items()}
-    last = {name: {key: fmean(some[key]) for key in KINDS} for name, some in tests.items()}
-    course = {key: mean_curve(curves["Lovász"], key)[1] for key in KINDS}
-    follows = {key: correlation(course[key], course["dataset"]) for key in ("batch", "image")}
-    rows = [[name, *map(spread, some.values())] for name, some in tests.items()]
-    columns = ["trained with", "dataset", "batches of 16, present classes", "image, all classes"]
+    curves = {name: each(tuned[name].results, "curve") for name in names}
+    tests = fixed | {name: each(tuned[name].results, "test") for name in names}
+    numbers = {name: {key: each(some, key) for key in KINDS} for name, some in tests.items()}
+    rows = [[name, *map(spread, some.values())] for name, some in numbers.items()]
+    columns = ["network", "dataset", "batches of 16, present classes", "image, all classes"]
     table = Table("mIoU (%) on test scenes at the end", columns, rows)
     kinds = "dataset, batch and image mIoU on validation"
-    caption = f"Figure 6: {kinds} during training, mean over the seeds"
-    numbers, figures = {"test": last, "correlation": follows}, {caption: _draw(curves)}
-    return Outcome(numbers, _setting(size, rates), SEEDS[size], [table], figures)
+    caption = f"Figure 6: {kinds} during fine-tuning, mean over the seeds"
+    course = [{key: each(one, key) for key in KINDS} for one in curves["Lovász"]]
+    follows = {k: [correlation(c[k], c["dataset"]) for c in course] for k in KINDS[1:]}
+    figures = {caption: _draw(curves)}
+    return Outcome(numbers | {"correlation": follows}, words, SEEDS[size], [table], figures)
 
 
 def _draw(curves: Mapping[str, Sequence[Any]]) -> Figure:
@@ -144,18 +137,21 @@ def _draw(curves: Mapping[str, Sequence[Any]]) -> Figure:
     return figure
 
 
-def curves_verdict(numbers: Mapping[str, Any]) -> Verdict:
-    """Batch mIoU follows dataset mIoU; training per image wins image mIoU and loses the other."""
-    batch, image = (numbers["test"][name] for name in ("Lovász", "Lovász per image"))
-    follows, won = numbers["correlation"]["batch"], image["image"] - batch["image"]
-    lost = batch["dataset"] - image["dataset"]
-    return judge(
-        [follows > 0.9, lost > 0, won > 0],
-        f"during training the batch mIoU has a correlation of {follows:.3f} with the dataset mIoU"
-        f" (the image mIoU {numbers['correlation']['image']:.3f}). At the end training per image"
-        f" gives {won:+.1f} points of image mIoU and {-lost:+.1f} of dataset mIoU against training"
-        " per batch, where the paper finds a gain and a loss.",
-    )
+def judge_curves(numbers: Mapping[str, Any]) -> list[Claim]:
+    """Training per image wins image mIoU and loses dataset mIoU, which batch mIoU follows."""
+    networks = {name: numbers[name]["dataset"] for name in ("cross-entropy", "Lovász")}
+    single, batch = numbers["Lovász per image"], numbers["Lovász"]
+    moved = minus(networks["cross-entropy"], numbers["base"]["dataset"])
+    every = networks | {"Lovász per image": single["dataset"]}
+    unless = obstacle(every, numbers["constant"]["dataset"], moved)
+    how: Any = {"unless": unless}
+    follows = numbers["correlation"]
+    words = "the batch mIoU follows the dataset mIoU more closely than the image mIoU does"
+    return [
+        above("training per image gains image mIoU", single["image"], batch["image"], **how),
+        above("and loses dataset mIoU", batch["dataset"], single["dataset"], **how),
+        above(f"{words} (correlation)", follows["batch"], follows["image"], digits=2, **how),
+    ]
 
 
 TABLE = Experiment(
@@ -164,9 +160,8 @@ TABLE = Experiment(
     "Table 2",
     "Lovász-Softmax has the higher mIoU in every setting; equibatch helps cross-entropy and hardly"
     " Lovász; longer training helps Lovász alone.",
-    TABLE_2,
     run_table,
-    table_verdict,
+    judge_table,
 )
 CURVES = Experiment(
     "lovasz/figure-6",
@@ -174,7 +169,6 @@ CURVES = Experiment(
     "Figure 6",
     "the batch mIoU over present classes follows the dataset mIoU; the image mIoU is a poor"
     " surrogate: optimising one harms the other.",
-    {},
     run_curves,
-    curves_verdict,
+    judge_curves,
 )

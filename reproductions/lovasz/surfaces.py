@@ -11,9 +11,9 @@ from torch import Tensor
 import evalgrad as eg
 from evalgrad_lab.data.dataset import permutation
 from evalgrad_lab.runs import Runs
+from reproductions.claims import Claim, exact
 from reproductions.drawing import new_figure
 from reproductions.experiment import Experiment, Outcome, Size, Table
-from reproductions.verdicts import Verdict, judge
 
 TRUTHS = [(0, 0), (0, 1), (1, 0), (1, 1)]  # of two pixels
 CORNERS = torch.tensor(TRUTHS, dtype=torch.float64)  # 1 = this pixel is mispredicted
@@ -118,18 +118,18 @@ def _draw(surface: Any, grid: Tensor, axis: str, corners: Tensor | None) -> Figu
     return figure
 
 
-def verdict(numbers: Mapping[str, Any]) -> Verdict:
+def judge(numbers: Mapping[str, Any]) -> list[Claim]:
     """Tight, convex, an upper bound; and the Jaccard loss in the limit of confident outputs."""
-    tight = numbers["hinge gap"] < 1e-9 and numbers["softmax gap"] < 1e-9
-    convex = numbers["hinge convexity"] < 1e-9 and numbers["hinge bound"] < 1e-9
-    return judge(
-        [tight, convex],
-        f"the hinge {'meets' if numbers['hinge gap'] < 1e-9 else 'misses'} 1 - IoU at every corner"
-        f" (largest gap {numbers['hinge gap']:.0e}), {'is' if convex else 'is not'} convex and"
-        " above it everywhere on the grid, and Lovász-Softmax"
-        f" {'tends' if numbers['softmax gap'] < 1e-9 else 'does not tend'} to 1 - IoU for confident"
-        f" outputs (gap {numbers['softmax gap']:.0e}).",
-    )
+    read = {
+        "hinge gap": "the Lovász hinge equals 1 - IoU at the corners",
+        "hinge convexity": "it is convex",
+        "hinge bound": "it bounds 1 - IoU of the prediction",
+        "softmax gap": "Lovász-Softmax tends to 1 - IoU for confident outputs",
+    }
+    return [
+        exact(text, numbers[name] < 1e-9, f"largest violation {numbers[name]:.0e}")
+        for name, text in read.items()
+    ]
 
 
 SURFACES = Experiment(
@@ -138,7 +138,6 @@ SURFACES = Experiment(
     "Figures 1 and 2",
     "the Lovász hinge is convex and equals 1 - IoU at the corners; Lovász-Softmax does so in the"
     " limit of confident outputs.",
-    {},
     run,
-    verdict,
+    judge,
 )

@@ -17,13 +17,20 @@ class Regulariser(Hook):
 
     `solver`: "ratio", the library's default; "lagrangian", the paper's algorithm corrected;
     "paper", its letter, with its variables and step sizes. `project` says when tau and epsilon
-    return to their set: after every "step", or once per "epoch" as the paper does.
+    return to their set: after every "step", or once per "epoch" as the paper does. `step` is that
+    of the corrected algorithm.
     """
 
     def __init__(
-        self, labels: Tensor, alpha: float, solver: str = "ratio", project: str = "epoch"
+        self,
+        labels: Tensor,
+        alpha: float,
+        solver: str = "ratio",
+        project: str = "epoch",
+        step: float = OWN_STEP,
     ) -> None:
         self.alpha, self.solver, self.project, self.projections = alpha, solver, project, 0
+        self.step = step
         self.measure = LiteralF1(labels) if solver == "paper" else _measure(labels, solver)
         self.optimiser = self._optimiser() if alpha > 0 and solver != "ratio" else None
 
@@ -31,7 +38,7 @@ class Regulariser(Hook):
         if isinstance(self.measure, LiteralF1):
             return torch.optim.Adam(self.measure.parameters(), lr=PRIMAL_STEP)
         # The loss is multiplied by alpha, the steps of tau and epsilon are not.
-        return torch.optim.SGD(self.measure.primal_groups(OWN_STEP / self.alpha))
+        return torch.optim.SGD(self.measure.primal_groups(self.step / self.alpha))
 
     def loss(self, scores: Tensor, target: Tensor, index: Tensor) -> Tensor:
         """What is added to the main loss; 0 for the baseline, which has the node too."""

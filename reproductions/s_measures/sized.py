@@ -11,7 +11,7 @@ from evalgrad_lab.data.fetched.labelled import images
 from evalgrad_lab.fit import scores_of
 from evalgrad_lab.models.unet import UNet
 
-MNIST_TRAIN, MNIST_VALIDATION = 20_000, 5_000
+MNIST_TRAIN, MNIST_VALIDATION = 10_000, 2_500  # of each size
 WIDTH = 12  # of the U-Net
 
 
@@ -47,13 +47,12 @@ def sized_unet(channels: int, outputs: int) -> Sized:
 
 
 def s_mnist(seed: int) -> Dataset[Part]:
-    """MNIST at half size in the middle of the canvas, or, for half of the images, at its full
-    size; targets (n, 2): the digit, and 1 where it has double size.
-    """
+    """`two_sizes` of MNIST, at half size in the middle of the canvas and at its full size."""
     train, test = images("mnist")
     generator = torch.Generator().manual_seed(seed)
     order = torch.randperm(len(train), generator=generator)[: MNIST_TRAIN + MNIST_VALIDATION]
     chosen = (order[:MNIST_TRAIN], order[MNIST_TRAIN:])
     pools = [Part(train.inputs[some], train.target[some]) for some in chosen]
-    halves = ((pool, F.pad(F.avg_pool2d(pool.inputs, 2), [7] * 4)) for pool in (*pools, test))
-    return Dataset(*(two_sizes(p.inputs, half, p.target, generator) for p, half in halves))
+    drawn = [*pools, test]
+    halves = (F.pad(F.avg_pool2d(pool.inputs, 2), [7] * 4) for pool in drawn)
+    return two_sizes([(h, p.inputs, p.target) for h, p in zip(halves, drawn, strict=True)])

@@ -17,7 +17,7 @@ from evalgrad_lab.data.embedded.points import two_modes
 from evalgrad_lab.data.fetched.mapped import nucleus_tiles
 from evalgrad_lab.fit import BatchLoss, Every, Hook, Pace, Phase, Training, fit, scores_of
 from evalgrad_lab.models.mlp import mlp
-from reproductions.s_measures.regulariser import Regulariser
+from reproductions.s_measures.regulariser import OWN_STEP, Regulariser
 from reproductions.s_measures.sized import Sized, s_mnist, sized_classifier, sized_unet
 from reproductions.training import Counts, seeded
 
@@ -59,6 +59,7 @@ def train_digits(
     project: str,
     learning_rate: float,
     epochs: int,
+    step: float = OWN_STEP,
 ) -> dict[str, Any]:
     """A piece: accuracies in per cent; `curve` is the test accuracy after every epoch.
 
@@ -68,7 +69,7 @@ def train_digits(
     split, curve = s_digits(seed) if data == "s-digits" else s_mnist(seed), []
     model = seeded(seed, lambda: sized_classifier(split.train.inputs.shape[1], hidden))
     large = split.train.target[:, 1]
-    regulariser = Regulariser(large, alpha, solver, project)
+    regulariser = Regulariser(large, alpha, solver, project, step)
 
     def loss(output: tuple[Tensor, Tensor], batch: Batch) -> Tensor:
         digit, size = batch.target.unbind(1)
@@ -97,7 +98,14 @@ def _accuracy(model: Sized, part: Part) -> float:
 
 
 def train_measure(
-    *, seed: int, size: Counts, solver: str, project: str, learning_rate: float, epochs: int
+    *,
+    seed: int,
+    size: Counts,
+    solver: str,
+    project: str,
+    learning_rate: float,
+    epochs: int,
+    step: float = OWN_STEP,
 ) -> dict[str, Any]:
     """A piece: the measure alone, without a main loss, for a linear scorer of data that no plane
     divides. F1 in per cent.
@@ -108,7 +116,7 @@ def train_measure(
     model = mlp(split.train.inputs.shape[1])
     for parameter in model.parameters():
         nn.init.zeros_(parameter)
-    regulariser = Regulariser(split.train.target, 1.0, solver, project)
+    regulariser = Regulariser(split.train.target, 1.0, solver, project, step)
     data, pace = (split.train, DIGIT_BATCH), adam(learning_rate, seed=seed)
 
     def loss(scores: Tensor, batch: Batch) -> Tensor:
@@ -134,8 +142,9 @@ def train_masks(
     epochs: int,
     volume: float = 0.05,
 ) -> dict[str, Any]:
-    """A piece: IoU in per cent, `curve` on test after every epoch; `large` is the share of large
-    images. "strokes" and "nuclei" have one class besides the background, "scenes" ten.
+    """A piece: IoU in per cent, `curve` on test after every epoch; `by size` that of small and of
+    large test images, `large` the share of large ones, `constant` the best constant prediction.
+    "strokes" and "nuclei" have one class besides the background, "scenes" ten.
     """
     split, curve = DATA[data](seed, Sizes(*sizes)), []
     outputs = SCENE_CLASSES if data == "scenes" else 1
@@ -157,6 +166,8 @@ def train_masks(
         "test": curve[-1],
         "curve": curve,
         "large": labels.double().mean().item(),
+        "by size": by_size(model, split, data, volume),
+        "constant": constant(split.test, outputs),
     }
 
 
@@ -165,6 +176,24 @@ def size_labels(data: str, target: Tensor, volume: float) -> Tensor:
     if data == "scenes":
         return eg.majority_size_labels(target, classes=SCENE_CLASSES, threshold=volume)
     return eg.SizeLabels().fit(target)(target)
+
+
+def by_size(model: Sized, split: Dataset[Part], data: str, volume: float) -> list[float | None]:
+    """The quality of small and of large test images; None without any."""
+    labels, part = size_labels(data, split.test.target, volume), split.test
+    groups = [Part(part.inputs[labels == at], part.target[labels == at]) for at in (0, 1)]
+    return [quality(model, group) if len(group) else None for group in groups]
+
+
+def constant(part: Part, outputs: int) -> float:
+    """The quality of the same label everywhere: background, or of one class also all of it."""
+    index, target = eg.metrics.jaccard_index, part.target
+    if outputs > 1:
+        return 100 * index(torch.zeros_like(target), target, num_classes=outputs).item()
+    same = [torch.full_like(target, label) for label in (0, 1)]
+    return 100 * max(
+        index(one, target, num_classes=2, over="image", classes=[1]).item() for one in same
+    )
 
 
 def pixel_loss(scores: Tensor, target: Tensor) -> Tensor:

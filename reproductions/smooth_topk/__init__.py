@@ -18,6 +18,7 @@ PAPER = Paper(
     ),
     experiments=[
         temperature.EXPERIMENT,
+        temperature.ANNEALING,
         noise.EXPERIMENT,
         subsets.SHARES_EXPERIMENT,
         subsets.CROPS_EXPERIMENT,

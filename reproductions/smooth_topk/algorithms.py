@@ -1,5 +1,5 @@
 """The algorithms of the smooth top-k paper in plain torch, for its tables 3, 4 and 5; not part of
-the library.
+the library. Where the print leaves a choice they do what the authors' published code does.
 
 Errors of the print are repaired: Algorithm 1 halves with ceil(p/2), Algorithm 2 starts at j = 2,
 Algorithm 3 keeps sigma_{k-1}, equation (60) has the exponent j + 1. x = scores/(k temperature), e =
@@ -12,6 +12,11 @@ from collections.abc import Callable
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+
+import evalgrad as eg
+
+AGREE = 1e-5  # relative difference below which the recursion is not trusted
+APART = 1e3  # factor between the k-th and the next exponential from which the loss is the hinge
 
 
 def _log_product(left: Tensor, right: Tensor, degrees: int) -> Tensor:
@@ -59,24 +64,32 @@ def linear_summation(x: Tensor, k: int) -> Tensor:
     return sigma.log()
 
 
-def marginals(x: Tensor, log_sigma: Tensor, k: int, threshold: float = 1e-2) -> Tensor:
-    """Algorithm 2: d log sigma_k / d x_i = e_i delta_k / sigma_k, divided by sigma at each step to
-    stay in range.
-
-    ``log_sigma`` holds k + p degrees; where sigma_{j-1} and e_i delta_{j-1} agree to ``threshold``,
-    the p-th order approximation (60) replaces the recursion.
+def marginals(x: Tensor, log_sigma: Tensor, k: int) -> Tensor:
+    """d log sigma_k / d x_i = e_i delta_k / sigma_k, as the authors' code has it: the recursion of
+    Algorithm 2 unrolled, sigma_{k-1} - e_i sigma_{k-2} + e_i^2 sigma_{k-3} - ..., its positive and
+    its negative terms summed apart. Where the two sums agree in log-space to `AGREE`, the
+    approximation (60) replaces it; ``log_sigma`` holds the degrees that it needs.
     """
-    # e_i delta_j / sigma_j
-    share, stable = torch.zeros_like(x), torch.ones_like(x, dtype=torch.bool)
-    for j in range(1, k + 1):
-        stable = stable & (1 - share > threshold)
-        share = torch.exp(x + log_sigma[:, j - 1 : j] - log_sigma[:, j : j + 1]) * (1 - share)
-    series = torch.zeros_like(x)
-    # sum_j (-1)^j sigma_{k+j} / e_i^(j+1), times e_i / sigma_k
-    for j in range(log_sigma.shape[-1] - k):
-        ratio = log_sigma[:, k + j : k + j + 1] - log_sigma[:, k : k + 1]
-        series = series + (-1) ** j * torch.exp(ratio - j * x)
-    return torch.where(stable, share, series)
+    total = log_sigma[:, k : k + 1]
+    powers = [log_sigma[:, i : i + 1] + (k - i) * x - total for i in range(k - 1, -1, -1)]
+    series = [
+        log_sigma[:, k + j : k + j + 1] - j * x - total for j in range(log_sigma.shape[-1] - k)
+    ]
+    plus, less = _alternating(powers)
+    stable = (plus - less) / (less.abs() + AGREE) >= AGREE
+    return torch.where(stable, _difference(plus, less), _difference(*_alternating(series)))
+
+
+def _alternating(terms: list[Tensor]) -> tuple[Tensor, Tensor]:
+    """The logarithms of the sums of the even and of the odd terms, given by theirs."""
+    none = torch.full_like(terms[0], -math.inf)
+    even, odd = ([none, *terms[start::2]] for start in (0, 1))
+    return _log_sum(torch.stack(even), 0), _log_sum(torch.stack(odd), 0)
+
+
+def _difference(plus: Tensor, less: Tensor) -> Tensor:
+    """exp(plus) - exp(less), not below 0."""
+    return torch.exp(plus) * -torch.expm1((less - plus).clamp(max=0).nan_to_num(nan=0.0))
 
 
 def smooth_topk_paper(
@@ -88,7 +101,10 @@ def smooth_topk_paper(
     forward: Callable[[Tensor, int], Tensor] = divide_and_conquer,
     custom_backward: bool = True,
 ) -> tuple[Tensor, Tensor]:
-    """Value and gradient as in the paper; without ``custom_backward`` by autograd."""
+    """Value and gradient as in the paper; without ``custom_backward`` by autograd. Like the
+    authors' code it takes the hinge where the k-th and the next score are far apart for the
+    temperature.
+    """
     rows, classes = scores.shape
     others = torch.arange(classes, device=scores.device) != target.unsqueeze(-1)
     rest = scores[others].view(rows, classes - 1).div(k * temperature)
@@ -107,4 +123,23 @@ def smooth_topk_paper(
     gradient = torch.empty_like(scores)
     gradient[others] = (slope.unsqueeze(-1) * derivative).flatten()
     gradient.scatter_(-1, target.unsqueeze(-1), -slope.unsqueeze(-1))
-    return temperature * F.softplus(z, threshold=80), gradient
+    return _switched(scores, target, k, temperature, margin, z, gradient)
+
+
+def _switched(
+    scores: Tensor,
+    target: Tensor,
+    k: int,
+    temperature: float,
+    margin: float,
+    z: Tensor,
+    gradient: Tensor,
+) -> tuple[Tensor, Tensor]:
+    top = scores.topk(k + 1).values
+    hard = top[:, k - 1] - top[:, k] >= k * temperature * math.log(APART)
+    leaf = scores.detach().requires_grad_()
+    value = eg.topk_hinge_loss(leaf, target, k=k, margin=margin, reduction="none")
+    (slope,) = torch.autograd.grad(value.sum(), leaf)
+    smooth = temperature * F.softplus(z, threshold=80)
+    mixed = torch.where(hard, value.detach(), smooth)
+    return mixed, torch.where(hard.unsqueeze(-1), slope, gradient)

@@ -5,9 +5,9 @@ from typing import Any
 
 from evalgrad_lab.data.fetched import place
 from evalgrad_lab.runs import Runs
+from reproductions.claims import Claim, exact
 from reproductions.experiment import Experiment, Outcome, Size, Table
 from reproductions.smooth_topk.measurements import STABLE, stability
-from reproductions.verdicts import Verdict, judge
 
 TEMPERATURES = (1e1, 1e0, 1e-1, 1e-2, 1e-3, 1e-4, 1e-36)
 # From which temperature down an overflow occurs; None: at none of those tried.
@@ -64,22 +64,25 @@ def first_overflow(numbers: Mapping[str, Any], name: str, precision: str) -> flo
     return max((t for t, row in pairs if not row[name][precision]), default=None)
 
 
-def verdict(numbers: Mapping[str, Any]) -> Verdict:
+def judge(numbers: Mapping[str, Any]) -> list[Claim]:
     """Claim: SA overflows, in single precision earlier than in double; DC in log-space does not."""
-    single, double = (first_overflow(numbers, "SA", kind) for kind in ("single", "double"))
-    log = first_overflow(numbers, "DC log", "single")
-    errors = {name: [row[name]["error"] for row in numbers["found"]] for name in ("DC log", "ours")}
-    worst = {name: max(e or 0.0 for e in values) for name, values in errors.items()}
+    first = {
+        (name, kind): first_overflow(numbers, name, kind)
+        for name in ("SA", "DC log")
+        for kind in ("single", "double")
+    }
+    words = {key: "never" if t is None else f"from {t:g} down" for key, t in first.items()}
+    single, double = first["SA", "single"], first["SA", "double"]
     later = single is not None and (double is None or double < single)
-    claims = [single is not None, later, log is None]
-    when = ["never" if value is None else f"from {value:g} down" for value in (single, double, log)]
-    sentence = (
-        f"SA overflows {when[0]} in float32 (paper: from 0.1) and {when[1]} in float64 (paper: from"
-        f" 0.01), DC in log-space {when[2]} (paper: never until 1e-36). Finite is not exact: our"
-        f" transcription of Algorithm 2 has gradients wrong by {worst['DC log']:.1e} of the largest"
-        f" derivative there can be, the library's loss by {worst['ours']:.1e}."
-    )
-    return judge(claims, sentence)
+    errors = [numbers["found"][at]["ours"]["error"] for at in range(len(numbers["found"]))]
+    worst = max(error or 0.0 for error in errors)
+    told = f"{words['SA', 'single']}, {words['SA', 'double']} in float64"
+    never = first["DC log", "single"] is None
+    return [
+        exact("DC in log-space does not overflow", never, words["DC log", "single"], paper="never"),
+        exact("SA does, in float32 earlier than in float64", later, told, paper="0.1, 0.01"),
+        exact("our loss has exact gradients (not in the paper)", worst < 1e-5, f"{worst:.0e}"),
+    ]
 
 
 EXPERIMENT = Experiment(
@@ -88,7 +91,6 @@ EXPERIMENT = Experiment(
     "Table 5, appendix B.3.3",
     "the summation algorithm overflows at low temperatures; divide and conquer in log-space is"
     " stable.",
-    REPORTED,
     run,
-    verdict,
+    judge,
 )

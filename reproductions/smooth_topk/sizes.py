@@ -57,6 +57,6 @@ class Scale(NamedTuple):
 GRID = product({"learning_rate": [0.003, 0.01], "weight_decay": [0.01, 1.0]})
 SCALES: dict[Size, Scale] = {
     "tiny": Scale("digits", (200, 100, 100), 4, (0, 1), GRID[:2]),
-    "default": Scale("digits", (2000, 1000, 2000), 400, (0, 1, 2), GRID),
+    "default": Scale("digits", (2000, 1000, 2000), 400, (0, 1, 2, 3, 4), GRID),
     "full": Scale("mnist", (20000, 5000, 10000), 4000, (0, 1, 2), GRID),
 }

@@ -1,16 +1,15 @@
 """Figure 2 and table 6: the temperature, whether the network learns, and dense gradients."""
 
 from collections.abc import Mapping
-from statistics import fmean
 from typing import Any
 
 from evalgrad_lab.runs import Runs
 from evalgrad_lab.tune import product
+from reproductions.claims import Claim, above, best, each, exact, similar, spread
 from reproductions.drawing import new_figure
 from reproductions.experiment import Experiment, Outcome, Size, Table
 from reproductions.smooth_topk.sizes import SCALES
 from reproductions.smooth_topk.training import gradient_density, smooth
-from reproductions.verdicts import Verdict, each, judge, spread
 
 TEMPERATURES = (0.0, 1e-3, 1e-2, 1e-1, 1e0, 1e1, 1e2)
 REPORTED = {
@@ -82,34 +81,42 @@ def _draw(numbers: Mapping[str, Any]) -> Any:
     return figure
 
 
-def verdict(numbers: Mapping[str, Any]) -> Verdict:
+def judge(numbers: Mapping[str, Any]) -> list[Claim]:
     """The hinge fails to train in both networks; derivatives become denser with temperature."""
     temperatures, density = numbers["temperature"], numbers["density"]
-    train = {width: [fmean(values) for values in numbers[width]["train"]] for width in WIDTHS}
     one = temperatures.index(1.0)
-    fails = {width: values[0] < values[one] - 20 for width, values in train.items()}
+    effect = REPORTED["train"][TEMPERATURES.index(1.0)] - REPORTED["train"][0]
     denser = density[0] < density[-1] / 2 and density == sorted(density)
-    tests = {width: [fmean(values) for values in numbers[width]["test"]] for width in WIDTHS}
-    best = {width: temperatures[values.index(max(values))] for width, values in tests.items()}
-    sentence = (
-        f"the hinge (temperature 0) reaches {train['narrow'][0]:.0f} % in training in the narrow"
-        f" network and {train['wide'][0]:.0f} % in the wide one (paper 10 %); {density[0]:.0f} % of"
-        f" its derivatives are not zero, {density[-1]:.0f} % at temperature {temperatures[-1]:g};"
-        f" the best test accuracy is at temperature {best['narrow']:g} (narrow) and"
-        f" {best['wide']:g} (wide; paper 0.1). {_why(fails)}"
-    )
-    return judge([fails["narrow"], fails["wide"], denser], sentence)
+    told = f"{density[0]:.0f} % not zero at 0, {density[-1]:.0f} % at {temperatures[-1]:g}"
+    rows = []
+    for width in WIDTHS:
+        train, test = (numbers[width][part] for part in ("train", "test"))
+        text = f"{width}: the hinge trains worse than temperature 1, top-5 on training"
+        rows.append(above(text, train[one], train[0], paper=effect))
+        by_name = {f"{t:g}": some for t, some in zip(temperatures, test, strict=True)}
+        expected = "0.1" if "0.1" in by_name else "0.01"  # tiny has no 0.1
+        rows.append(best(f"{width}: {expected} tests best", by_name, expected, paper=0.18))
+    return [*rows, exact("derivatives become denser with the temperature", denser, told)]
 
 
-def _why(fails: Mapping[str, bool]) -> str:
-    if fails["narrow"] and not fails["wide"]:
-        return (
-            "The width decides: the narrow network needs the smoothing, the wide one learns"
-            " without it."
-        )
-    if all(fails.values()):
-        return "Both networks need the smoothing."
-    return "The narrow network does not need the smoothing here."
+ANNEALED = {"fixed at 0.1": smooth(0.1), "from 10 to 0.1": smooth(10.0, end=0.1)}
+SAME = 0.5  # points of accuracy
+
+
+def run_annealing(size: Size, runs: Runs) -> Outcome:
+    """A fixed temperature, and one that falls to it."""
+    scale = SCALES[size]
+    found = scale.tuned(runs, {name: {"objective": o} for name, o in ANNEALED.items()})
+    numbers = {name: each(results, "best", "top5") for name, results in found.items()}
+    rows = [[name, spread(scores)] for name, scores in numbers.items()]
+    table = Table("Top-5 accuracy in %, the best network on validation", ["temperature", ""], rows)
+    return Outcome(numbers, scale.sentence(), scale.seeds, [table])
+
+
+def judge_annealing(numbers: Mapping[str, Any]) -> list[Claim]:
+    """Claim: the same performance."""
+    words = "annealing the temperature gives the same as fixing it"
+    return [similar(words, *(numbers[name] for name in reversed(ANNEALED)), bound=SAME)]
 
 
 EXPERIMENT = Experiment(
@@ -118,7 +125,14 @@ EXPERIMENT = Experiment(
     "Figures 2a and 2b, table 6",
     "with a temperature below 0.01 the gradients are sparse and the network does not learn; 0.1"
     " tests best.",
-    REPORTED,
     run,
-    verdict,
+    judge,
+)
+ANNEALING = Experiment(
+    "smooth_topk/annealing",
+    "Annealing the temperature",
+    "Appendix D.1.3",
+    "a temperature that is fixed to an appropriate value yields the same performance as annealing.",
+    run_annealing,
+    judge_annealing,
 )

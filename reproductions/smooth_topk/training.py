@@ -5,7 +5,8 @@ from dataclasses import replace
 from typing import Any
 
 import torch
-from torch import nn
+import torch.nn.functional as F
+from torch import Tensor, nn
 
 import evalgrad as eg
 from evalgrad_lab.data.batches import Batch, Batches, in_memory, mixed_seed
@@ -25,9 +26,11 @@ Objective = dict[str, float]  # k, temperature and margin of the smooth loss; em
 CROSS_ENTROPY: Objective = {}
 
 
-def smooth(temperature: float, *, k: int = K, margin: float = 1.0) -> Objective:
-    """The paper's L_{k, temperature}; temperature 0 is the hinge."""
-    return {"k": k, "temperature": temperature, "margin": margin}
+def smooth(temperature: float, *, k: int = K, margin: float = 1.0, **more: float) -> Objective:
+    """The paper's L_{k, temperature}; temperature 0 is the hinge. With `end` the temperature goes
+    there from the first one, in equal ratios.
+    """
+    return {"k": k, "temperature": temperature, "margin": margin, **more}
 
 
 def loss_of(objective: Objective) -> Loss:
@@ -40,10 +43,34 @@ def loss_of(objective: Objective) -> Loss:
     return make("smooth_topk", {**options, "temperature": objective["temperature"]})
 
 
+def annealed(objective: Objective, part: float) -> Objective:
+    """The objective when a part of the training is over."""
+    if "end" not in objective:
+        return objective
+    ratio = objective["end"] / objective["temperature"]
+    return {**objective, "temperature": objective["temperature"] * ratio**part}
+
+
 def load(data: str, seed: int, sizes: Counts, noise: float) -> Dataset[Part]:
     """digits-100 (embedded) or MNIST-100 (fetched), labels noisy within their group."""
     pairs = {"digits": digit_pairs, "mnist": mnist_pairs}[data]
     return pairs(seed, Sizes(*sizes), noise=noise)
+
+
+def balanced(part: Part, count: int) -> Part:
+    """The first `count` examples of every class, or as many as it has."""
+    member = F.one_hot(part.target, CLASSES)
+    place = (member.cumsum(0) * member).sum(1)  # 1 for the first of its class
+    chosen = place <= count
+    return Part(part.inputs[chosen], part.target[chosen])
+
+
+def pace_of(protocol: str, learning_rate: float, weight_decay: float, seed: int) -> Pace:
+    """AdamW and a cosine ("tuned"), or SGD with the drops of the paper's DenseNet ("paper")."""
+    if protocol == "tuned":
+        return Pace(learning_rate, weight_decay, seed=seed)
+    sgd: Any = {"optimiser": "sgd", "momentum": 0.9, "nesterov": True}
+    return Pace(learning_rate, weight_decay, schedule="drops:0.5,0.75", seed=seed, **sgd)
 
 
 def network(inputs: int, width: int, seed: int) -> nn.Module:
@@ -63,38 +90,48 @@ def train_pairs(
     noise: float = 0.0,
     width: int = 128,
     crops: bool = False,
+    per_class: int = 0,
+    protocol: str = "tuned",
 ) -> dict[str, Any]:
     """A piece. `last`: test accuracies of the final network; `best`: of the network with the best
-    top-5 validation accuracy.
+    top-5 validation accuracy, whose labels are noisy too; `best clean`: by clean labels.
 
     With `crops` the training images are shifted by up to a pixel, and the result holds the
-    accuracies of averaging nine crops.
+    accuracies of the best network when nine crops are averaged. `per_class` leaves so many training
+    examples of each class.
     """
     split, curve = load(data, seed, sizes, noise), []
+    if per_class:
+        split = replace(split, train=balanced(split.train, per_class))
+    judges = {"best": split.validation, "best clean": load(data, seed, sizes, 0.0).validation}
     model = network(split.train.inputs.shape[1], width, seed)
     some = Part(split.train.inputs[:500], split.train.target[:500])  # enough for a curve
 
-    def top5() -> float:
-        return accuracies(model, split.validation)["top5"]
+    def chooser(part: Part) -> Validation:
+        when = looks(steps, LOOKS)
+        return Validation(lambda: accuracies(model, part)["top5"], when=when, keep_best=True)
 
-    validation = Validation(top5, when=looks(steps, LOOKS), keep_best=True)
+    choosers = {name: chooser(part) for name, part in judges.items()}
 
     def look(step: int) -> None:
         curve.append([step, 100 - accuracies(model, some)["top5"]])
 
-    batches = in_memory(split.train, BATCH, seed)
-    loss = loss_of(objective)
-    phase = Phase(lambda scores, batch: loss(scores, batch.target), steps)
-    training = Training(model, [phase], Pace(learning_rate, weight_decay, seed=seed))
-    hooks = [validation, Every(max(steps // LOOKS, 1), look)]
+    def loss(scores: Tensor, batch: Batch) -> Tensor:
+        return loss_of(annealed(objective, training.step / steps))(scores, batch.target)
+
+    batches = in_memory(split.train, min(BATCH, len(split.train)), seed)
+    pace = pace_of(protocol, learning_rate, weight_decay, seed)
+    training = Training(model, [Phase(loss, steps)], pace)
+    hooks = [*choosers.values(), Every(max(steps // LOOKS, 1), look)]
     fit(training, shifted_batches(batches, seed) if crops else batches, hooks)
     last, seen = (accuracies(model, part) for part in (split.test, split.train))
-    result = {"last": last, "train": seen, "curve": curve}
+    result: dict[str, Any] = {"last": last, "train": seen, "curve": curve}
+    for name, validation in reversed(choosers.items()):
+        validation.restore_best(training)
+        result[name] = {"validation": validation.best, **accuracies(model, split.test)}
     if crops:
         result["crops"] = crop_accuracies(model, split.test.inputs, split.test.target, K)
-    validation.restore_best(training)
-    best = accuracies(model, split.test)
-    return result | {"best": {"validation": validation.best, **best}}
+    return result
 
 
 def shifted_batches(batches: Batches, seed: int) -> Batches:

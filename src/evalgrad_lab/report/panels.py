@@ -75,7 +75,9 @@ class Panel:
         return all(self.metric in run["validation"] for row in self.rows for run in row.runs)
 
 
-def paired_difference(ours: dict[int, float], reference: dict[int, float]) -> Difference | None:
+def paired_difference(
+    ours: dict[int, float], reference: dict[int, float], confidence: float = CONFIDENCE
+) -> Difference | None:
     """The mean of ours - reference over the seeds both have, with Student's t interval; None
     without a common seed.
 
@@ -90,7 +92,7 @@ def paired_difference(ours: dict[int, float], reference: dict[int, float]) -> Di
     if pairs == 1:
         return Difference(mean, None, pairs)
     error = differences.std(ddof=1) / math.sqrt(pairs)
-    half = float(stats.t.ppf((1 + CONFIDENCE) / 2, pairs - 1) * error)
+    half = float(stats.t.ppf((1 + confidence) / 2, pairs - 1) * error)
     return Difference(mean, (mean - half, mean + half), pairs)
 
 

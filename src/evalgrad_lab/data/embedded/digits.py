@@ -2,7 +2,7 @@
 test share no glyph: they come from a seeded partition of the glyphs into three pools.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
 
 import torch
@@ -17,7 +17,7 @@ PAIRS, GROUP = 100, 5  # classes of `digit_pairs`, in groups of five
 CANVAS = 16  # side of `s_digits`
 SCENE_CLASSES = 11  # the background is class 0, digit d is class d + 1
 GLYPH_SIZES, MOST_DIGITS = range(11, 17), 3  # of a scene
-INK = 0.3  # from this grey value on, a pixel of a scene belongs to its digit
+INK = 0.3  # from this grey value on, a pixel belongs to its digit
 INNER = 0.9  # only pixels this dark are stroke
 
 
@@ -109,20 +109,23 @@ def within_group(target: Tensor, noise: float, generator: torch.Generator) -> Te
 
 
 def s_digits(seed: int) -> Dataset[Part]:
-    """After S-MNIST of S-measures: pixels (n, 256) of a 16x16 canvas, and targets (n, 2): the
-    digit, and 1 where it fills the canvas instead of its middle.
+    """After S-MNIST of S-measures, `two_sizes` of the digits on a canvas of 16x16 pixels."""
+    drawn = pools(seed)
+    small = (F.pad(pool.inputs, [CANVAS // 4] * 4) for pool in drawn)
+    parts = zip(small, (resized(pool.inputs, CANVAS) for pool in drawn), drawn, strict=True)
+    return two_sizes([(one, two, pool.target) for one, two, pool in parts])
+
+
+def two_sizes(parts: Sequence[tuple[Tensor, Tensor, Tensor]]) -> Dataset[Part]:
+    """Pixels of the small images (n, side, side) and, added to them, of the same at double size;
+    targets (2 n, 2): the digit, and 1 where the foreground is above the mean of training.
     """
-    generator = torch.Generator().manual_seed(seed)
-    both = ((resized(p.inputs, CANVAS), F.pad(p.inputs, [CANVAS // 4] * 4)) for p in pools(seed))
-    parts = zip(both, pools(seed), strict=True)
-    return Dataset(*(two_sizes(*images, pool.target, generator) for images, pool in parts))
-
-
-def two_sizes(large: Tensor, small: Tensor, digit: Tensor, generator: torch.Generator) -> Part:
-    """Half of the digits large, the others small."""
-    chosen = torch.randperm(len(digit), generator=generator) < len(digit) // 2
-    images = torch.where(chosen[:, None, None], large, small)
-    return Part(scaled(images), torch.stack([digit, chosen.long()], 1))
+    images = [torch.cat([small, large]) for small, large, _ in parts]
+    sizes = [(some > INK).flatten(1).sum(1).double() for some in images]
+    labels = [(size > sizes[0].mean()).long() for size in sizes]
+    digits = [digit.repeat(2) for _, _, digit in parts]
+    found = zip(images, digits, labels, strict=True)
+    return Dataset(*(Part(scaled(i), torch.stack([digit, size], 1)) for i, digit, size in found))
 
 
 def class_chances(tail: float) -> Tensor:

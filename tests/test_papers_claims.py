@@ -1,0 +1,121 @@
+"""The one rule for the papers' claims: undecided on pure noise, right on planted effects."""
+
+import numpy as np
+import pytest
+
+from reproductions.claims import above, best, exact, gap, in_words, obstacle, similar
+
+DRAWS = 400
+
+
+def noise(arms, seeds, draws=DRAWS):
+    """(draws, arms, seeds) scores that differ by chance alone."""
+    return 50 + np.random.default_rng(0).normal(size=(draws, arms, seeds))
+
+
+def shares(verdicts):
+    return {word: verdicts.count(word) / len(verdicts) for word in set(verdicts)}
+
+
+@pytest.mark.parametrize("seeds", [3, 5, 10])
+def test_a_direction_is_undecided_on_pure_noise(seeds):
+    found = shares([above("", *draw.tolist()).verdict for draw in noise(2, seeds)])
+    assert found["undecided"] >= 0.9
+    # and not more often than 95 %: a rule that never decides would pass the line above
+    assert 0.005 < found["found"] < 0.05
+    assert 0.005 < found["not found"] < 0.05
+
+
+@pytest.mark.parametrize("seeds", [3, 5, 10])
+@pytest.mark.parametrize("arms", [2, 3, 5, 11])
+def test_the_best_is_undecided_on_pure_noise(arms, seeds):
+    verdicts = [
+        best("", {str(at): row for at, row in enumerate(draw.tolist())}, "0").verdict
+        for draw in noise(arms, seeds)
+    ]
+    assert shares(verdicts)["undecided"] >= 0.9
+
+
+def test_the_best_of_many_by_plain_intervals_would_decide_on_noise():
+    """Why `best` widens its interval: the rival is the best of ten, and wins more than 2.5 %."""
+    draws = noise(11, 5)
+    rivals = draws[np.arange(DRAWS), 1 + draws[:, 1:].mean(2).argmax(1)]
+    plain = [gap(draw[0].tolist(), rival.tolist()) for draw, rival in zip(draws, rivals)]
+    assert np.mean([found.verdict == "loss" for found in plain]) > 0.05
+
+
+@pytest.mark.parametrize(("effect", "verdict"), [(6.0, "found"), (-6.0, "not found")])
+def test_planted_effects_are_seen(effect, verdict):
+    leads, firsts = [], []
+    for ours, theirs, third in noise(3, 5).tolist():
+        planted = [value + effect for value in ours]
+        leads.append(above("", planted, theirs).verdict)
+        every = {"ours": planted, "theirs": theirs, "third": third}
+        firsts.append(best("", every, "ours").verdict)
+    assert shares(leads)[verdict] > 0.99
+    assert shares(firsts)[verdict] > 0.95
+
+
+def test_an_effect_of_the_papers_size_can_be_excluded():
+    level = ([50.0, 50.1, 49.9, 50.0], [50.1, 50.0, 50.0, 49.9])
+    assert above("", *level).verdict == "undecided"
+    assert above("", *level, paper=0.1).verdict == "undecided"
+    assert above("", *level, paper=3.0).verdict == "not found"
+    # a smaller effect than the paper's is still one
+    assert above("", [52.0, 52.1], [51.0, 51.0], paper=9.0).verdict == "found"
+
+
+@pytest.mark.parametrize(
+    ("differences", "verdict"),
+    [
+        ([0.1, -0.1, 0.0], "found"),
+        ([2.0, -2.0, 0.0], "undecided"),
+        ([5.0, 5.1, 4.9], "not found"),
+        ([0.1], "undecided"),
+    ],
+)
+def test_similar_needs_an_interval_within_the_bound(differences, verdict):
+    claim = similar("alike", differences, 0.0, bound=1.0)
+    assert (claim.verdict, claim.text) == (verdict, "alike (within 1)")
+
+
+def test_the_best_must_beat_the_second():
+    named = {"a": [9.0, 9.1, 9.0], "b": [8.0, 8.2, 8.1], "c": [1.0, 1.1, 1.2]}
+    assert best("", named, "a").verdict == "found"
+    assert best("", named, "b").verdict == "not found"
+    assert best("first", named, "a").text == "first; next b"
+    assert best("", named | {"b": [9.1, 8.9, 9.0]}, "a").verdict == "undecided"
+
+
+def test_one_seed_decides_nothing():
+    assert above("", [60.0], [50.0]).verdict == "undecided"
+    assert above("", [60.0], [50.0]).ours == "+10.0 (one seed)"
+
+
+def test_a_row_shows_the_papers_number_ours_and_the_seeds():
+    row = above("ours is above", [2.0, 4.0], [1.0, 3.0], paper=3.36).cells()
+    assert row == ["ours is above", "+3.4", "+1.0 [+1.0, +1.0]", "2", "**found**"]
+    assert exact("it is convex", False, "gap 0.1").cells()[-1] == "**not found**"
+
+
+def test_networks_that_cannot_tell_get_no_verdict():
+    good, level = {"ours": [70.0, 71.0]}, [8.0, 8.1]
+    assert obstacle(good, level) == ""
+    assert obstacle(good, level, [0.3, 0.9]) == ""
+    assert "further training moves it by +2.0" in obstacle(good, level, [1.5, 2.5])
+    assert "further training moves it by -2.0" in obstacle(good, level, [-1.5, -2.5])
+    reason = obstacle({"ours": [70.0, 71.0], "collapsed": [8.0, 8.1]}, level)
+    assert reason == "collapsed does not beat the constant prediction (+0.0 [+0.0, +0.0])"
+    claim = above("ours is above", [60.0, 61.0], [50.0, 51.0], unless=reason)
+    assert claim.verdict == "not testable here"
+    assert claim.cells()[-1] == f"**not testable here: {reason}**"
+    assert claim.ours == "+10.0 [+10.0, +10.0]"
+
+
+def test_gaps_are_paired_by_seed():
+    assert in_words(gap([1.5], [1.0])) == "+0.5 (one seed)"
+    assert gap([10.0, 20.0, 30.0], [9.0, 19.0, 29.0]).verdict == "win"
+    assert gap([9.0, 19.0], 10.0).mean == 4.0
+    for ours, theirs in (([], []), ([1.0, 2.0], [1.0])):
+        with pytest.raises(ValueError, match="`ours` and `theirs` must hold a value per seed; got"):
+            gap(ours, theirs)
