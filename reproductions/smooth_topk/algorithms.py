@@ -76,7 +76,8 @@ def marginals(x: Tensor, log_sigma: Tensor, k: int) -> Tensor:
         log_sigma[:, k + j : k + j + 1] - j * x - total for j in range(log_sigma.shape[-1] - k)
     ]
     plus, less = _alternating(powers)
-    stable = (plus - less) / (less.abs() + AGREE) >= AGREE
+    size = (less + total - x).abs()  # of the logarithm of the sum itself, which is what is rounded
+    stable = (plus - less) / (size + AGREE) >= AGREE
     return torch.where(stable, _difference(plus, less), _difference(*_alternating(series)))
 
 
@@ -100,10 +101,11 @@ def smooth_topk_paper(
     margin: float,
     forward: Callable[[Tensor, int], Tensor] = divide_and_conquer,
     custom_backward: bool = True,
+    switch: bool = True,
 ) -> tuple[Tensor, Tensor]:
-    """Value and gradient as in the paper; without ``custom_backward`` by autograd. Like the
-    authors' code it takes the hinge where the k-th and the next score are far apart for the
-    temperature.
+    """Value and gradient as in the paper; without ``custom_backward`` by autograd. With ``switch``
+    it takes the hinge, as the authors' code does, where the k-th and the next score are far apart
+    for the temperature.
     """
     rows, classes = scores.shape
     others = torch.arange(classes, device=scores.device) != target.unsqueeze(-1)
@@ -117,29 +119,22 @@ def smooth_topk_paper(
     z = margin / temperature + ratio.detach() - own / (k * temperature)
     slope = torch.sigmoid(z) / k
     if custom_backward:
-        derivative = marginals(rest, log_sigma, k) - marginals(rest, log_sigma, k - 1)
+        derivative = marginals(rest, log_sigma, k) - marginals(rest, log_sigma[:, :-1], k - 1)
     else:
         (derivative,) = torch.autograd.grad(ratio.sum(), rest)
     gradient = torch.empty_like(scores)
     gradient[others] = (slope.unsqueeze(-1) * derivative).flatten()
     gradient.scatter_(-1, target.unsqueeze(-1), -slope.unsqueeze(-1))
-    return _switched(scores, target, k, temperature, margin, z, gradient)
-
-
-def _switched(
-    scores: Tensor,
-    target: Tensor,
-    k: int,
-    temperature: float,
-    margin: float,
-    z: Tensor,
-    gradient: Tensor,
-) -> tuple[Tensor, Tensor]:
+    value = temperature * F.softplus(z, threshold=80)
+    if not switch:
+        return value, gradient
     top = scores.topk(k + 1).values
     hard = top[:, k - 1] - top[:, k] >= k * temperature * math.log(APART)
+    hinge, slopes = _hinge(scores, target, k, margin)
+    return torch.where(hard, hinge, value), torch.where(hard.unsqueeze(-1), slopes, gradient)
+
+
+def _hinge(scores: Tensor, target: Tensor, k: int, margin: float) -> tuple[Tensor, Tensor]:
     leaf = scores.detach().requires_grad_()
     value = eg.topk_hinge_loss(leaf, target, k=k, margin=margin, reduction="none")
-    (slope,) = torch.autograd.grad(value.sum(), leaf)
-    smooth = temperature * F.softplus(z, threshold=80)
-    mixed = torch.where(hard, value.detach(), smooth)
-    return mixed, torch.where(hard.unsqueeze(-1), slope, gradient)
+    return value.detach(), torch.autograd.grad(value.sum(), leaf)[0]

@@ -43,7 +43,7 @@ BOTH: dict[str, Callable[..., tuple[Tensor, Tensor]]] = {
     "ours": ours,
 }
 STABLE: dict[str, Callable[..., tuple[Tensor, Tensor]]] = {
-    "SA": partial(smooth_topk_paper, forward=linear_summation),
+    "SA": partial(smooth_topk_paper, forward=linear_summation, switch=False),
     "SA log": partial(smooth_topk_paper, forward=summation),
     "DC log": smooth_topk_paper,
     "ours": ours,
