@@ -5,7 +5,7 @@ The library carries a table of its kernels (csrc/kernels.cpp) with the type of e
 written down by the compiler. `call` checks what it is given against that table, because a raw
 pointer checks nothing later.
 
-An operator of this house is a function of canonical tensors. Every tensor it takes or returns has
+An operator here is a function of canonical tensors. Every tensor it takes or returns has
 *rows* as its first axis and treats each row by itself; that is why one vmap rule, folding the new
 axis into the rows, serves all of them. The few that are not so, `by_rows=False`, have none.
 """

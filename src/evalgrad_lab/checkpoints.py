@@ -26,7 +26,7 @@ def write(path: Path, training: "Training", hooks: Sequence["Hook"]) -> None:
 
 
 def read(path: Path, repair: str) -> dict[str, Any]:
-    """The state in a file; what cannot be one, or was damaged, is told with the repair."""
+    """The state in a file; raises with the repair if it cannot be one or was damaged."""
     try:
         content = path.read_bytes()
         with zipfile.ZipFile(io.BytesIO(content)) as parts:

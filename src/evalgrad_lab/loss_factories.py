@@ -118,8 +118,8 @@ def mean_of_valid(items: Tensor, target: Tensor, ignore_index: int | None) -> Te
 
 
 def make(name: str, options: dict[str, Any]) -> Loss:
-    """The loss of the table called `name`, with the user's `options`; what does not fit is told in
-    a sentence. A sum takes `share` and the options of each of its losses by its name.
+    """The loss of the table called `name`, with the user's `options`; raises with a sentence if
+    one does not fit. A sum takes `share` and the options of each of its losses by its name.
     """
     from evalgrad_lab.moving import MovingDirectLoss, is_moving  # which makes losses by this
 

@@ -169,7 +169,7 @@ LOSSES: dict[str, Loss] = {
     ),
     "sensitivity_at_specificity": _of_all_items(
         "sensitivity@specificity",
-        "most positives found while negatives are told as such",
+        "most positives found while negatives are recognised",
         "SensitivityAtSpecificity",
     ),
     "partial_roc_auc": _of_all_items(

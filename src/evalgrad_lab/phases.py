@@ -32,7 +32,7 @@ BASELINES = {
 
 
 def kind_of(loss: str, task: str, num_classes: int) -> str:
-    """The kind of task that the loss sees; a loss for another task is told."""
+    """The kind of task that the loss sees; raises for a loss of another task."""
     kinds = losses.find(loss).kinds
     if task in kinds:
         return task

@@ -180,8 +180,8 @@ class Ready:
 
 
 def prepare(options: TrainOptions, digest: str | None = None) -> Ready:
-    """Read and check everything; what cannot be trained on or measured is told. `digest` is that of
-    the data, where it is known already.
+    """Read and check everything; raises for what cannot be trained on or measured. `digest` is
+    that of the data, where it is known already.
     """
     metric = metrics.find(options.metric, options.task)
     digest = digest_of(files_of(options)) if digest is None else digest
@@ -234,7 +234,7 @@ def _found(
 
 
 def _parts(found: Found, options: TrainOptions) -> Dataset[Examples]:
-    """The three parts; what cannot be trained on or measured is told."""
+    """The three parts; raises for what cannot be trained on or measured."""
     if found.validation is None and len(found.train) < 2:
         raise UserError(
             f"{options.data} has one example; at least two are needed, to set one aside for"

@@ -76,7 +76,9 @@ def recipe_for(
     if baseline == "cross_entropy" and metric.name in OF_CLASSES and _has_rare(given):
         first, first_options = "weighted_cross_entropy", {"weight_power": 0.5}
     own = {**metric.options, **OPTIONS.get(metric.loss, {}), **options}
-    on_batches(metric.loss, own, kind, given)  # what does not fit is told before the training
+    on_batches(
+        metric.loss, own, kind, given
+    )  # raises before the training if something does not fit
     if metric.loss == baseline:
         return Recipe(baseline, own, None, {}, f"{baseline} is what trains for {metric.name}")
     if few := _too_few(kind, validation):

@@ -125,7 +125,7 @@ class Runs:
 
 
 class _Shown:
-    """A bar in a terminal; elsewhere a line now and then, so that a log is not silent."""
+    """A bar in a terminal; elsewhere a line now and then, so that a log shows progress."""
 
     EVERY = 30.0  # seconds
 
@@ -201,7 +201,7 @@ def kernels() -> list[bytes]:
 
 
 def modules_behind(module: ModuleType) -> list[ModuleType]:
-    """The module and every module of the house that it imports, also through others."""
+    """The module and every module of ours that it imports, also through others."""
     found: dict[str, ModuleType] = {}
     waiting = [module]
     while waiting:
@@ -213,7 +213,7 @@ def modules_behind(module: ModuleType) -> list[ModuleType]:
 
 
 def _imported_names(module: ModuleType) -> set[str]:
-    """Modules of the house in the import statements of the source, and the packages they are in."""
+    """Modules of ours in the import statements of the source, and the packages they are in."""
     names = set()
     with open(str(module.__file__), encoding="utf-8") as file:
         tree = ast.parse(file.read())

@@ -22,7 +22,7 @@ from evalgrad_lab.errors import UserError
 
 def write_atomically(path: Path, data: bytes) -> None:
     """Write `data` so that a reader sees the old file or the new one, never half of it. What keeps
-    it from being written, such as a full disk, is told.
+    it from being written, such as a full disk, raises a UserError.
     """
     # not mkstemp, whose files only their owner can read
     temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
@@ -44,7 +44,7 @@ def write_atomically(path: Path, data: bytes) -> None:
 
 
 def read_json(path: Path, repair: str) -> dict[str, Any]:
-    """The JSON object in a file; what it is instead is told, with the repair."""
+    """The JSON object in a file; raises with the repair if it is something else."""
     if not path.exists():
         raise UserError(f"{path} is missing. {repair}")
     try:

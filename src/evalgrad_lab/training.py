@@ -238,7 +238,7 @@ def _is_longer(ready: Ready) -> bool:
 
 
 def stored_test(folder: Path) -> Examples:
-    """The test part of a run, read again; data that have changed since are told."""
+    """The test part of a run, read again; raises if the data have changed since."""
     parts = saved.read_parts(folder)
     values = read_json(folder / "options.json", "Give data with --data.")
     files = dict(zip(("data", "validation_data", "test_data"), parts["data"], strict=True))

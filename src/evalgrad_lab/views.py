@@ -138,7 +138,7 @@ def scores_by_batch(
     source: Path,
 ) -> Iterator[tuple[Tensor, Batch]]:
     """Scores and batch, in the order of the examples, after all inputs have been checked; what is
-    wrong with them is told as of the `source`.
+    wrong with them is reported for the `source`.
     """
     best = "cuda" if torch.cuda.is_available() else "cpu"
     device = best if options.device == "auto" else options.device

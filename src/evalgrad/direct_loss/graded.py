@@ -44,7 +44,7 @@ def direct_graded_ndcg_loss(
     Args:
         scores: ``(*, n)``, what ranks the n items of each list; the leading axes are queries.
         target: the same shape, the grade of every item, a number of at least 0. A list of equal
-            gains, whose order does not matter, is void: value 0, left out of the mean.
+            gains, whose order does not matter, is skipped: value 0, left out of the mean.
         k: count the first k places only (NDCG@k); None counts all. In the positive direction a
             list whose first k items gain nothing has no gradient (docs/direct_loss.md).
         gain: ``"linear"``, the grade itself, or ``"exponential"``, 2^grade - 1. Your own gains are

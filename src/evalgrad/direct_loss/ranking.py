@@ -40,7 +40,7 @@ def direct_average_precision_loss(
         scores: ``(*, n)``, what ranks the n items of each list; the leading axes are queries or
             classes. ``(N, 1)``, N lists of one item, raises unless `dim` says so.
         target: the same shape, 1 or True for positives and 0 for negatives. Every list has its own
-            number of positives; a list without a positive or without a negative is void: value 0,
+            number of positives; a list without a positive or a negative is skipped: value 0,
             gradient 0, left out of the mean.
         epsilon: how far y_direct may go from the model's ranking. It acts on F, which scales with
             the scores and with 1/(|P||N|). With small values the gradient is nearly unbiased, but

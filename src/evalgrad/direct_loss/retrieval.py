@@ -41,7 +41,7 @@ def retrieval_average_precision_loss(
             others by decreasing similarity.
         labels: ``(N,)`` integers, of any values and in any numbers. Items of the query's label are
             its positives. A query without a positive or without a negative among the others is
-            void: value 0, left out of the mean.
+            skipped: value 0, left out of the mean.
         similarity: ``"cosine"``, or ``"dot"``, whose products must not overflow.
         epsilon: how far y_direct may go from the model's ranking, on the scale of the similarities;
             `suggest_epsilon` gives a first value from `metrics.retrieval_lists`.

@@ -41,7 +41,7 @@ def average_precision_hinge_loss(
     Args:
         scores: ``(*, n)``, what ranks the n items of each list.
         target: the same shape, 1 or True for positives. A list without a positive or without a
-            negative is void.
+            negative is skipped.
         mask: bool, the same shape, True = counts.
         dim: the axis of the items; None is the last one.
         reduction: over lists ``"mean"`` | ``"sum"`` | ``"none"``: the leading axes.
@@ -86,7 +86,7 @@ def average_precision_perceptron_loss(
     Args:
         scores: ``(*, n)``, what ranks the n items of each list.
         target: the same shape, 1 or True for positives. A list without a positive or without a
-            negative is void.
+            negative is skipped.
         mask: bool, the same shape, True = counts.
         dim: the axis of the items; None is the last one.
         reduction: over lists ``"mean"`` | ``"sum"`` | ``"none"``: the leading axes.

@@ -19,7 +19,7 @@ from evalgrad.distributed import bin_counts
 from evalgrad.distributed.gather import gather_batch, number_of_ranks
 from evalgrad.lovasz import LovaszSoftmaxLoss
 
-PER_ITEM = ("target", "mask", "index")  # the house's names of what belongs to the items
+PER_ITEM = ("target", "mask", "index")  # the library's names of what belongs to the items
 
 
 def global_batch(

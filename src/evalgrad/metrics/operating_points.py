@@ -138,7 +138,7 @@ def sensitivity_at_specificity(
     reduction: ListReduction = "mean",
 ) -> Tensor:
     """Highest sensitivity (recall) of any threshold whose specificity, the share of the negatives
-    that are told as such, is at least `specificity`.
+    that are recognised as such, is at least `specificity`.
 
     Args:
         scores: what ranks the items, of any shape; one list by default along the last axis.

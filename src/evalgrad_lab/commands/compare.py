@@ -151,7 +151,7 @@ def main(options: CompareOptions) -> int:
 
 
 def _check(options: CompareOptions) -> None:
-    """An option of the other kind of comparison would do nothing: it is told."""
+    """Raise for an option of the other kind of comparison, which would do nothing."""
     own = {one.name for one in fields(DataOptions)} | set(OWN) | {"task"}
     wrong, why = own, "is for comparisons on your data. Pass --data, or drop it"
     if options.data is not None:

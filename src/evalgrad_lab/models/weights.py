@@ -71,7 +71,7 @@ def read_weights(path: Path) -> Weights:
 
 
 def load_weights(network: nn.Module, path: Path) -> Loaded:
-    """Give the network the weights of a file. What does not fit, but for a head, is told."""
+    """Give the network the weights of a file. Raises if anything but a head does not fit."""
     expected = network.state_dict()
     if isinstance(network, HuggingFace) and path.is_dir():
         found = network.load_folder(path)

@@ -4,7 +4,7 @@ Classification: one folder per class.
 `classes.txt` beside them names the classes of masks, one on a line.
 
 Either may lie below `train/` and `val/`; without `val/` a part of the data is set aside. Every file
-is opened once before training, so that a broken one is told at once and not in the middle of the
+is opened once before training, so that a broken one raises at once and not in the middle of the
 night.
 """
 
@@ -59,7 +59,7 @@ def read_images(path: Path) -> Examples:
 
 
 def list_images(folder: Path) -> list[Path]:
-    """The image files of a folder in the order of their names; an empty folder is told."""
+    """The image files of a folder in the order of their names; raises for an empty folder."""
     if not folder.is_dir():
         raise UserError(
             f"{folder} is missing or no folder. Segmentation reads images/ and masks/; see"
@@ -101,7 +101,7 @@ def read_mask(file: Path) -> Tensor:
 
 
 def open_image(file: Path, decode: bool = True) -> Image.Image:
-    """The image, or its size and mode alone; what cannot be read is told by name."""
+    """The image, or its size and mode alone; raises with its name if it cannot be read."""
     try:
         with file.open("rb") as stream:
             image = Image.open(stream)
@@ -118,7 +118,7 @@ def class_names(
     path: Path, masks: list[tuple[str, Tensor]], names: list[str], how: Reading
 ) -> list[str]:
     """The names of the classes: those that exist already, those that `path` gives, or numbers; a
-    label beyond them is told with the name of its mask.
+    label beyond them raises with the name of its mask.
     """
     if how.classes is not None:
         _check_labels(masks, len(how.classes), how)
@@ -136,7 +136,7 @@ def class_names(
 
 
 def _check_labels(masks: list[tuple[str, Tensor]], count: int | None, how: Reading) -> int:
-    """The largest label; one that cannot be is told."""
+    """The largest label; raises for one that cannot be."""
     repair = "Raise --num-classes, correct the mask, or name the label with --ignore-index."
     if how.classes is not None:
         repair = f"Correct the mask: the model knows {len(how.classes)} classes."

@@ -98,7 +98,7 @@ class Look(NamedTuple):
 
 
 def look_at(path: Path, examples: Examples, channels: int | None = None) -> Look:
-    """Read every input once: a broken file or other channels are told before the training."""
+    """Read every input once: a broken file or other channels raise before the training."""
     inputs, known = examples.inputs, examples.known
     if known is not None:
         return Look(known.mean, known.std, known.same_size)

@@ -98,7 +98,7 @@ def _columns(
             continue
         words = sorted({row[place] for row in rows})
         if any(_number(word) is not None for word in words):
-            names.append(name)  # of numbers; a word among them is told when they are read
+            names.append(name)  # of numbers; a word among them raises when they are read
         elif len(words) <= MOST_WORDS:
             names += [f"{name}={word}" for word in words]
         else:
