@@ -15,6 +15,7 @@ ROOT = Path(__file__).parents[2]
 OUTSIDE = {"README.md": "index.md", "CONTRIBUTING.md": "contributing.md"}
 OUTSIDE |= {"CHANGELOG.md": "changelog.md"}
 NAMES = list(public.names())
+LINK = re.compile(r"\[([^\]]+)\]\((\.\./[^)#]+)(#[^)]*)?\)")
 CODE = re.compile(r"<code>(?:eg\.|evalgrad\.)?((?:metrics|decisions|distributed)?\.?\w+)</code>")
 
 
@@ -41,11 +42,26 @@ def on_files(files: Files, config: Any) -> Files:
     return files
 
 
+def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
+    """Links to files of the repository that are not on the site: to their page there, or none."""
+    folder = (ROOT / "docs" / page.file.src_uri).parent
+
+    def linked(found: re.Match[str]) -> str:
+        path = (folder / found[2]).resolve()
+        name = str(path.relative_to(ROOT)) if path.is_relative_to(ROOT) else ""
+        if name in OUTSIDE:
+            return f"[{found[1]}]({up(page)}{OUTSIDE[name]}{found[3] or ''})"
+        return found[1] if name and path.exists() and not name.startswith("docs/") else found[0]
+
+    return LINK.sub(linked, markdown)
+
+
 def on_page_content(html: str, page: Any, **_: Any) -> str:
     """Link a public name in the text to the reference."""
-    up = "../" * page.file.src_uri.count("/")
     links = {
-        key: f"{up}{page_of(n.package, 'html')}#{anchor(n)}" for n in NAMES for key in spellings(n)
+        key: f"{up(page)}{page_of(n.package, 'html')}#{anchor(n)}"
+        for n in NAMES
+        for key in spellings(n)
     }
 
     def linked(found: re.Match[str]) -> str:
@@ -58,13 +74,17 @@ def on_page_content(html: str, page: Any, **_: Any) -> str:
 
 def on_post_page(output: str, page: Any, **_: Any) -> str:
     """Nothing is loaded from elsewhere: the shim that search needs in a folder is our own."""
-    up = "../" * page.file.src_uri.count("/")
-    return output.replace("https://unpkg.com/iframe-worker/shim", f"{up}assets/worker.js")
+    return output.replace("https://unpkg.com/iframe-worker/shim", f"{up(page)}assets/worker.js")
 
 
 def on_post_template(output_content: str, **_: Any) -> str:
     """The same for pages that come from no file, such as 404.html."""
     return output_content.replace("https://unpkg.com/iframe-worker/shim", "assets/worker.js")
+
+
+def up(page: Any) -> str:
+    """The way from a page to the root of the site."""
+    return "../" * page.file.src_uri.count("/")
 
 
 def spellings(name: public.Public) -> list[str]:
