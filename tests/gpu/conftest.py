@@ -28,3 +28,14 @@ def _quiet_arithmetic():
     """The interpreter computes with numpy, which warns of what a GPU just does: 0/0, overflow."""
     with np.errstate(all="ignore"):
         yield
+
+
+@pytest.fixture(autouse=True)
+def _quick_interpreter():
+    if os.environ["TRITON_INTERPRET"] == "0":
+        yield
+        return
+    from sanitizer import quick_interpreter
+
+    with quick_interpreter():
+        yield

@@ -155,7 +155,7 @@ class Trace:
         places = np.unique(_addresses(pointers.data, mask.data))
         self.read += places.size * _size(pointers)
         self._reads.append((self._current, places))
-        self.unbarriered += any(np.isin(places, stored).any() for stored in self._unseen)
+        self.unbarriered += any(_meet(places, stored) for stored in self._unseen)
         return original(builder, pointers, mask, *rest)
 
     def _store(self, original, builder, pointers, value, mask, *rest):
@@ -207,6 +207,13 @@ class Trace:
             self.races += int(((written[found] == read) & (writer[found] != reader)).sum())
         added = np.unique(np.concatenate(self._added)) if self._added else written[:0]
         self.races += int(np.isin(added, read).sum() + np.isin(added, written).sum())
+
+
+def _meet(places, others):
+    """Whether two sorted arrays share a place; mostly their ranges already do not meet."""
+    if not (places.size and others.size) or places[-1] < others[0] or others[-1] < places[0]:
+        return False
+    return bool(np.isin(places, others).any())
 
 
 def _number(program):
