@@ -6,8 +6,7 @@ tensor: launches, bytes, peak memory and synchronisations of eager torch, and wh
     python benchmarks/accelerator.py --images  # segmentation in eager torch: the rest takes minutes
 
 Counted on meta tensors, without a GPU: no time is measured. What the Triton kernels do is counted
-by another command, which leaves it in results/triton.json: rows with "loss", "shape", "launches",
-"bytes" and "peak".
+by benchmarks/triton_bytes.py, which leaves it in results/triton.json.
 """
 
 import collections
