@@ -9,6 +9,8 @@ import sys
 from html import escape
 from pathlib import Path
 
+from benchmarks.timing import write_between
+from docs.site.readme import README
 from evalgrad_lab.report.panels import Panel, Row, panels
 from evalgrad_lab.report.pictures import image_picture, label_picture
 
@@ -38,6 +40,22 @@ def drawn(panel: Panel) -> str:
         f'<rect width="{width}" height="{height}" rx="6" fill="#ffffff"/>\n'
         + "\n".join(parts)
         + "\n</svg>\n"
+    )
+
+
+def caption(panel: Panel) -> str:
+    """What the differences to the best baseline are, with their intervals."""
+    assert panel.reference is not None
+    said = []
+    for row in panel.rows:
+        if row.role == "ours" and row.difference and row.difference.interval:
+            low, high = (100 * end for end in row.difference.interval)
+            mean, verdict = 100 * row.difference.mean, row.difference.verdict
+            name = " ".join(NAMES[row.loss])
+            said.append(f"{name} {mean:+.1f} ({low:+.1f} to {high:+.1f}), a {verdict}")
+    reference = " ".join(NAMES[panel.reference.loss])
+    return (
+        f"Difference to the best baseline, {reference}, with its 95 % interval: {'; '.join(said)}."
     )
 
 
@@ -72,5 +90,6 @@ def _metric(row: Row) -> str:
 if __name__ == "__main__":
     (panel,) = panels(json.loads(Path(sys.argv[1]).read_text())["records"])
     PATH.write_text(drawn(panel))
+    write_between(README, "figure", caption(panel))
     for row in panel.rows:
         print(f"{row.loss}: {panel.metric} {_metric(row)} over {len(row.runs)} seeds")
