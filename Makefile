@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: demo reproduce ladder test test-pure test-triton check bench docs tutorials figure site data clean
+.PHONY: demo reproduce ladder test test-pure test-triton check bench docs tutorials figure site data clean sanitize compilers
 
 # A folder changes when a file is added or removed: an editable install then has to learn of it.
 $(VENV)/installed: pyproject.toml constraints.txt CMakeLists.txt $(shell find csrc -type f) $(shell find src -type d -not -name __pycache__)
@@ -37,6 +37,12 @@ test-pure:  ## install without a compiler on the PATH and run the laws on the pu
 test-triton: $(VENV)/installed  ## the GPU kernels, without a GPU: on Triton's interpreter, and compiled for three GPUs
 	EVALGRAD_TRITON=1 TRITON_INTERPRET=1 $(BIN)/python -m pytest tests/gpu $(SLICE)
 	TRITON_INTERPRET=0 $(BIN)/python -m pytest tests/gpu $(SLICE)
+
+sanitize: $(VENV)/installed  ## recorded calls of the kernels under address, undefined-behaviour and thread sanitizers; needs g++
+	$(BIN)/python -m kernel_checks sanitizers
+
+compilers: $(VENV)/installed  ## the same with other compilers and on aarch64: every bit is compared; what is missing is said
+	$(BIN)/python -m kernel_checks compilers
 
 check: $(VENV)/installed  ## format, lint, types, spelling, then tests and doctests
 	$(BIN)/ruff format --check .

@@ -8,7 +8,8 @@
 // A function that is compiled for several instruction sets needs gcc and a loader that knows ifunc
 // (glibc); elsewhere the baseline is built. The levels of x86-64 have names since gcc 12. All give
 // the same bits: no contraction.
-#if defined(__x86_64__) && defined(__GLIBC__) && defined(__GNUC__) && !defined(__clang__)
+#if defined(__x86_64__) && defined(__GLIBC__) && defined(__GNUC__) && !defined(__clang__) && \
+    !defined(EVALGRAD_ONE_INSTRUCTION_SET)
 #if __GNUC__ >= 12
 #define EVALGRAD_SIMD __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
 #else

@@ -34,7 +34,8 @@ def exact_dtype(x: Tensor) -> torch.dtype:
 
 def any_item(flags: Tensor) -> Tensor:
     """Whether any of the last axis is True; as bytes, which torch reduces 30 times as fast."""
-    return flags.view(torch.uint8).any(-1).bool()
+    # not a view of them, which torch 2.6 cannot vmap
+    return flags.to(torch.uint8).any(-1).bool()
 
 
 def row_factor(

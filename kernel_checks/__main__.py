@@ -1,0 +1,140 @@
+"""`python -m kernel_checks sanitizers|compilers|warnings`: a line of each build says what a replay
+found. What a machine lacks, a compiler or an emulator, is said and left out.
+"""
+
+import argparse
+import shutil
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+BUILD = ROOT / "build" / "kernel_checks"
+STRICT = ["-Wall", "-Wextra", "-Wpedantic", "-Wno-psabi", "-Werror"]
+# as in CMakeLists.txt; there nothing is an error
+MATHS = ["-fno-math-errno", "-fno-trapping-math", "-ffp-contract=off"]
+ONE = "-DEVALGRAD_ONE_INSTRUCTION_SET"  # sanitizers are not ready when the loader chooses clones
+
+
+@dataclass(frozen=True)
+class Variant:
+    """One way to build the kernels with the replay, and to run it."""
+
+    name: str
+    compiler: str
+    flags: tuple[str, ...]
+    threads: tuple[int, ...]
+    emulator: str | None = None
+
+    def missing(self) -> str | None:
+        needed = [self.compiler] + ([self.emulator] if self.emulator else [])
+        return next((tool for tool in needed if shutil.which(tool) is None), None)
+
+
+UNDEFINED = "-fsanitize=address,undefined,float-cast-overflow"
+SANITIZERS = (
+    Variant(
+        "address and undefined behaviour",
+        "g++",
+        ("-O1", "-g", UNDEFINED, "-fno-sanitize-recover=all", ONE),
+        (1, 3),
+    ),
+    Variant("threads", "g++", ("-O1", "-g", "-fsanitize=thread", ONE), (4,)),
+)
+COMPILERS = (
+    Variant("g++", "g++", ("-O3",), (1, 2, 5)),
+    Variant("g++, one instruction set", "g++", ("-O3", ONE), (1,)),
+    Variant("g++-11", "g++-11", ("-O3",), (1, 2)),
+    Variant("clang++-16", "clang++-16", ("-O3",), (1, 2)),
+    Variant("clang++", "clang++", ("-O3",), (1, 2)),
+    Variant("aarch64", "aarch64-linux-gnu-g++", ("-O3", "-static"), (1, 2), "qemu-aarch64"),
+)
+
+
+def sources() -> list[str]:
+    """All files of the kernels."""
+    return sorted(str(path) for path in (ROOT / "csrc").rglob("*.cpp"))
+
+
+def write_signatures() -> None:
+    """The header that calls a kernel with arguments of its types."""
+    from evalgrad import _native
+
+    kinds = {"i": ("int64_t", "integer"), "r": ("double", "real")}
+    lines = []
+    for types in sorted({kernel.types for kernel in _native.kernels.values()}):
+        parts = [kinds.get(letter, ("void*", "pointer")) for letter in types]
+        passed = ", ".join(kind for kind, _ in parts)
+        given = ", ".join(f"values[{i}].{field}" for i, (_, field) in enumerate(parts))
+        cast = f"reinterpret_cast<int (*)({passed}, int64_t)>(function)"
+        lines.append(f'    if (types == "{types}") return {cast}({given}, threads);')
+    head = "inline int dispatch(const std::string& types, void (*function)(), const Value* values,"
+    body = [head, "                    int64_t threads) {", *lines, "    return -1;", "}", ""]
+    (BUILD / "signatures.h").write_text("\n".join(body))
+
+
+def checked(variant: Variant, calls: Path) -> bool:
+    """Build and replay; what came of it is printed."""
+    if tool := variant.missing():
+        print(f"{variant.name}: {tool} is missing; not tried")
+        return True
+    program, start = BUILD / variant.name.replace(" ", "_").replace(",", ""), time.monotonic()
+    flags = ["-std=c++17", *variant.flags, *MATHS, "-Wno-psabi", "-pthread"]
+    folders = [f"-I{ROOT / 'csrc'}", f"-I{BUILD}"]
+    replay = str(ROOT / "kernel_checks" / "replay.cpp")
+    command = [variant.compiler, *flags, *folders, *sources(), replay, "-ldl", "-o", str(program)]
+    subprocess.run(command, check=True)
+    built = time.monotonic()
+    run = [str(program), str(calls), *map(str, variant.threads)]
+    done = subprocess.run(
+        [variant.emulator, *run] if variant.emulator else run, capture_output=True, text=True
+    )
+    said = (done.stdout + done.stderr).strip()
+    times = f"built in {built - start:.0f} s, run in {time.monotonic() - built:.0f} s"
+    print(f"{variant.name}: {'clean' if not done.returncode else 'FAILED'}, {times}: {said}")
+    return not done.returncode
+
+
+def replayed(variants: tuple[Variant, ...], seconds: float) -> bool:
+    """Record calls and replay them in all variants; whether all are clean."""
+    from evalgrad import _native
+    from kernel_checks.record import record
+
+    BUILD.mkdir(parents=True, exist_ok=True)
+    write_signatures()
+    counts = record(BUILD / "calls", seconds)
+    print(f"recorded {sum(counts.values())} calls: {counts}", flush=True)
+    if unseen := {name for name, _ in _native.kernels} - set(counts):
+        print(f"not called, and so not checked: {', '.join(sorted(unseen))}")
+    clean = [checked(variant, BUILD / "calls") for variant in variants]  # all of them
+    return all(clean)
+
+
+def warned() -> bool:
+    """Whether a compiler has anything to say, all warnings being errors."""
+    right = True
+    for compiler in ("g++", "clang++"):
+        if shutil.which(compiler) is None:
+            print(f"{compiler} is missing; not tried")
+            continue
+        flags = ["-std=c++17", "-fsyntax-only", *STRICT, f"-I{ROOT / 'csrc'}"]
+        right &= subprocess.run([compiler, *flags, *sources()]).returncode == 0
+    return right
+
+
+def main() -> int:
+    """The command."""
+    parser = argparse.ArgumentParser(prog="python -m kernel_checks", description=__doc__)
+    parser.add_argument("what", choices=["sanitizers", "compilers", "warnings"])
+    parser.add_argument("--seconds", type=float, default=30, help="of recording calls (30)")
+    arguments = parser.parse_args()
+    if arguments.what == "warnings":
+        return not warned()
+    variants = SANITIZERS if arguments.what == "sanitizers" else COMPILERS
+    return not replayed(variants, arguments.seconds)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,113 @@
+"""Calls of the kernels, written down: every loss and function of the tests' tables on ordinary and
+on hostile numbers, with the tensors before and after.
+"""
+
+import itertools
+import struct
+import sys
+import time
+from collections import Counter
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import torch
+from torch import Tensor
+
+from evalgrad import _native
+
+ROOT = Path(__file__).parents[1]
+MOST_BYTES = 16 << 20  # of the calls of one kernel
+ROUND = (0.0, -0.0, 1.0, -1.0, 1e-30, 1e30, float("inf"), float("-inf"), float("nan"))
+
+
+def _bytes(x: Tensor) -> bytes:
+    return bytes(x.detach().contiguous().view(-1).view(torch.uint8).numpy()) if x.numel() else b""
+
+
+class Recorder:
+    """Stands in for `_native.call` and writes down what it is given and what comes of it."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self.file, self.call = file, _native.call
+        self.calls, self.bytes = Counter[str](), Counter[str]()
+
+    def __call__(self, name: str, first: Tensor, *rest: Any) -> None:
+        values = (first, *rest)
+        before = [_bytes(x) if isinstance(x, Tensor) else x for x in values]
+        self.call(name, first, *rest)
+        size = sum(len(old) for old in before if isinstance(old, bytes))
+        if self.bytes[name] + size > MOST_BYTES:
+            return
+        self.bytes[name] += size
+        self.calls[name] += 1
+        types = _native.kernels[name, first.dtype].types
+        self._text(name)
+        self._text(types)
+        for letter, old, value in zip(types, before, values, strict=True):
+            if letter == "i":
+                self.file.write(struct.pack("<q", value))
+            elif letter == "r":
+                self.file.write(struct.pack("<d", value))
+            elif value is None:
+                self.file.write(struct.pack("<q", -1))
+            else:
+                self.file.write(struct.pack("<q", len(old)) + old + _bytes(value))
+
+    def _text(self, text: str) -> None:
+        self.file.write(struct.pack("<q", len(text)) + text.encode())
+
+
+def _hostile(x: Tensor, generator: torch.Generator) -> Tensor:
+    """Some of the numbers replaced by zeros, infinities, NaN and equal ones."""
+    x = x.clone()
+    places = torch.randint(x.numel(), (max(x.numel() // 3, 1),), generator=generator)
+    chosen = torch.randint(len(ROUND), places.shape, generator=generator)
+    x.view(-1)[places] = torch.tensor(ROUND, dtype=x.dtype)[chosen]
+    return x
+
+
+def _inputs(row: Any, seed: int) -> tuple[Tensor, Tensor]:
+    if hasattr(row, "labels"):
+        return row.draw(3 + seed % 40)
+    return row.draw(torch.Generator().manual_seed(seed))
+
+
+def _crowded(x: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
+    """Enough rows for several threads."""
+    times = max(1, 70_000 // max(x.numel(), 1))
+    return x.repeat(times, *[1] * (x.ndim - 1)), target.repeat(times, *[1] * (target.ndim - 1))
+
+
+def _draw(rows: list[Any], seconds: float) -> None:
+    """Calls of all rows with ever new seeds, each in float32 and float64."""
+    end, seed = time.monotonic() + seconds, 0
+    while time.monotonic() < end or seed < 4:
+        generator = torch.Generator().manual_seed(seed)
+        for row in rows:
+            x, target = _inputs(row, seed)
+            if seed == 3 and getattr(row, "forks", False):  # no products of matrices
+                x, target = _crowded(x, target)
+            x = _hostile(x, generator) if seed % 2 else x
+            call = getattr(row, "call", row)
+            options = ({}, *getattr(row, "options", ()))[: None if seed != 3 else 1]
+            for option, dtype in itertools.product(options, (torch.float32, torch.float64)):
+                with suppress(TypeError, ValueError):  # an option that does not fit these draws
+                    call(x.to(dtype), target, **option)
+        seed += 1
+
+
+def record(path: Path, seconds: float) -> dict[str, int]:
+    """Write calls for about so many seconds; how many of each kernel."""
+    sys.path.insert(0, str(ROOT / "tests"))
+    from cases import CASES  # type: ignore[import-not-found]
+    from functions import FUNCTIONS  # type: ignore[import-not-found]
+
+    with path.open("wb") as file:
+        recorder = Recorder(file)
+        _native.call = recorder  # type: ignore[assignment]
+        try:
+            _draw([*CASES, *FUNCTIONS], seconds)
+        finally:
+            _native.call = recorder.call
+    return dict(recorder.calls)
