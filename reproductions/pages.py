@@ -118,8 +118,8 @@ def read_sections(path: Path) -> dict[tuple[str, Size], str]:
 
 
 def _markdown(table: Table) -> str:
-    head = [table.title, ""] if table.title else []
-    lines = [*head, _line(table.columns), _line("---:" for _ in table.columns)]
+    head, side = ([table.title, ""], "---:") if table.title else ([], "---")  # claims are text
+    lines = [*head, _line(table.columns), _line(side for _ in table.columns)]
     return "\n".join(lines + [_line(row) for row in table.cells()])
 
 

@@ -84,8 +84,8 @@ def test_annealing_is_judged_by_its_numbers():
 
 def test_an_annealed_temperature_goes_from_one_end_to_the_other():
     objective = training.smooth(10.0, end=0.1)
-    found = [training.annealed(objective, part)["temperature"] for part in (0.0, 0.5, 1.0)]
-    assert found == pytest.approx([10.0, 1.0, 0.1])
+    found = [training.annealed(objective, part)["temperature"] for part in (0.0, 0.5, 0.75, 1.0)]
+    assert found == pytest.approx([10.0, 10.0, 1.0, 0.1])
     assert training.annealed(training.smooth(0.1), 0.5) == training.smooth(0.1)
 
 

@@ -13,7 +13,7 @@ from reproductions.training import best_forks, rates_in_words
 
 Method = Mapping[str, Any]
 RATES = [0.001, 0.003]
-SETTINGS = by_size("rates iterations", tiny=(RATES[:1], 2), default=(RATES, 400), full=(RATES, 400))
+SETTINGS = by_size("rates iterations", tiny=(RATES[:1], 2), default=(RATES, 300), full=(RATES, 400))
 SEEDS = {"tiny": [0], "default": list(range(5)), "full": list(range(10))}
 PLAIN, WEIGHTED, HARDEST = {"kind": "plain"}, {"kind": "weighted"}, {"kind": "hardest"}
 BLEND = 0.5  # half of the samples by the classes that do badly; the paper gives no share

@@ -21,7 +21,7 @@ SETTINGS = by_size(
     default=([1, 3, 5, 7, 9], 150, RATES),
     full=(list(range(1, 11)), 250, RATES),
 )
-SEEDS = {"tiny": [0], "default": list(range(5)), "full": list(range(5))}
+SEEDS = {"tiny": [0], "default": [0, 1, 2], "full": list(range(5))}
 LOVASZ = "Lovász hinge"
 # Image IoU of table A.1: base network, cross-entropy, hinge, Lovász hinge; aeroplane to tvmonitor
 TABLE_A1 = {

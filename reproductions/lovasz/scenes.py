@@ -20,7 +20,7 @@ RATES = [0.001, 0.003]
 SETTINGS = by_size(
     "rates iterations every",
     tiny=(RATES[:1], 2, 1),
-    default=(RATES, 400, 50),
+    default=(RATES, 300, 50),
     full=(RATES, 400, 50),
 )
 SEEDS = {"tiny": [0], "default": list(range(5)), "full": list(range(10))}

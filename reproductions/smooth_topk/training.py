@@ -28,7 +28,7 @@ CROSS_ENTROPY: Objective = {}
 
 def smooth(temperature: float, *, k: int = K, margin: float = 1.0, **more: float) -> Objective:
     """The paper's L_{k, temperature}; temperature 0 is the hinge. With `end` the temperature goes
-    there from the first one, in equal ratios.
+    there from the first one in the second half of the training, in equal ratios.
     """
     return {"k": k, "temperature": temperature, "margin": margin, **more}
 
@@ -44,11 +44,11 @@ def loss_of(objective: Objective) -> Loss:
 
 
 def annealed(objective: Objective, part: float) -> Objective:
-    """The objective when a part of the training is over."""
+    """The objective when a part of the training is over: half of it stays as it begins."""
     if "end" not in objective:
         return objective
     ratio = objective["end"] / objective["temperature"]
-    return {**objective, "temperature": objective["temperature"] * ratio**part}
+    return {**objective, "temperature": objective["temperature"] * ratio ** max(0.0, 2 * part - 1)}
 
 
 def load(data: str, seed: int, sizes: Counts, noise: float) -> Dataset[Part]:

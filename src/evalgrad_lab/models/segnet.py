@@ -1,4 +1,4 @@
-"""After SegNet (S-measures, section 5): the decoder puts values where poolings took them from."""
+"""After SegNet (S-measures, section 4): the decoder puts values where poolings took them from."""
 
 from collections.abc import Sequence
 
