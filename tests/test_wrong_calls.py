@@ -72,3 +72,15 @@ def test_wrong_calls_get_a_sentence(name):
 def test_sizes_that_no_memory_holds_are_refused(make, argument):
     with pytest.raises(ValueError, match=rf"`{argument}` must be at most "):
         make()
+
+
+def test_no_class_is_no_choice_of_classes():
+    with pytest.raises(ValueError, match="`classes` must be at least one class; got none"):
+        eg.LovaszSoftmaxLoss(classes=[])
+    with pytest.raises(ValueError, match="`classes` must be at least one class; got none"):
+        metrics.jaccard_index(torch.ones(1, 2), torch.ones(1, 2), num_classes=2, classes=[])
+
+
+def test_a_beta_whose_square_is_no_number_is_refused():
+    with pytest.raises(ValueError, match="`beta` must be finite and above 0 and at most 1e"):
+        eg.FBeta(1e300)

@@ -146,6 +146,8 @@ def class_choice(function: str, argument: str, value: object) -> None:
     repair = 'Pass "present", "all" or a list of class indices such as [1, 2].'
     if not isinstance(value, Sequence):
         fail(TypeError, function, argument, "a word or a list", describe(value), repair)
+    if not len(value):
+        fail(ValueError, function, argument, "at least one class", "none", repair)
     for c in value:
         integer(0, repair=repair)(function, argument, c)
 
@@ -193,7 +195,7 @@ CHECKS: dict[str, Check] = {
         " batch.",
     ),
     "direction": one_of("positive", "negative"),
-    "beta": number(above=0, repair="Use 1.0 for F1."),
+    "beta": number(above=0, at_most=1e6, repair="Use 1.0 for F1."),
     "misses": OVERLAP_WEIGHT,
     "false_alarms": OVERLAP_WEIGHT,
     "similarity": one_of("cosine", "dot"),
