@@ -2,7 +2,8 @@
 
 A small network learns embeddings of handwritten digits, such that the nearest neighbours of an
 image show the same digit. It is trained on the mean average precision of its own batches, and
-measured on images that it has never seen.
+measured on images that it has never seen. The page shows how to use the loss, on one seed; it is no
+comparison with other losses.
 
 Run: python docs/tutorials/retrieval.py
 """
