@@ -136,7 +136,9 @@ def overview() -> str:
 def reference(package: str) -> str:
     """A page of the reference: mkdocstrings shows the names."""
     title, guide = public.PAGES[package]
-    lines = [f"# {title}", "", f"How to use them: [{title}](../{guide}).", ""]
+    # who searches for a name wants its own entry first, not a table that names it often
+    lines = ["---", "search:", "  boost: 4", "---", ""]
+    lines += [f"# {title}", "", f"How to use them: [{title}](../{guide}).", ""]
     for name in (n for n in NAMES if n.package == package):
         lines += [f"::: {anchor(name)}", "    options:", f"      heading: {name.spelled}"]
         lines += [f"      toc_label: {name.name}"]

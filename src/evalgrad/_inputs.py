@@ -65,7 +65,8 @@ def plain(function: str, argument: str, x: object) -> Tensor:
 
 def floating(function: str, argument: str, x: object, *, at_least: int = 1) -> Tensor:
     """A plain floating-point tensor with at least so many axes."""
-    x = plain(function, argument, x)
+    if type(x) is not Tensor or x.layout is not torch.strided or x.is_nested:
+        x = plain(function, argument, x)
     if x.dtype not in WORKING:
         repair = f"Convert it with `{argument}.float()`."
         fail(TypeError, function, argument, "a floating-point tensor", describe(x), repair)
@@ -81,7 +82,8 @@ def like(function: str, argument: str, x: object, other: Tensor, beside: str = "
 
     `beside` is the name of the other, by which the message knows what it holds.
     """
-    x = plain(function, argument, x)
+    if type(x) is not Tensor or x.layout is not torch.strided or x.is_nested:
+        x = plain(function, argument, x)
     if x.device != other.device:
         _fail_device(function, argument, x, other)
     if x.shape == other.shape:
@@ -237,7 +239,8 @@ def samples(
 
 def _class_target(function: str, target: object, scores: Tensor, beside: str) -> Tensor:
     """Integer or bool labels of the shape of `scores`, called `beside`, without its classes."""
-    target = plain(function, "target", target)
+    if type(target) is not Tensor or target.layout is not torch.strided or target.is_nested:
+        target = plain(function, "target", target)
     shape = (*scores.shape[:1], *scores.shape[2:]) if scores.ndim > 1 else ()
     given = target
     if target.ndim == scores.ndim > 1 and target.shape[1] == 1:
