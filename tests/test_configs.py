@@ -12,17 +12,19 @@ import torch
 
 from evalgrad_lab import TrainOptions, train
 from evalgrad_lab.cli import main
-from evalgrad_lab.data.batches import Loading, loaded
+from evalgrad_lab.data.augment import augment
+from evalgrad_lab.data.batches import Loading, at, loaded
 from evalgrad_lab.data.dataset import Examples, Part, Reading
 from evalgrad_lab.data.files.read import look_at, read
 from evalgrad_lab.data.layouts.image_classes import cifar100
 from evalgrad_lab.data.layouts.images import DEVIATION, MEAN, images_in_memory, resized
-from evalgrad_lab.data.samplers import quarter_positive
+from evalgrad_lab.data.samplers import drawing, quarter_positive
 from evalgrad_lab.errors import UserError
 from evalgrad_lab.fit import Pace, Phase, Training
 from evalgrad_lab.models.alexnet import alexnet
 from evalgrad_lab.models.resnet import DeepLab, resnet18
 from evalgrad_lab.options import read_config
+from evalgrad_lab.performance import Performance
 
 HOME = Path(__file__).parents[1] / "reproductions" / "configs"
 CONFIGS = {path.stem: path for path in sorted(HOME.glob("*.json"))}
@@ -128,6 +130,76 @@ def test_equibatch_visits_every_class_that_is_there():
     assert order[8:16] != order[:8]
 
 
+def rare_scenes():
+    """12 images 64x64: one pixel or a corner of each of the classes 1 to 4 in three of them."""
+    target = torch.zeros(12, 64, 64, dtype=torch.int64)
+    for i in range(12):
+        side = (1, 3, 6)[i % 3]
+        target[i, -side:, 7 * i % 50 :][:, :side] = 1 + i // 3
+    return Part(torch.rand(12, 3, 64, 64), target)
+
+
+@pytest.mark.parametrize("sampler", ["equibatch", "performance"])
+@pytest.mark.parametrize("mode", ["none", "full"])
+def test_the_class_that_is_due_is_in_every_crop(sampler, mode):
+    part = rare_scenes()
+    draw = drawing(sampler, part, 0, 255)
+    loading = Loading(1, 0, sampler=sampler, augment=mode, crop=32)
+    batches, missing, with_class, changed = loaded(part, loading), 0, 0, {}
+    for epoch in range(10):
+        visits = draw(epoch, torch.Generator())
+        for visit, batch in zip(visits, batches(epoch), strict=True):
+            assert batch.index.tolist() == [visit.place]
+            if visit.due is not None:
+                with_class += 1
+                missing += not (batch.target == visit.due).any()
+            changed.setdefault((epoch, visit), []).append(batch.inputs)
+    assert (missing, with_class > 40) == (0, True)
+    # drawn twice in an epoch, an image is cropped in two ways
+    again = [crops for crops in changed.values() if len(crops) > 1]
+    assert again
+    assert any(not torch.equal(crops[0], crops[1]) for crops in again)
+
+
+def test_crops_without_a_class_that_is_due_are_anywhere():
+    target = torch.arange(36).view(6, 6)
+    corners = {
+        int(augment(torch.zeros(1, 6, 6), target, seeded(s), "none", 3, 255)[1][0, 0])
+        for s in range(200)
+    }
+    assert corners == {6 * y + x for y in range(4) for x in range(4)}
+    around = [
+        augment(torch.zeros(1, 6, 6), target, seeded(s), "none", 3, 255, 7) for s in range(99)
+    ]
+    assert {int(crop[1][0, 0]) for crop in around} == {0, 1, 6, 7}
+
+
+def seeded(seed):
+    return torch.Generator().manual_seed(seed)
+
+
+def test_the_sampler_follows_the_iou_of_the_training(tmp_path):
+    """A network that says 0 everywhere: class 0 does well, so that the others are drawn for."""
+    part = rare_scenes()
+    draw = drawing("performance", part, 0, 255)
+    hook = Performance(draw, lambda output, dims: output.argmax(1), 5, 255)
+    training = Training(torch.nn.Linear(1, 1), [Phase(lambda output, batch: 0, 1)], Pace(0.1))
+    for i in range(12):
+        training.batch = at(part, torch.tensor([i]))
+        training.output = torch.nn.functional.one_hot(torch.zeros(1, 64, 64).long(), 5)
+        training.output = training.output.movedim(-1, 1).float()
+        hook.after_step(training)
+    hook.after_epoch(training)
+    background = (part.target == 0).double().mean().item()
+    assert hook.state_dict()["iou"] == pytest.approx([background, 0, 0, 0, 0])
+    assert not hook.counts.any()
+    draws = [visit.due for epoch in range(40) for visit in draw(epoch, torch.Generator())]
+    assert draws.count(0) < 5 < min(draws.count(c) for c in (1, 2, 3, 4))
+    other = Performance(drawing("performance", part, 0, 255), hook.labels, 5, 255)
+    other.load_state_dict(hook.state_dict())
+    assert other.state_dict() == hook.state_dict()
+
+
 def test_a_quarter_of_the_drawn_items_are_positive():
     target = torch.tensor([0, 1, 0, 0, 0, 1, 0])
     chances = quarter_positive(target)
@@ -192,6 +264,11 @@ def test_cifar_noise_stays_in_the_coarse_class_and_repeats(tmp_path):
             "cityscapes_enet_lovasz",
             {"sampler": "quarter_positive"},
             r"--sampler quarter_positive is for a ranking. Drop it.",
+        ),
+        (
+            "voc_detection_direct_ap",
+            {"sampler": "performance"},
+            r"--sampler performance is for segmentation. Drop it.",
         ),
         (
             "voc_detection_direct_ap",

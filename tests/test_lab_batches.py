@@ -82,18 +82,19 @@ def test_the_order_depends_on_seed_and_epoch_and_the_ranks_share_it():
         return list(sampler)
 
     assert order(3) == order(3)
-    assert len({tuple(i for _, i in order(epoch)) for epoch in range(5)}) == 5
+    assert len({tuple(turn.unit for turn in order(epoch)) for epoch in range(5)}) == 5
     assert order(0, seed=1) != order(0)
-    assert {epoch for epoch, _ in order(3)} == {3}
+    assert {turn.epoch for turn in order(3)} == {3}
     parts = [order(2, rank, 3) for rank in range(3)]
     # 10 and two again: all ranks take as many steps
     assert [len(part) for part in parts] == [4, 4, 4]
-    assert {i for part in parts for _, i in part} == set(range(10))
+    assert {turn.unit for part in parts for turn in part} == set(range(10))
+    assert sorted(turn.number for part in parts for turn in part) == list(range(12))
 
 
 def test_validation_is_in_order_and_without_repetition():
     parts = [list(EpochOrder(10, 0, rank, 3)) for rank in range(3)]
-    assert sorted(i for part in parts for _, i in part) == list(range(10))
+    assert sorted(turn.unit for part in parts for turn in part) == list(range(10))
 
 
 def test_steps_per_epoch_are_those_of_the_batches():

@@ -448,3 +448,14 @@ BAD = (
 def test_sentence(call, error, message):
     with pytest.raises(error, match=message):
         call()
+
+
+@pytest.mark.parametrize("kind", [eg.EquibatchSampler, eg.PerformanceSampler])
+def test_visits_are_the_samples_with_the_class_that_each_was_drawn_for(kind):
+    presence = torch.rand(30, 4, generator=torch.Generator().manual_seed(0)) < 0.4
+    visits = list(kind(presence, seed=3).visits())
+    assert [sample for sample, _ in visits] == list(kind(presence, seed=3))
+    assert all(due is None or presence[sample, due] for sample, due in visits)
+    every = {due for _, due in visits}
+    assert every - {None} == {0, 1, 2, 3}
+    assert (None in every) == (kind is eg.PerformanceSampler)

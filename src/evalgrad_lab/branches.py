@@ -100,11 +100,12 @@ def _trained(
     other.network.load_state_dict(start)
     validation = branch.validation(other)
     collapse = Collapse(validation, stops=True, least=least)
-    hooks: list[Hook] = [validation, collapse, *watch(validation)]
+    batches, following = branch.feed(fabric)
+    hooks: list[Hook] = [validation, collapse, *following, *watch(validation)]
     if checkpoint is not None and checkpoint.exists():
         state = checkpoints.read(checkpoint, "Remove it; the same command trains the branch again.")
         checkpoints.resume(other, hooks, state)
-    fit(other, branch.batches(fabric.global_rank, fabric.world_size), hooks, checkpoint)
+    fit(other, batches, hooks, checkpoint)
     validation.restore_best(other)
     return other, collapse
 

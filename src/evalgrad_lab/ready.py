@@ -16,13 +16,15 @@ from evalgrad_lab.commands.train import TrainOptions
 from evalgrad_lab.data.batches import Batches, Loading, in_order, loaded, steps_per_epoch
 from evalgrad_lab.data.dataset import Dataset, Examples, Found, Reading
 from evalgrad_lab.data.files.read import digest_of, look_at, read_parts
+from evalgrad_lab.data.samplers import ByClass, Draw, drawing
 from evalgrad_lab.decisions import Decision, one_score, plain
 from evalgrad_lab.errors import UserError
-from evalgrad_lab.fit import Pace, Phase, Training, schedule_of
+from evalgrad_lab.fit import Hook, Pace, Phase, Training, schedule_of
 from evalgrad_lab.judging import Judgement, choose, fitted, judge, sample
 from evalgrad_lab.measures import Measure, Scored, measured
 from evalgrad_lab.metrics import Metric
 from evalgrad_lab.models.weights import load_weights
+from evalgrad_lab.performance import Performance
 from evalgrad_lab.phases import Given, kind_of, parse_mix, plan, shaped
 from evalgrad_lab.recipe import AUTO, Recipe, fork_step, recipe_for
 from evalgrad_lab.validation import Validation, broadcast_buffers
@@ -116,10 +118,29 @@ class Ready:
         compiled = self.options.compile
         return Training(self.network(), self.phases(), self.pace(), fabric, compiled)
 
-    def batches(self, rank: int = 0, ranks: int = 1) -> Batches:
+    def batches(self, rank: int = 0, ranks: int = 1, draw: Draw | None = None) -> Batches:
         size = self.batch_size * self.options.accumulate
         loading = Loading(size, **self.options.shared(Loading))
-        return loaded(self.data.train, loading, rank, ranks)
+        return loaded(self.data.train, loading, rank, ranks, draw)
+
+    def feed(self, fabric: "Fabric") -> tuple[Batches, list[Hook]]:
+        """The batches of this rank, and the hook by which a sampler follows the training."""
+        options = self.options
+        draw = drawing(options.sampler, self.data.train, options.seed, options.ignore_index)
+        hooks: list[Hook] = []
+        if options.sampler == "performance" and isinstance(draw, ByClass):
+            decides = plain(self.description.of_one_score)
+
+            def labels(output: Tensor, dims: int) -> Tensor:
+                return decides(self.scores(output, dims))
+
+            hooks.append(Performance(draw, labels, len(self.data.classes), options.ignore_index))
+        return self.batches(fabric.global_rank, fabric.world_size, draw), hooks
+
+    def scores(self, output: Tensor, target_dims: int) -> Tensor:
+        """What the network says as scores that may be decided: of two classes one."""
+        scores = shaped(output, self.description.kind)
+        return one_score(scores, target_dims) if self.description.of_one_score else scores
 
     def validation(self, training: Training) -> Validation:
         """The hook that looks at the metric after every epoch."""
@@ -172,10 +193,7 @@ class Ready:
         for batch in in_order(part, self.batch_size if self.alike else 1, *rank):
             with fabric.autocast():
                 output = network(batch.inputs.to(fabric.device)).float()
-            scores = shaped(output, self.description.kind).cpu()
-            if self.description.of_one_score:
-                scores = one_score(scores, batch.target.ndim)
-            yield scores, batch.target, batch.lists
+            yield self.scores(output, batch.target.ndim).cpu(), batch.target, batch.lists
         network.train()
 
 

@@ -85,7 +85,8 @@ class Run:
         self.ready, self.folder = ready, folder
         self.training = ready.training(fabric)
         self.validation, self.logs = ready.validation(self.training), list[Progress]()
-        self.hooks = [self.validation, *self._watched(self.validation)]
+        self.batches, following = ready.feed(fabric)
+        self.hooks = [self.validation, *following, *self._watched(self.validation)]
         self.fork = None
         if ready.recipe is not None:
             self.fork = Fork(fork_step(self.training.steps))
@@ -138,7 +139,7 @@ class Run:
         if self.folder is not None and goes_on and fabric.is_global_zero:
             for old in self.folder.glob("branch*"):  # of a shorter training
                 old.unlink()
-        fit(training, ready.batches(fabric.global_rank, fabric.world_size), self.hooks, last)
+        fit(training, self.batches, self.hooks, last)
         self.validation.restore_best(training)
         if self.fork is None:
             return {}

@@ -56,6 +56,10 @@ class EquibatchSampler(Sampler[int]):
         self._rounds: dict[int, tuple[int, list[int]]] = {}
 
     def __iter__(self) -> Iterator[int]:
+        return (sample for sample, _ in self.visits())
+
+    def visits(self) -> Iterator[tuple[int, int]]:
+        """A pass of (sample, the class that is due): for crops that must have that class."""
         return (self._at(place) for place in self._stream.places())
 
     def __len__(self) -> int:
@@ -77,7 +81,7 @@ class EquibatchSampler(Sampler[int]):
         """Continue there: the next pass has the rest of the epoch."""
         self._stream.load_state_dict(state)
 
-    def _at(self, place: int) -> int:
+    def _at(self, place: int) -> tuple[int, int]:
         visit, turn = divmod(place, len(self._order))
         label = self._order[turn]
         members = self._members[label]
@@ -86,4 +90,4 @@ class EquibatchSampler(Sampler[int]):
             shuffled = members.copy()
             random.Random(f"round/{self._stream.seed}/{label}/{number}").shuffle(shuffled)
             self._rounds[label] = number, shuffled
-        return self._rounds[label][1][position]
+        return self._rounds[label][1][position], label

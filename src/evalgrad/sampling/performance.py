@@ -75,6 +75,12 @@ class PerformanceSampler(Sampler[int]):
         self._set_iou([0.0] * self._num_classes)
 
     def __iter__(self) -> Iterator[int]:
+        return (sample for sample, _ in self.visits())
+
+    def visits(self) -> Iterator[tuple[int, int | None]]:
+        """A pass of (sample, the class it was drawn for): for crops that must have that class. It
+        is None for the samples that are drawn from all.
+        """
         return (self._at(place) for place in self._stream.places())
 
     def __len__(self) -> int:
@@ -124,9 +130,9 @@ class PerformanceSampler(Sampler[int]):
             itertools.accumulate(weights if sum(weights) > 0 else [1.0] * len(weights))
         )
 
-    def _at(self, place: int) -> int:
+    def _at(self, place: int) -> tuple[int, int | None]:
         draw = random.Random(f"draw/{self._stream.seed}/{place}")
         if draw.random() >= self.blend:
-            return draw.randrange(self._size)
+            return draw.randrange(self._size), None
         (label,) = draw.choices(self._labels, cum_weights=self._cumulative)
-        return draw.choice(self._members[label])
+        return draw.choice(self._members[label]), label

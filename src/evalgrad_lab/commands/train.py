@@ -59,9 +59,10 @@ class DataOptions(Options):
         "none", help="of images: mirror; full: scale or move them too"
     )
     crop: int | None = option(None, help="train on random squares of this side", least=1)
-    sampler: Literal["uniform", "equibatch", "quarter_positive"] = option(
+    sampler: Literal["uniform", "equibatch", "performance", "quarter_positive"] = option(
         "uniform",
-        help="equibatch: images with each class in turn; quarter_positive: of a ranking",
+        help="equibatch: crops with each class in turn; performance: half of them with classes of"
+        " low IoU; quarter_positive: of a ranking",
     )
     num_classes: int | None = option(None, help="default: the largest label + 1", least=1)
     ignore_index: int = option(255, help="label of pixels that do not count (255)")

@@ -5,7 +5,7 @@ depends on the seed and the epoch alone: what was interrupted can be repeated.
 import itertools
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor
@@ -13,7 +13,7 @@ from torch.utils.data import DataLoader, Dataset, Sampler
 
 from evalgrad_lab.data.augment import augment
 from evalgrad_lab.data.dataset import Examples, Part, places_by_value
-from evalgrad_lab.data.samplers import Draw, SamplerName, drawing
+from evalgrad_lab.data.samplers import Draw, SamplerName, Visit, drawing
 from evalgrad_lab.errors import UserError
 
 
@@ -85,12 +85,15 @@ class Loading:
     sampler: SamplerName = "uniform"
 
 
-def loaded(examples: Examples, loading: Loading, rank: int = 0, ranks: int = 1) -> Batches:
+def loaded(
+    examples: Examples, loading: Loading, rank: int = 0, ranks: int = 1, draw: Draw | None = None
+) -> Batches:
     """Shuffled and augmented passes for one of several ranks, what does not fill a batch left
-    out. Examples in lists come in whole lists, `size` lists at a time.
+    out. Examples in lists come in whole lists, `size` lists at a time. `draw` is what draws them,
+    where it is known already.
     """
     items = _Items(examples, loading)
-    draw = drawing(loading.sampler, examples, loading.seed, loading.ignore_index)
+    draw = draw or drawing(loading.sampler, examples, loading.seed, loading.ignore_index)
     order = EpochOrder(len(items), loading.seed, rank, ranks, draw)
     loader = _loader(items, order, loading.size, loading.workers, len(order) >= loading.size)
 
@@ -113,9 +116,20 @@ def steps_per_epoch(examples: Examples, size: int, ranks: int) -> int:
     return max(-(-units // ranks) // size, 1)
 
 
-class EpochOrder(Sampler[tuple[int, int]]):
-    """(epoch, position) as `draw` has them in the epoch, for one of several ranks; without it in
-    order, the epoch is -1 and nothing is repeated.
+class Turn(NamedTuple):
+    """One entry of an epoch's order: `number` counts them over all ranks, `unit` is an example or a
+    list, `due` the class that its crop must have. The epoch is -1 where nothing is drawn.
+    """
+
+    epoch: int
+    number: int
+    unit: int
+    due: int | None = None
+
+
+class EpochOrder(Sampler[Turn]):
+    """What `draw` has in the epoch, for one of several ranks; without it all in order, nothing
+    repeated.
     """
 
     def __init__(
@@ -129,13 +143,14 @@ class EpochOrder(Sampler[tuple[int, int]]):
             return len(range(self.rank, self.length, self.ranks))
         return -(-self.length // self.ranks)
 
-    def __iter__(self) -> Iterator[tuple[int, int]]:
-        if self.draw is None:
-            return iter([(-1, i) for i in range(self.rank, self.length, self.ranks)])
-        generator = torch.Generator().manual_seed(mixed_seed(self.seed, self.epoch))
-        order = self.draw(self.epoch, generator)
-        order += order[: -self.length % self.ranks]  # every rank has to take as many steps
-        return iter([(self.epoch, i) for i in order[self.rank :: self.ranks]])
+    def __iter__(self) -> Iterator[Turn]:
+        epoch, order = -1, [Visit(i) for i in range(self.length)]
+        if self.draw is not None:
+            epoch = self.epoch
+            order = self.draw(epoch, torch.Generator().manual_seed(mixed_seed(self.seed, epoch)))
+            order += order[: -self.length % self.ranks]  # every rank has to take as many steps
+        turns = [Turn(epoch, number, *visit) for number, visit in enumerate(order)]
+        return iter(turns[self.rank :: self.ranks])
 
 
 class _Items(Dataset["Batch | UserError"]):
@@ -149,44 +164,41 @@ class _Items(Dataset["Batch | UserError"]):
     def __len__(self) -> int:
         return len(self.units)
 
-    def __getitem__(self, key: tuple[int, int]) -> "Batch | UserError":
-        return self.__getitems__([key])
+    def __getitem__(self, turn: Turn) -> "Batch | UserError":
+        return self.__getitems__([turn])
 
-    def __getitems__(self, keys: list[tuple[int, int]]) -> "Batch | UserError":
+    def __getitems__(self, turns: list[Turn]) -> "Batch | UserError":
         """A whole batch, which is what a `DataLoader` asks for where it can; or what is wrong with
         the data, given and not raised: out of a worker it would come with a traceback.
         """
         try:
-            return self._batch(keys)
+            return self._batch(turns)
         except UserError as error:
             return error
 
-    def _batch(self, keys: list[tuple[int, int]]) -> Batch:
-        epoch, numbers = keys[0][0], [unit for _, unit in keys]
-        index = torch.tensor([i for unit in numbers for i in self.units[unit]])
-        lists = None
+    def _batch(self, turns: list[Turn]) -> Batch:
+        places = [(turn, i) for turn in turns for i in self.units[turn.unit]]
+        index, lists = torch.tensor([i for _, i in places]), None
         if self.examples.lists is not None:
-            lists = torch.tensor([unit for unit in numbers for _ in self.units[unit]])
-        return Batch(*self._at(epoch, index), index, lists)
-
-    def _at(self, epoch: int, index: Tensor) -> tuple[Tensor, Tensor]:
-        """Tensors that are taken as they are need no loop over the examples."""
+            lists = torch.tensor([turn.unit for turn, _ in places])
         inputs, target, how = self.examples.inputs, self.examples.target, self.loading
-        as_they_are = epoch < 0 or (how.augment == "none" and how.crop is None)
+        as_they_are = turns[0].epoch < 0 or (how.augment == "none" and how.crop is None)
         if isinstance(inputs, Tensor) and isinstance(target, Tensor) and as_they_are:
-            return inputs[index], target[index]
-        pairs = [self._pair(epoch, i) for i in index.tolist()]
+            return Batch(inputs[index], target[index], index, lists)  # no loop over the examples
+        pairs = [self._pair(*place) for place in places]
         first, second = (torch.stack(part) for part in zip(*pairs, strict=True))
-        return first, second
+        return Batch(first, second, index, lists)
 
-    def _pair(self, epoch: int, i: int) -> tuple[Tensor, Tensor]:
+    def _pair(self, turn: Turn, i: int) -> tuple[Tensor, Tensor]:
         examples, how = self.examples, self.loading
         inputs = examples.inputs[i]
         target = torch.tensor(0) if examples.target is None else examples.target[i]
-        if epoch < 0 or inputs.ndim == 1:
+        if turn.epoch < 0 or inputs.ndim == 1:
             return inputs, target
-        generator = torch.Generator().manual_seed(mixed_seed(how.seed, epoch, i))
-        return augment(inputs, target, generator, how.augment, how.crop, how.ignore_index)
+        # by the turn: an example that is drawn twice in an epoch is changed in two ways
+        generator = torch.Generator().manual_seed(mixed_seed(how.seed, turn.epoch, turn.number, i))
+        how_much = (how.augment, how.crop, how.ignore_index)
+        return augment(inputs, target, generator, *how_much, turn.due)
 
 
 def _loader(
