@@ -20,11 +20,12 @@ from evalgrad_lab.data.layouts.image_classes import cifar100
 from evalgrad_lab.data.layouts.images import DEVIATION, MEAN, images_in_memory, resized
 from evalgrad_lab.data.samplers import drawing, quarter_positive
 from evalgrad_lab.errors import UserError
-from evalgrad_lab.fit import Pace, Phase, Training
+from evalgrad_lab.fit import Pace, Phase, Training, fit, freeze_batch_norm
 from evalgrad_lab.models.alexnet import alexnet
 from evalgrad_lab.models.resnet import DeepLab, resnet18
 from evalgrad_lab.options import read_config
 from evalgrad_lab.performance import Performance
+from evalgrad_lab.ready import prepare
 
 HOME = Path(__file__).parents[1] / "reproductions" / "configs"
 CONFIGS = {path.stem: path for path in sorted(HOME.glob("*.json"))}
@@ -112,6 +113,53 @@ def test_nesterov_reaches_the_optimiser():
         torch.nn.Linear(1, 1), [Phase(lambda output, batch: output.sum(), 1)], pace
     ).optimiser.param_groups
     assert (group["nesterov"], group["momentum"]) == (True, 0.9)
+
+
+def test_the_head_has_a_rate_of_its_own_and_its_biases_no_decay():
+    pace = Pace(0.1, 0.01, optimiser="sgd", momentum=0.9, head_rate=10)
+    network = DeepLab(3, blocks=(1, 1, 1, 1))
+    training = Training(network, [Phase(lambda output, batch: output.sum(), 4)], pace)
+    groups = training.optimiser.param_groups
+    heads = list(network.heads.parameters())
+    assert [(g["lr"], g["weight_decay"]) for g in groups] == [(0.1, 0.01), (1.0, 0.01), (2.0, 0)]
+    assert {id(p) for g in groups[1:] for p in g["params"]} == {id(p) for p in heads}
+    assert sum(len(g["params"]) for g in groups) == len(list(network.parameters()))
+    training.optimiser.step()
+    training.schedule.step()
+    assert [g["lr"] / first for g, first in zip(groups, (0.1, 1, 2), strict=True)] == pytest.approx(
+        [groups[0]["lr"] / 0.1] * 3
+    )
+
+
+def test_frozen_batch_norm_stays_as_it_was_loaded():
+    network = torch.nn.Sequential(torch.nn.Conv2d(1, 2, 1), torch.nn.BatchNorm2d(2))
+    before = {name: tensor.clone() for name, tensor in network.state_dict().items()}
+    freeze_batch_norm(network)
+    network.train()
+    assert not network[1].training
+    pace = Pace(0.1, 0.1, optimiser="sgd")
+    training = Training(network, [Phase(lambda output, batch: output.sum(), 1)], pace)
+    fit(
+        training, lambda epoch: [at(Part(torch.randn(4, 1, 3, 3), torch.zeros(4)), torch.arange(4))]
+    )
+    state = network.state_dict()
+    assert list(state) == list(before)
+    assert not torch.equal(state["0.weight"], before["0.weight"])
+    for name in ("weight", "bias", "running_mean", "running_var", "num_batches_tracked"):
+        assert torch.equal(state[f"1.{name}"], before[f"1.{name}"])
+
+
+def test_caffe_takes_blue_first_without_a_deviation(tmp_path):
+    options = options_of("voc_deeplab_lovasz", tmp_path, normalise="caffe")
+    normalise = prepare(options).network()[0]
+    image = torch.tensor([122.675, 116.669, 104.008 + 7])[None, :, None, None] / 255
+    torch.testing.assert_close(
+        normalise(image).flatten(), torch.tensor([7.0, 0, 0]), atol=1e-4, rtol=0
+    )
+    grey = {"task": "ranking", "metric": "ap", "data": tmp_path / "t.csv", "normalise": "caffe"}
+    (tmp_path / "t.csv").write_text("x,target\n" + "1,0\n2,1\n" * 10)
+    with pytest.raises(UserError, match="--normalise caffe is for images of three channels; got"):
+        prepare(TrainOptions(**grey, out=tmp_path / "x"))
 
 
 def drawn(examples, sampler, epochs, **loading):

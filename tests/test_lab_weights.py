@@ -11,9 +11,10 @@ from safetensors.torch import save_file
 
 from evalgrad_lab.errors import UserError
 from evalgrad_lab.models import choose, weights
+from evalgrad_lab.models.alexnet import alexnet
 from evalgrad_lab.models.efficientnet_lite import STAGES, EfficientNetUNet, efficientnet_lite0
 from evalgrad_lab.models.resnet import DeepLab, resnet18
-from evalgrad_lab.models.weights import load_weights, read_weights
+from evalgrad_lab.models.weights import head_of, load_weights, read_weights
 
 NORM = ("weight", "bias", "running_mean", "running_var")
 
@@ -200,3 +201,73 @@ def test_the_pretrained_unet_starts_with_what_make_data_fetched(tmp_path, monkey
     folder.mkdir(parents=True)
     file = save(folder / "efficientnet-lite0-57934424.pth", efficientnet_lite0().state_dict())
     assert choose("efficientnet_unet", "segmentation").weights == file
+
+
+def torchvision_names(network):
+    """A state dict of the trunk of DeepLab as torchvision names it, filled at random."""
+    trunk = network.trunk.state_dict()
+    return {name: torch.rand(t.shape) for name, t in trunk.items() if "num_batches" not in name}
+
+
+def from_the_stem(name):
+    """The name that the port with `block1` and `aspp` gives to a parameter of the trunk."""
+    if name.startswith(("conv1.", "bn1.")):
+        return name.replace("conv1.", "layer1.conv1.conv.").replace("bn1.", "layer1.conv1.bn.")
+    stage, block, *layer, tensor = name.split(".")
+    kind = "conv" if layer in (["downsample", "0"], *([f"conv{i}"] for i in (1, 2, 3))) else "bn"
+    part = "shortcut"
+    if layer[0] != "downsample":
+        part = ("reduce", "conv3x3", "increase")[int(layer[0][-1]) - 1]
+    return f"layer{int(stage[-1]) + 1}.block{int(block) + 1}.{part}.{kind}.{tensor}"
+
+
+@pytest.mark.parametrize(
+    ("port", "classes"), [("Scale.", 21), ("Scale.", 19), ("base.", 21), ("scale.", 19)]
+)
+def test_deeplab_v2_under_the_names_of_its_ports(tmp_path, port, classes):
+    """Names and shapes of the two public ports; of another number of classes the head is new."""
+    network = DeepLab(classes, blocks=(1, 2, 1, 1))
+    trunk = torchvision_names(network)
+    heads = {"weight": (21, 2048, 3, 3), "bias": (21,)}
+    file, expected = {}, {f"trunk.{name}": tensor for name, tensor in trunk.items()}
+    for name, tensor in trunk.items():
+        file[port + (from_the_stem(name) if port.islower() else name)] = tensor
+    for i in range(4):
+        start = {"Scale.": "layer5.conv2d_list.", "base.": "aspp.c"}
+        for part, shape in heads.items():
+            name = f"{port}{start.get(port, 'aspp.stages.c')}{i}.{part}"
+            file[name] = expected[f"heads.{i}.{part}"] = torch.rand(shape)
+    loaded = load_weights(network, save(tmp_path / "w.pth", file))
+    assert (len(loaded.fresh), loaded.unused) == (0 if classes == 21 else 8, [])
+    state = network.state_dict()
+    for name, tensor in expected.items():
+        assert torch.equal(state[name], tensor) == (classes == 21 or "heads" not in name)
+
+
+def test_a_trunk_that_does_not_fit_is_refused(tmp_path):
+    network = DeepLab(21, blocks=(1, 2, 1, 1))
+    file = {f"Scale.{name}": tensor for name, tensor in torchvision_names(network).items()}
+    file["Scale.layer3.1.conv1.weight"] = torch.rand(256, 1024, 1, 1)
+    with pytest.raises(UserError, match=r"has no place for Scale.layer3.1.conv1.weight"):
+        load_weights(network, save(tmp_path / "w.pth", file))
+
+
+def test_deeplab_as_in_caffe():
+    images = torch.randn(1, 3, 65, 65)
+    plain, caffe = (DeepLab(3, blocks=(1, 1, 1, 1), caffe=caffe).eval() for caffe in (False, True))
+    caffe.load_state_dict(plain.state_dict())
+    assert caffe.trunk(images).shape[-2:] == (9, 9)
+    first = caffe.trunk.layer2[0]
+    assert (first.conv1.stride, first.conv2.stride) == ((2, 2), (1, 1))
+    assert caffe.trunk(torch.randn(1, 3, 66, 66)).shape[-1] == 9  # 33, 17 by rounding up, 9
+    scores = torch.stack([head(caffe.trunk(images)) for head in caffe.heads]).sum(0)
+    assert torch.allclose(caffe(images)[..., ::64, ::64], scores[..., ::8, ::8], atol=1e-6)
+    assert not torch.allclose(caffe(images), plain(images))
+
+
+def test_the_head_is_what_is_called_so_or_the_last_layer():
+    heads = head_of(DeepLab(3, blocks=(1, 1, 1, 1)))
+    assert heads == {f"heads.{i}.{part}" for i in range(4) for part in ("weight", "bias")}
+    network = torch.nn.Sequential(alexnet(1, hidden=4))
+    (bias,) = (n for n, p in network.named_parameters() if p.shape == (1,))
+    assert head_of(network) == {bias, bias.replace("bias", "weight")}

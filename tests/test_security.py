@@ -44,6 +44,7 @@ def described(**changes):
         "group": None,
         "mean": [0.0] * 3,
         "std": [1.0] * 3,
+        "bgr": False,
         "ignore_index": 255,
         "data_options": {},
         "decision": None,

@@ -18,6 +18,7 @@ from evalgrad.distributed import micro_batch_backward
 from evalgrad_lab import checkpoints
 from evalgrad_lab.data.batches import Batch, Batches, mixed_seed
 from evalgrad_lab.errors import UserError
+from evalgrad_lab.models.weights import head_of
 
 if TYPE_CHECKING:
     from lightning.fabric import Fabric
@@ -106,11 +107,12 @@ class Pace:
     accumulate: int = 1
     seed: int = 0
     nesterov: bool = False  # of sgd
+    head_rate: float | None = None  # factor of the head's rate; its biases have twice that
 
     def make_optimiser(
         self, network: nn.Module, phases: Sequence[Phase] = ()
     ) -> torch.optim.Optimizer:
-        groups: list[dict[str, Any]] = [{"params": list(network.parameters())}]
+        groups = self._groups(network)
         if own := [parameter for phase in phases for parameter in phase.parameters]:
             groups.append({"params": own, "weight_decay": 0.0})
         of_sgd = {"momentum": self.momentum, "nesterov": self.nesterov}
@@ -118,12 +120,43 @@ class Pace:
         make = OPTIMISERS[self.optimiser]
         return make(groups, lr=self.learning_rate, weight_decay=self.weight_decay, **more)
 
+    def _groups(self, network: nn.Module) -> list[dict[str, Any]]:
+        """The parameters, those of the head at their own rate, its biases without decay: the recipe
+        of DeepLab.
+        """
+        head = set() if self.head_rate is None else head_of(network)
+        parts: dict[str, list[nn.Parameter]] = {"rest": [], "weight": [], "bias": []}
+        for name, parameter in network.named_parameters():
+            kind = "bias" if name.endswith("bias") else "weight"
+            parts[kind if name in head else "rest"].append(parameter)
+        rate = self.learning_rate * (self.head_rate or 1)
+        own = {"rest": {}, "weight": {"lr": rate}, "bias": {"lr": 2 * rate, "weight_decay": 0.0}}
+        return [{"params": some, **own[kind]} for kind, some in parts.items() if some]
+
     def factor(self, step: int, phases: Sequence[Phase]) -> float:
         """Of the learning rate at a step; each phase runs the whole schedule."""
         name = self.schedule
         schedule = schedule_of(name) if isinstance(name, str) else name
         phase, step = phase_at(phases, step)
         return schedule(min(step / max(phase.steps, 1), 1.0))
+
+
+class FrozenBatchNorm(nn.modules.batchnorm._BatchNorm):
+    """A batch normalisation that stays as it was loaded, in training too."""
+
+    def train(self, mode: bool = True) -> "FrozenBatchNorm":
+        return super().train(False)
+
+
+def freeze_batch_norm(network: nn.Module) -> None:
+    """Neither the running means nor the factors of any batch normalisation change any more. The
+    layers stay what they are, so that the names of the weights do.
+    """
+    for layer in network.modules():
+        if isinstance(layer, nn.modules.batchnorm._BatchNorm):
+            kind = type(layer)
+            layer.__class__ = type(f"Frozen{kind.__name__}", (FrozenBatchNorm, kind), {})
+            layer.requires_grad_(False).eval()
 
 
 class Hook:

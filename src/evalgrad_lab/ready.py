@@ -19,7 +19,7 @@ from evalgrad_lab.data.files.read import digest_of, look_at, read_parts
 from evalgrad_lab.data.samplers import ByClass, Draw, drawing
 from evalgrad_lab.decisions import Decision, one_score, plain
 from evalgrad_lab.errors import UserError
-from evalgrad_lab.fit import Hook, Pace, Phase, Training, schedule_of
+from evalgrad_lab.fit import Hook, Pace, Phase, Training, freeze_batch_norm, schedule_of
 from evalgrad_lab.judging import Judgement, choose, fitted, judge, sample
 from evalgrad_lab.measures import Measure, Scored, measured
 from evalgrad_lab.metrics import Metric
@@ -45,6 +45,8 @@ MODELS: dict[tuple[str, bool], tuple[str, dict[str, Any], float]] = {
 SMOOTH = 3  # looks whose mean chooses the network: one alone is noise
 BATCH = 16  # the default; doubled while too many batches would hold no positive
 VOID = 0.05  # share of such batches that is accepted
+# red, green and blue as DeepLab's Caffe networks take them: minus the mean of ImageNet, 0 to 255
+CAFFE_MEAN, CAFFE_DEVIATION = [122.675 / 255, 116.669 / 255, 104.008 / 255], [1 / 255] * 3
 
 
 @dataclass(frozen=True)
@@ -112,6 +114,8 @@ class Ready:
         network = saved.build(self.description)
         if path := start_of(self.options):
             _say_once(f"{path}: {load_weights(network[1], path)}")
+        if self.options.freeze_batch_norm:
+            freeze_batch_norm(network)
         return network
 
     def training(self, fabric: "Fabric | None" = None) -> Training:
@@ -306,7 +310,9 @@ def _describe(
     """What the model is, and whether all that is measured has one size."""
     mean, std, same_size = look_at(options.data, data.train)
     _check_images(data.train, options, same_size)
-    image = data.train.inputs[0]
+    image, bgr = data.train.inputs[0], options.normalise == "caffe"
+    if bgr:
+        mean, std = CAFFE_MEAN, CAFFE_DEVIATION
     model, model_options, _ = MODELS[options.task, image.ndim > 1]
     if options.model is not None:
         chosen = models.choose(options.model, options.task)
@@ -332,6 +338,7 @@ def _describe(
         columns=data.columns,
         mean=mean,
         std=std,
+        bgr=bgr,
         decision=None,
     )
     parts = (data.validation, data.test)
@@ -344,6 +351,11 @@ def _check_images(train: Examples, options: TrainOptions, same_size: bool) -> No
     if not image and (options.augment != "none" or options.crop):
         raise UserError(
             "--augment and --crop are for images; the data are rows of numbers. Drop them."
+        )
+    if options.normalise == "caffe" and (not image or train.inputs[0].shape[0] != 3):
+        raise UserError(
+            "--normalise caffe is for images of three channels; got inputs of shape"
+            f" {tuple(train.inputs[0].shape)}. Drop it."
         )
     scaled = options.augment == "full" and options.task == "segmentation"
     if image and options.crop is None and (not same_size or scaled) and options.batch_size != 1:

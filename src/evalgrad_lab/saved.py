@@ -41,6 +41,7 @@ class Description:
     group: str | None
     mean: list[float]
     std: list[float]
+    bgr: bool  # whether the network takes blue before red
     ignore_index: int
     data_options: dict[str, Any]
     decision: Decision | None  # None: nothing decides
@@ -59,26 +60,30 @@ class Description:
 
 
 class Normalise(nn.Module):
-    """(x - mean) / std of every channel or column; the numbers are those of the description."""
+    """(x - mean) / std of every channel or column, in the opposite order for `bgr`; the numbers are
+    those of the description.
+    """
 
     mean: Tensor
     std: Tensor
 
-    def __init__(self, mean: list[float], std: list[float]) -> None:
+    def __init__(self, mean: list[float], std: list[float], bgr: bool = False) -> None:
         super().__init__()
+        self.bgr = bgr
         self.register_buffer("mean", torch.tensor(mean), persistent=False)
         self.register_buffer("std", torch.tensor(std), persistent=False)
 
     def forward(self, x: Tensor) -> Tensor:
         shape = (1, -1, *[1] * (x.ndim - 2))
-        return (x - self.mean.view(shape)) / self.std.view(shape)
+        scaled = (x - self.mean.view(shape)) / self.std.view(shape)
+        return scaled.flip(1) if self.bgr else scaled
 
 
 def build(description: Description) -> nn.Sequential:
     """The network that the description names, with fresh weights behind its normalisation."""
     known = description
     network = models.build(known.model, known.inputs, known.outputs, known.model_options)
-    return nn.Sequential(Normalise(known.mean, known.std), network)
+    return nn.Sequential(Normalise(known.mean, known.std, known.bgr), network)
 
 
 def write(folder: Path, description: Description, network: nn.Module) -> None:

@@ -36,6 +36,17 @@ class DataOptions(Options):
     weights: Path | None = option(
         None, help="file or folder of weights that the network starts with"
     )
+    freeze_batch_norm: bool = option(False, help="leave batch normalisation as it is in --weights")
+    head_rate: float | None = option(
+        None,
+        help="factor of the head's learning rate; its biases have twice that, and no decay",
+        least=0,
+    )
+    normalise: Literal["data", "caffe"] = option(
+        "data",
+        help="of images: mean and deviation of the training data; caffe: BGR minus ImageNet's mean,"
+        " for weights of Caffe (data)",
+    )
     epochs: int = option(50, help="passes over the training data (50)", least=1)
     iterations: int | None = option(None, help="steps, instead of --epochs", least=1)
     batch_size: int | None = option(

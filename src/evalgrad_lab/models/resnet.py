@@ -23,13 +23,20 @@ class Residual(nn.Module):
     """Two 3x3 convolutions, or a 3x3 one between two 1x1 ones, added to the input."""
 
     def __init__(
-        self, inputs: int, width: int, stride: int, dilation: int, bottleneck: bool
+        self,
+        inputs: int,
+        width: int,
+        stride: int,
+        dilation: int,
+        bottleneck: bool,
+        caffe: bool = False,
     ) -> None:
         super().__init__()
         outputs = 4 * width if bottleneck else width
         layers = [(inputs, width, 3, stride, dilation), (width, outputs, 3, 1, dilation)]
         if bottleneck:
-            layers = [(inputs, width, 1, 1, 1), (width, width, 3, stride, dilation)]
+            first, second = (stride, 1) if caffe else (1, stride)
+            layers = [(inputs, width, 1, first, 1), (width, width, 3, second, dilation)]
             layers.append((width, outputs, 1, 1, 1))
         parts: dict[str, nn.Module] = {}
         for number, layer in enumerate(layers, 1):
@@ -51,16 +58,20 @@ class Residual(nn.Module):
 
 
 def _trunk(
-    blocks: tuple[int, ...], bottleneck: bool, strides: tuple[int, ...], dilations: tuple[int, ...]
+    blocks: tuple[int, ...],
+    bottleneck: bool,
+    strides: tuple[int, ...],
+    dilations: tuple[int, ...],
+    caffe: bool = False,
 ) -> nn.Sequential:
     layers: dict[str, nn.Module] = {"conv1": _convolution(3, 64, 7, 2), "bn1": nn.BatchNorm2d(64)}
-    layers |= {"relu": nn.ReLU(), "maxpool": nn.MaxPool2d(3, 2, padding=1)}
+    layers |= {"relu": nn.ReLU(), "maxpool": nn.MaxPool2d(3, 2, padding=1, ceil_mode=caffe)}
     inputs = 64
     for stage, (count, stride, dilation) in enumerate(zip(blocks, strides, dilations, strict=True)):
         width, stages = 64 * 2**stage, []
         for block in range(count):
             first = stride if block == 0 else 1
-            stages.append(Residual(inputs, width, first, dilation, bottleneck))
+            stages.append(Residual(inputs, width, first, dilation, bottleneck, caffe))
             inputs = 4 * width if bottleneck else width
         layers[f"layer{stage + 1}"] = nn.Sequential(*stages)
     return nn.Sequential(OrderedDict(layers))
@@ -82,11 +93,20 @@ class DeepLab(nn.Module):
     Args:
         outputs: number of classes.
         blocks: residual blocks of each stage; (3, 4, 23, 3) is ResNet-101.
+        caffe: as in Caffe, for weights that were trained there: the stride of a stage in its first
+            1x1 convolution, a pooling that rounds its size up, scores enlarged from corner to
+            corner. Else as in torchvision.
     """
 
-    def __init__(self, outputs: int = 21, blocks: tuple[int, ...] = (3, 4, 23, 3)) -> None:
+    def __init__(
+        self,
+        outputs: int = 21,
+        blocks: tuple[int, ...] = (3, 4, 23, 3),
+        caffe: bool = False,
+    ) -> None:
         super().__init__()
-        self.trunk = _trunk(blocks, True, (1, 2, 1, 1), (1, 1, 2, 4))
+        self.trunk = _trunk(blocks, True, (1, 2, 1, 1), (1, 1, 2, 4), caffe)
+        self.align_corners = caffe
         self.heads = nn.ModuleList(
             nn.Conv2d(2048, outputs, 3, padding=rate, dilation=rate) for rate in (6, 12, 18, 24)
         )
@@ -94,4 +114,5 @@ class DeepLab(nn.Module):
     def forward(self, images: Tensor) -> Tensor:
         features = self.trunk(images)
         scores = torch.stack([head(features) for head in self.heads]).sum(0)
-        return F.interpolate(scores, size=images.shape[-2:], mode="bilinear")
+        size, align = images.shape[-2:], self.align_corners
+        return F.interpolate(scores, size=size, mode="bilinear", align_corners=align)

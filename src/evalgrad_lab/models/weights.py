@@ -2,8 +2,8 @@
 head where the old one does not fit.
 
 Files call one network's parameters by many names: wrappers add prefixes (`module.`, `model.`),
-a network may hold the file's one as a part (`encoder.`), and EfficientNet has three families of
-names. Every way to rename is tried, and the one by which most parameters fit is taken.
+a network may hold the file's one as a part (`encoder.`), EfficientNet has three families of names
+and DeepLab-v2 two. Every way to rename is tried, and the one by which most parameters fit is taken.
 """
 
 import re
@@ -21,7 +21,10 @@ from evalgrad_lab.models.efficientnet_lite import STAGES
 from evalgrad_lab.models.hugging_face import HuggingFace
 
 Weights = dict[str, Tensor]
-PREFIXES = ("module.", "_orig_mod.", "network.", "model.", "backbone.", "encoder.", "0.", "1.")
+PREFIXES = (
+    *("module.", "_orig_mod.", "network.", "model.", "backbone.", "encoder.", "0.", "1."),
+    *("Scale.", "scale.", "base."),  # of the ports of DeepLab-v2
+)
 NESTED = ("state_dict", "model_state_dict", "model", "network")
 # Parameters whose names have one of these parts are made for a number of classes, or come after
 # the part of a network that is reused: they may be missing, superfluous or of another shape.
@@ -91,8 +94,12 @@ def load_weights(network: nn.Module, path: Path) -> Loaded:
     return loaded
 
 
-def _fitting(names: dict[str, str], weights: Weights, shapes: dict[str, tuple[int, ...]]) -> int:
-    return sum(shapes.get(new) == tuple(weights[old].shape) for new, old in names.items())
+def _fitting(
+    names: dict[str, str], weights: Weights, shapes: dict[str, tuple[int, ...]]
+) -> tuple[int, int]:
+    """How many parameters fit, and how many have a place: a head of another shape has one."""
+    fit = sum(shapes.get(new) == tuple(weights[old].shape) for new, old in names.items())
+    return fit, sum(new in shapes for new in names)
 
 
 def _checked(
@@ -174,9 +181,36 @@ def _layer(place: int, count: int, norm: bool) -> str:
     return f"bn{place + 1}" if norm else names[place]
 
 
+def _of_deeplab(name: str, names: set[str]) -> str:
+    """The lab's name of a parameter of DeepLab-v2 in its ports: one has torchvision's names and
+    `layer5.conv2d_list`, the other counts layers from the stem and has `block1` and `aspp`.
+    """
+    if match := re.fullmatch(r"(?:layer5\.conv2d_list\.|aspp\.(?:stages\.)?c)(\d)\.(\w+)", name):
+        return f"heads.{match[1]}.{match[2]}"
+    if match := re.fullmatch(r"layer1\.conv1\.(conv|bn)\.(\w+)", name):
+        return f"trunk.{match[1]}1.{match[2]}"
+    match = re.fullmatch(r"layer(\d)\.block(\d+)\.(\w+)\.(conv|bn)\.(\w+)", name)
+    if not match:
+        return f"trunk.{name}"
+    stage, block, layer, kind, tensor = match.groups()
+    order = {"reduce": 1, "conv3x3": 2, "increase": 3}
+    part = f"{kind}{order[layer]}" if layer in order else f"downsample.{int(kind == 'bn')}"
+    return f"trunk.layer{int(stage) - 1}.{int(block) - 1}.{part}.{tensor}"
+
+
+def head_of(network: nn.Module) -> set[str]:
+    """The names of the parameters of the head: of layers that are called so, else of the last."""
+    names = [name for name, _ in network.named_parameters()]
+    last = names[-1].rpartition(".")[0] if names else ""
+    return {n for n in names if HEAD.search(n)} or {n for n in names if n.startswith(f"{last}.")}
+
+
 def _as_it_is(name: str, names: set[str]) -> str:
     """torchvision and timm give ResNet the same names, which are those of this package."""
     return name
 
 
-FAMILIES: tuple[Callable[[str, set[str]], str], ...] = (_as_it_is, _of_torchvision, _of_first_port)
+FAMILIES: tuple[Callable[[str, set[str]], str], ...] = (
+    *(_as_it_is, _of_torchvision, _of_first_port),
+    _of_deeplab,
+)
