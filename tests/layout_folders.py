@@ -1,5 +1,6 @@
 """Tiny folders in the official layouts, for the tests of the layouts and of the full settings."""
 
+import gzip
 from pathlib import Path
 
 import numpy as np
@@ -31,7 +32,7 @@ def classes(*values: int) -> np.ndarray:
 def write_cityscapes(root: Path) -> None:
     for split in ("train", "val"):
         for number in range(3):
-            stem = f"aachen_{number:06}_000019"
+            stem = f"aachen_{number + 3 * (split == 'val'):06}_000019"
             photograph(root / "leftImg8bit" / split / "aachen" / f"{stem}_leftImg8bit.png", number)
             draw(
                 root / "gtFine" / split / "aachen" / f"{stem}_gtFine_labelIds.png",
@@ -107,14 +108,57 @@ def write_voc_regions(root: Path) -> None:
         )
 
 
+def write_voc_actions(root: Path) -> None:
+    """The images of `write_voc_regions` with two persons each, the first jumping; and four more."""
+    write_voc_regions(root)
+    base = root / "VOCdevkit" / "VOC2012"
+    names = [f"2008_{number:06}" for number in range(1, 9)]
+    (base / "ImageSets" / "Action").mkdir()
+    lines = [f"{name}  {i}  {sign}" for name in names for i, sign in ((1, 1), (2, -1))]
+    (base / "ImageSets" / "Action" / "jumping_trainval.txt").write_text("\n".join(lines) + "\n")
+    for name in names:
+        photograph(base / "JPEGImages" / f"{name}.jpg", int(name[-1]))
+        text = OBJECT.format("person", 0, 5, 9, 24, 28) + OBJECT.format("person", 1, 30, 9, 49, 28)
+        (base / "Annotations" / f"{name}.xml").write_text(f"<annotation>{text}</annotation>")
+
+
+def nifti(values: np.ndarray, order: str = "<") -> bytes:
+    """A volume as NIfTI-1 stores it, the first axis fastest."""
+    codes = {"u1": 2, "i2": 4, "f4": 16}
+    header = bytearray(352)
+    header[:4] = np.array(348, f"{order}i4").tobytes()
+    sides = [values.ndim, *values.shape, *[1] * (7 - values.ndim)]
+    header[40:56] = np.array(sides, f"{order}i2").tobytes()
+    header[70:72] = np.array(codes[values.dtype.str[1:]], f"{order}i2").tobytes()
+    header[108:112] = np.array(352, f"{order}f4").tobytes()
+    return bytes(header) + values.astype(values.dtype.newbyteorder(order)).tobytes(order="F")
+
+
+def write_ibsr(root: Path) -> None:
+    """18 volumes of 12 x 8 voxels and four slices, two of them with the left thalamus and the right
+    pallidum.
+    """
+    for number in range(1, 19):
+        name = f"IBSR_{number:02}"
+        image = np.random.default_rng(number).integers(0, 900, (12, 8, 4)).astype(np.int16)
+        codes = np.zeros((12, 8, 4, 1), np.uint8)
+        codes[2:4, 2:4, 1:3], codes[8:10, 2:4, 1:3] = 10, 52
+        (root / name).mkdir(parents=True)
+        for end, values in (("ana_strip", image), ("seg_ana", codes)):
+            (root / name / f"{name}_{end}.nii.gz").write_bytes(gzip.compress(nifti(values)))
+
+
 def write_coco_stuff(root: Path) -> None:
     for split in ("train", "val"):
-        for number in (9, 25):
-            photograph(root / f"{split}2017" / f"{number:012}.jpg", number)
-            draw(
-                root / "stuffthingmaps_trainval2017" / f"{split}2017" / f"{number:012}.png",
-                classes(0, 156, 181, 255),
+        for number in range(9, 16):
+            photograph(root / f"{split}2017" / f"{split}{number:012}.jpg", number)
+            # many small classes in every second one, no sky in the last
+            many = range(150, 176) if number % 2 == 0 else ()
+            stripes = classes(0, 181, 255) if number == 15 else classes(0, 156, 181, 255, *many)
+            path = (
+                root / "stuffthingmaps_trainval2017" / f"{split}2017" / f"{split}{number:012}.png"
             )
+            draw(path, stripes)
 
 
 def write_cifar(root: Path, images: int = 5010) -> np.ndarray:
@@ -144,4 +188,5 @@ def write_imagenet(root: Path) -> None:
         for label, name in enumerate(("n01440764", "n01443537", "n02102040")):
             for number in range(2):
                 size = (SIZE[0] + 5 * number, SIZE[1])
-                photograph(root / split / name / f"{name}_{number}.JPEG", 10 * label + number, size)
+                path = root / split / name / f"{name}_{split}_{number}.JPEG"
+                photograph(path, 10 * label + number, size)

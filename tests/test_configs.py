@@ -10,7 +10,7 @@ import layout_folders as folders
 import pytest
 import torch
 
-from evalgrad_lab import TrainOptions, train
+from evalgrad_lab import EvaluateOptions, TrainOptions, evaluate, train
 from evalgrad_lab.cli import main
 from evalgrad_lab.data.augment import augment
 from evalgrad_lab.data.batches import Loading, at, loaded
@@ -18,10 +18,11 @@ from evalgrad_lab.data.dataset import Examples, Part, Reading
 from evalgrad_lab.data.files.read import look_at, read
 from evalgrad_lab.data.layouts.image_classes import cifar100
 from evalgrad_lab.data.layouts.images import DEVIATION, MEAN, images_in_memory, resized
-from evalgrad_lab.data.samplers import drawing, quarter_positive
+from evalgrad_lab.data.samplers import drawing, share_positive
 from evalgrad_lab.errors import UserError
-from evalgrad_lab.fit import Pace, Phase, Training, fit, freeze_batch_norm
+from evalgrad_lab.fit import Pace, Phase, Training, fit
 from evalgrad_lab.models.alexnet import alexnet
+from evalgrad_lab.models.frozen import freeze_batch_norm
 from evalgrad_lab.models.resnet import DeepLab, resnet18
 from evalgrad_lab.options import read_config
 from evalgrad_lab.performance import Performance
@@ -39,6 +40,11 @@ LAYOUTS = {
     "voc_deeplab_loss_max_pooling": ("voc", folders.write_voc),
     "voc_deeplab_lovasz": ("voc", folders.write_voc),
     "voc_detection_direct_ap": ("voc_regions", folders.write_voc_regions),
+    "voc_detection_logistic": ("voc_regions", folders.write_voc_regions),
+    "voc_detection_softmax": ("voc_region_classes", folders.write_voc_regions),
+    "voc_actions_direct_ap": ("voc_actions", folders.write_voc_actions),
+    "voc_class_deeplab_lovasz": ("voc_class", folders.write_voc),
+    "ibsr_brain_net_lovasz": ("ibsr", folders.write_ibsr),
 }
 # what a test can afford; the large networks differ only in the number of blocks
 SMALL = {
@@ -46,6 +52,20 @@ SMALL = {
     "densenet": {"depth": 7, "growth": 4},
     "segnet": {"widths": [4, 8]},
     "alexnet": {"hidden": 8},
+    "brain_net": {"width": 2},
+}
+# where the tiny folders differ from the real ones
+CHANGES = {
+    "imagenet_resnet18_smooth_topk": {
+        # of three classes there is no top 5
+        "metric": "top1",
+        "loss_options": {"k": 2, "temperature": 0.1},
+        "data_options": {"resize": 40, "held_out": 1, "validation": "held_out", "test": "val"},
+    },
+    "voc_detection_softmax": {"sampler": "uniform"},  # every region shows something
+    "voc_class_deeplab_lovasz": {
+        "data_options": {"label": "person", "train": "trainaug", "validation": None, "test": "val"}
+    },
 }
 
 
@@ -60,17 +80,26 @@ def options_of(name, root, **changes):
 @pytest.mark.parametrize("name", CONFIGS)
 def test_every_config_takes_a_step(name, tmp_path):
     torch.set_num_threads(1)
-    options = options_of(name, tmp_path, iterations=1, batch_size=2, limit=6)
-    small = SMALL.get(options.model, {})
-    if options.crop:
-        options = replace(options, crop=32)
-    if options.model == "resnet18":  # of three classes there is no top 5
-        options = replace(options, loss_options={**options.loss_options, "k": 2}, metric="top1")
-    result = train(replace(options, model_options={**(options.model_options or {}), **small}))
+    options = options_of(name, tmp_path, iterations=1, batch_size=2, accumulate=1, limit=6)
+    options = replace(options, validation=0.4, **CHANGES.get(name, {}))
+    if isinstance(options.data_options.get("resize"), list):
+        options = replace(options, data_options={**options.data_options, "resize": [40, 48]})
+    small = {**(options.model_options or {}), **SMALL.get(options.model, {})}
+    result = train(replace(options, model_options=small, crop=options.crop and 32))
     assert result.steps == 1
     assert 0 <= result.validation <= 1
-    assert result.test is None
+    assert 0 <= result.test <= 1  # of a part that chose nothing
+    parts = json.loads((tmp_path / "out" / "parts.json").read_text())
+    names = [{name for name, _ in parts[part]} for part in ("train", "validation", "test")]
+    assert all(names)
+    assert not names[0] & names[1]
+    assert not names[2] & (names[0] | names[1])
     assert (tmp_path / "out" / "best.safetensors").exists()
+    if options.task == "classification":
+        crops = 32 if options.model == "resnet18" else None
+        asked = EvaluateOptions(run=tmp_path / "out", metric="top1", crops=crops, device="cpu")
+        found = evaluate(asked)
+        assert (found.part, found.examples) == ("test", len(names[2]))
 
 
 def test_the_command_line_comes_before_the_config(tmp_path, capsys):
@@ -250,18 +279,18 @@ def test_the_sampler_follows_the_iou_of_the_training(tmp_path):
 
 def test_a_quarter_of_the_drawn_items_are_positive():
     target = torch.tensor([0, 1, 0, 0, 0, 1, 0])
-    chances = quarter_positive(target)
+    chances = share_positive(target == 1, 0.25, "quarter_positive")
     assert chances.sum().item() == pytest.approx(1)
     assert chances[target == 1].tolist() == pytest.approx([0.125, 0.125])
     assert len(set(chances[target == 0].tolist())) == 1
-    rare = Part(torch.zeros(400, 1), (torch.arange(400) < 4).long())
+    rare = Part(torch.zeros(400, 1), (torch.arange(400) < 4).long() * 3)  # or classes, 0 the rest
     share = sum(i < 4 for i in drawn(rare, "quarter_positive", 5)) / 2000
     assert share == pytest.approx(0.25, abs=0.05)
 
 
 def test_label_maps_are_resized_without_new_labels():
     target = [torch.tensor([[0, 7], [255, 7]])]
-    column = type(images_in_memory(torch.zeros(1, 3, 2, 2), torch.zeros(1)).inputs)
+    column = type(images_in_memory(torch.zeros(1, 3, 2, 2), torch.zeros(1), "train").inputs)
     examples = resized(Examples(column([torch.rand(3, 2, 2)]), column(target)), [4, 6])
     assert examples.inputs[0].shape == (3, 4, 6)
     assert examples.target[0].shape == (4, 6)
@@ -305,13 +334,18 @@ def test_cifar_noise_stays_in_the_coarse_class_and_repeats(tmp_path):
         ),
         (
             "cityscapes_enet_lovasz",
+            {"data_options": {"train": None}},
+            r"--data-options: `train` must be the name of a split; got none.",
+        ),
+        (
+            "cityscapes_enet_lovasz",
             {"data_options": {"depth": 3}},
             r"--data-options: cityscapes does not take \{'depth': 3\}",
         ),
         (
             "cityscapes_enet_lovasz",
             {"sampler": "quarter_positive"},
-            r"--sampler quarter_positive is for a ranking. Drop it.",
+            r"--sampler quarter_positive is for a ranking or classification. Drop it.",
         ),
         (
             "voc_detection_direct_ap",
@@ -331,10 +365,20 @@ def test_messages(tmp_path, name, changes, message):
 
 
 def test_one_sided_items_and_options_of_other_data_are_told(tmp_path):
-    with pytest.raises(UserError, match="needs training items of both kinds; got 0 of 5 with"):
-        quarter_positive(torch.zeros(5))
+    with pytest.raises(UserError, match="needs training items of both kinds; got 0 of 5 pos"):
+        share_positive(torch.zeros(5), 0.25, "quarter_positive")
     with pytest.raises(UserError, match=r"--data-options are for a layout, NAME:FOLDER"):
         read(tmp_path, Reading("segmentation", data_options={"noise": 0.1}))
+
+
+def test_lists_of_numbers_in_a_config_are_those_of_the_command_line():
+    asked = {"task": "segmentation", "metric": "miou", "data": Path("d"), "out": Path("o")}
+    options = TrainOptions(**asked, scales=[1, 0.5])
+    assert options.scales == (1, 0.5)
+    assert "1,0.5" in options.arguments()
+    assert TrainOptions.of(json.loads(json.dumps(options.plain()))) == options
+    with pytest.raises(UserError, match=r"--scales must be numbers such as 1,0\.5; got"):
+        TrainOptions(**asked, scales=["1"])
 
 
 def test_numbers_of_the_configs_are_the_papers():

@@ -239,6 +239,7 @@ def test_a_result_of_another_version(run, capsys):
         ({"mean": [0.0]}, "inputs, mean and std do not fit together."),
         ({"outputs": 10**12}, "outputs and classes do not fit together."),
         ({"kind": "poetry"}, "task and kind do not fit together."),
+        ({"views": {"tiles": "five"}}, "views do not fit together."),
         ({"model_options": []}, "model_options must be a JSON object; got []."),
         ({"decision": {"rule": "rm", "numbers": []}}, "is no decision."),
         ({"decision": {"rule": "threshold", "numbers": [0.0] * 9}}, "decision do not fit"),

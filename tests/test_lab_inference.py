@@ -1,5 +1,7 @@
 """Tiles, scales, flips and crops, on networks whose answer is known."""
 
+from types import SimpleNamespace
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -73,3 +75,16 @@ def test_marginals_over_crops_predict_what_topk_predict_does():
     scores = torch.stack([classify(view) for view in views.ten_crops(images, 4).unbind(1)], 1)
     torch.testing.assert_close(marginals, eg.topk_probabilities(scores, k=2).mean(1))
     assert torch.equal(marginals.topk(2).indices, eg.topk_predict(scores, k=2, crop_dim=1))
+
+
+def test_crops_are_averaged_by_the_k_of_the_metric_that_is_asked_for():
+    def network(crops):
+        return crops.mean((2, 3)) * torch.tensor([1.0, 2, 3])
+
+    images = torch.randn(2, 3, 8, 8)
+    for metric, k in (("top1", 1), ("top2", 2)):
+        description = SimpleNamespace(task="classification", columns=[], metric=metric)
+        view = views.make_view({"crops": 4}, description, network)
+        expected = views.crop_marginals(network, images, size=4, k=k)
+        torch.testing.assert_close(view(images), expected)
+        torch.testing.assert_close(expected.sum(1), torch.full((2,), float(k)))

@@ -45,6 +45,7 @@ def described(**changes):
         "mean": [0.0] * 3,
         "std": [1.0] * 3,
         "bgr": False,
+        "views": {},
         "ignore_index": 255,
         "data_options": {},
         "decision": None,

@@ -52,21 +52,28 @@ OPTIMISERS: dict[str, Callable[..., torch.optim.Optimizer]] = {
 
 def schedule_of(name: str) -> Schedule:
     """The factor of the learning rate by the part of a phase that is over; ``drops:0.5,0.75``
-    divides it by ten at each of these parts.
+    divides it by ten at each of these parts, ``drops:0.5/5`` by five, ``exponential:0.01`` falls
+    evenly in its logarithm to a hundredth.
 
-    >>> [schedule_of("drops:0.5,0.75")(part) for part in (0.4, 0.5)]
-    [1.0, 0.1]
+    >>> [schedule_of("drops:0.5,0.75/5")(part) for part in (0.4, 0.5)]
+    [1.0, 0.2]
+    >>> [round(schedule_of("exponential:0.01")(part), 3) for part in (0, 0.5, 1)]
+    [1.0, 0.1, 0.01]
     """
-    kind, _, places = name.partition(":")
+    kind, _, numbers = name.partition(":")
     try:
-        drops = [float(place) for place in places.split(",")] if kind == "drops" else []
-    except ValueError:
-        drops = []
-    if drops:
-        return lambda part: 0.1 ** sum(part >= place for place in drops)
+        if kind == "exponential" and 0 < (last := float(numbers)) <= 1:
+            return lambda part: last**part
+        if kind == "drops":
+            places, _, by = numbers.partition("/")
+            drops, divisor = [float(place) for place in places.split(",")], float(by or 10)
+            return lambda part: (1 / divisor) ** sum(part >= place for place in drops)
+    except (ValueError, ZeroDivisionError):
+        kind = ""
     if name not in SCHEDULES:
         raise UserError(
-            f"--schedule must be {', '.join(SCHEDULES)} or drops:PART,PART; got {name!r}."
+            f"--schedule must be {', '.join(SCHEDULES)}, exponential:LAST or drops:PART,PART; got"
+            f" {name!r}."
         )
     return SCHEDULES[name]
 
@@ -139,24 +146,6 @@ class Pace:
         schedule = schedule_of(name) if isinstance(name, str) else name
         phase, step = phase_at(phases, step)
         return schedule(min(step / max(phase.steps, 1), 1.0))
-
-
-class FrozenBatchNorm(nn.modules.batchnorm._BatchNorm):
-    """A batch normalisation that stays as it was loaded, in training too."""
-
-    def train(self, mode: bool = True) -> "FrozenBatchNorm":
-        return super().train(False)
-
-
-def freeze_batch_norm(network: nn.Module) -> None:
-    """Neither the running means nor the factors of any batch normalisation change any more. The
-    layers stay what they are, so that the names of the weights do.
-    """
-    for layer in network.modules():
-        if isinstance(layer, nn.modules.batchnorm._BatchNorm):
-            kind = type(layer)
-            layer.__class__ = type(f"Frozen{kind.__name__}", (FrozenBatchNorm, kind), {})
-            layer.requires_grad_(False).eval()
 
 
 class Hook:

@@ -52,13 +52,17 @@ class Options:
     def __post_init__(self) -> None:
         kinds = get_type_hints(type(self))
         for one in fields(self):
-            _check(flag(one), getattr(self, one.name), kinds[one.name], one.metadata)
+            value = getattr(self, one.name)
+            if isinstance(value, list) and "tuple" in str(kinds[one.name]):  # as JSON has it
+                object.__setattr__(self, one.name, value := tuple(value))
+            _check(flag(one), value, kinds[one.name], one.metadata)
 
     def plain(self, *, elsewhere: bool = True) -> dict[str, Any]:
         """As JSON takes it; without what does not change a result, if that is not asked for."""
         kept = [one for one in fields(self) if elsewhere or not one.metadata["elsewhere"]]
         values = {one.name: getattr(self, one.name) for one in kept}
-        return {name: str(v) if isinstance(v, Path) else v for name, v in values.items()}
+        lists = {n: list(v) if isinstance(v, tuple) else v for n, v in values.items()}
+        return {name: str(v) if isinstance(v, Path) else v for name, v in lists.items()}
 
     def shared(self, kind: type) -> dict[str, Any]:
         """Those that another dataclass has by the same names."""
@@ -81,6 +85,7 @@ class Options:
                 continue
             words += [flag(one)] * (not one.metadata["positional"])
             if not isinstance(value, bool):
+                value = ",".join(map(str, value)) if isinstance(value, tuple) else value
                 values = value if isinstance(value, list) else [value]
                 words += [json.dumps(v) if isinstance(v, dict) else str(v) for v in values]
         return words

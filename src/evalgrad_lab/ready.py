@@ -11,42 +11,34 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from evalgrad_lab import losses, metrics, models, saved
+from evalgrad_lab import metrics, models, saved
 from evalgrad_lab.commands.train import TrainOptions
 from evalgrad_lab.data.batches import Batches, Loading, in_order, loaded, steps_per_epoch
 from evalgrad_lab.data.dataset import Dataset, Examples, Found, Reading
-from evalgrad_lab.data.files.read import digest_of, look_at, read_parts
+from evalgrad_lab.data.files.read import digest_of, read_parts
 from evalgrad_lab.data.samplers import ByClass, Draw, drawing
 from evalgrad_lab.decisions import Decision, one_score, plain
+from evalgrad_lab.describing import MODELS, describe
 from evalgrad_lab.errors import UserError
-from evalgrad_lab.fit import Hook, Pace, Phase, Training, freeze_batch_norm, schedule_of
+from evalgrad_lab.fit import Hook, Pace, Phase, Training, schedule_of
 from evalgrad_lab.judging import Judgement, choose, fitted, judge, sample
 from evalgrad_lab.measures import Measure, Scored, measured
 from evalgrad_lab.metrics import Metric
+from evalgrad_lab.models.frozen import freeze_batch_norm
 from evalgrad_lab.models.weights import load_weights
 from evalgrad_lab.performance import Performance
-from evalgrad_lab.phases import Given, kind_of, parse_mix, plan, shaped
+from evalgrad_lab.phases import Given, parse_mix, plan, shaped
 from evalgrad_lab.recipe import AUTO, Recipe, fork_step, recipe_for
+from evalgrad_lab.size_node import check_size_node, size_labels, with_size_node
 from evalgrad_lab.validation import Validation, broadcast_buffers
+from evalgrad_lab.views import make_view
 
 if TYPE_CHECKING:
     from lightning.fabric import Fabric
 
-# What is built in for images and for rows: model, its options, learning rate.
-MODELS: dict[tuple[str, bool], tuple[str, dict[str, Any], float]] = {
-    ("segmentation", True): ("unet", {"width": 16}, 0.01),
-    ("classification", True): ("densenet", {"depth": 13, "growth": 12}, 0.003),
-    ("classification", False): ("mlp", {"widths": [128, 128]}, 0.003),
-    ("ranking", True): ("densenet", {"depth": 13, "growth": 12}, 0.003),
-    ("ranking", False): ("mlp", {"widths": [64]}, 0.003),
-    ("multilabel", True): ("densenet", {"depth": 13, "growth": 12}, 0.003),
-    ("multilabel", False): ("mlp", {"widths": [128, 128]}, 0.003),
-}
 SMOOTH = 3  # looks whose mean chooses the network: one alone is noise
 BATCH = 16  # the default; doubled while too many batches would hold no positive
 VOID = 0.05  # share of such batches that is accepted
-# red, green and blue as DeepLab's Caffe networks take them: minus the mean of ImageNet, 0 to 255
-CAFFE_MEAN, CAFFE_DEVIATION = [122.675 / 255, 116.669 / 255, 104.008 / 255], [1 / 255] * 3
 
 
 @dataclass(frozen=True)
@@ -108,7 +100,7 @@ class Ready:
         }
         return Pace(**{**options.shared(Pace), **own})
 
-    def network(self) -> nn.Module:
+    def network(self) -> nn.Sequential:
         """With the weights of the seed, or those of the file that it starts with."""
         torch.manual_seed(self.options.seed)
         network = saved.build(self.description)
@@ -119,8 +111,11 @@ class Ready:
         return network
 
     def training(self, fabric: "Fabric | None" = None) -> Training:
-        compiled = self.options.compile
-        return Training(self.network(), self.phases(), self.pace(), fabric, compiled)
+        network, phases, compiled = self.network(), self.phases(), self.options.compile
+        if alpha := self.options.size_node:
+            labels = size_labels(_given(self.options, self.data))
+            phases = [with_size_node(phase, network[1], labels, alpha) for phase in phases]
+        return Training(network, phases, self.pace(), fabric, compiled)
 
     def batches(self, rank: int = 0, ranks: int = 1, draw: Draw | None = None) -> Batches:
         size = self.batch_size * self.options.accumulate
@@ -193,10 +188,11 @@ class Ready:
         fabric, network = training.fabric, training.network
         broadcast_buffers(training)
         network.eval()
+        view = make_view(self.description.views, self.description, network)
         rank = (0, 1) if alone else (fabric.global_rank, fabric.world_size)
         for batch in in_order(part, self.batch_size if self.alike else 1, *rank):
             with fabric.autocast():
-                output = network(batch.inputs.to(fabric.device)).float()
+                output = view(batch.inputs.to(fabric.device)).float()
             yield self.scores(output, batch.target.ndim).cpu(), batch.target, batch.lists
         network.train()
 
@@ -206,11 +202,12 @@ def prepare(options: TrainOptions, digest: str | None = None) -> Ready:
     that of the data, where it is known already.
     """
     metric = metrics.find(options.metric, options.task)
+    check_size_node(options)
     digest = digest_of(files_of(options)) if digest is None else digest
     data = dataset(options, digest)
     # before the loss, which the metric may have chosen: what does not fit is the metric
     measure = metric.measure(len(data.classes), options.ignore_index)
-    description, alike = _describe(options, metric, data)
+    description, alike = describe(options, metric, data)
     batch_size, note = _batch_size(options, data.train)
     recipe = None
     if options.loss == AUTO:
@@ -302,65 +299,3 @@ def _batch_size(options: TrainOptions, train: Examples) -> tuple[int, str]:
     if size != asked:
         return size, f"--batch-size {size} is taken: {void}."
     return asked, f"{void}; a larger --batch-size helps." if negatives**asked > 0.5 else ""
-
-
-def _describe(
-    options: TrainOptions, metric: Metric, data: Dataset[Examples]
-) -> tuple[saved.Description, bool]:
-    """What the model is, and whether all that is measured has one size."""
-    mean, std, same_size = look_at(options.data, data.train)
-    _check_images(data.train, options, same_size)
-    image, bgr = data.train.inputs[0], options.normalise == "caffe"
-    if bgr:
-        mean, std = CAFFE_MEAN, CAFFE_DEVIATION
-    model, model_options, _ = MODELS[options.task, image.ndim > 1]
-    if options.model is not None:
-        chosen = models.choose(options.model, options.task)
-        model, model_options = chosen.name, {**chosen.options, **(options.model_options or {})}
-    elif options.model_options is not None:
-        model_options = options.model_options
-    loss = options.loss
-    if loss == AUTO and options.mix != "none":
-        raise UserError(
-            "--loss auto mixes by itself. Drop --mix, or name the loss to mix: --loss"
-            f" {metric.loss}."
-        )
-    trained = metric.loss if loss == AUTO else loss
-    losses.find(trained)
-    kind = kind_of(trained, options.task, len(data.classes))
-    own = {"loss": loss, "model": model, "model_options": model_options}
-    description = saved.Description(
-        **{**options.shared(saved.Description), **own},
-        kind=kind,
-        inputs=image.shape[0],
-        outputs=1 if kind in ("binary segmentation", "ranking") else len(data.classes),
-        classes=data.classes,
-        columns=data.columns,
-        mean=mean,
-        std=std,
-        bgr=bgr,
-        decision=None,
-    )
-    parts = (data.validation, data.test)
-    looks = [look_at(options.data, part, image.shape[0]) for part in parts if len(part)]
-    return description, all(look.alike for look in looks)
-
-
-def _check_images(train: Examples, options: TrainOptions, same_size: bool) -> None:
-    image = train.inputs[0].ndim > 1
-    if not image and (options.augment != "none" or options.crop):
-        raise UserError(
-            "--augment and --crop are for images; the data are rows of numbers. Drop them."
-        )
-    if options.normalise == "caffe" and (not image or train.inputs[0].shape[0] != 3):
-        raise UserError(
-            "--normalise caffe is for images of three channels; got inputs of shape"
-            f" {tuple(train.inputs[0].shape)}. Drop it."
-        )
-    scaled = options.augment == "full" and options.task == "segmentation"
-    if image and options.crop is None and (not same_size or scaled) and options.batch_size != 1:
-        why = "--augment full scales them" if same_size else "they have different sizes"
-        raise UserError(
-            f"images must be of one size to form a batch, but {why}. Pass --crop SIZE, or"
-            " --batch-size 1."
-        )

@@ -12,6 +12,7 @@ from safetensors.torch import load, save
 from torch import Tensor, nn
 
 from evalgrad_lab import models
+from evalgrad_lab.commands.views import Views
 from evalgrad_lab.data.dataset import Dataset, Examples, Reading
 from evalgrad_lab.data.files.read import fingerprints
 from evalgrad_lab.decisions import Decision
@@ -42,6 +43,7 @@ class Description:
     mean: list[float]
     std: list[float]
     bgr: bool  # whether the network takes blue before red
+    views: dict[str, Any]  # how validation looked at images, see `commands.views`
     ignore_index: int
     data_options: dict[str, Any]
     decision: Decision | None  # None: nothing decides
@@ -168,10 +170,18 @@ def _checked(path: Path, known: Description) -> Description:
         "inputs, mean and std": known.inputs == len(known.mean) == len(known.std) > 0,
         "outputs and classes": count > 0 and known.outputs in (1, count),
         "decision": decision is None or len(decision.numbers) in (0, 1, count),
+        "views": _are_views(known.views),
     }
     if wrong := [names for names, fit in right.items() if not fit]:
         raise UserError(f"{path}: {wrong[0]} do not fit together. {FINISHED}")
     return known
+
+
+def _are_views(views: dict[str, Any]) -> bool:
+    try:
+        return Views(**views).views() == views
+    except (TypeError, UserError):
+        return False
 
 
 def check_weights(path: Path, weights: dict[str, Tensor], network: nn.Module) -> None:

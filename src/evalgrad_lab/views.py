@@ -8,6 +8,7 @@ nest: tiles of several scales are ``tiled(lambda crops: multi_scale(network, cro
 from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -106,27 +107,29 @@ def crop_marginals(
     return eg.topk_probabilities(scores, k=k, temperature=temperature).mean(1)
 
 
-def make_view(options: ViewOptions, description: Description, network: nn.Module) -> Network:
-    """Scores of a batch, looked at as the options say; their sign or order decides."""
-    dense = options.tiles > 1 or options.overlap or options.scales != (1.0,) or options.flips
-    if dense and description.task != "segmentation":
+def make_view(looks: dict[str, Any], description: Description, network: nn.Module) -> Network:
+    """Scores of a batch, looked at as `looks` says, which `Views.views` gives; their sign or order
+    decides.
+    """
+    if set(looks) - {"crops"} and description.task != "segmentation":
         raise UserError(
             "--tiles, --overlap, --scales and --flips are for segmentation; the model is for"
             f" {description.task}."
         )
-    if options.crops is not None:
+    if "crops" in looks:
         if description.task != "classification" or description.columns:
             raise UserError(
                 f"--crops is for the classification of images; the model is for {description.task}."
             )
-        size, k = options.crops, metrics.find(description.metric, description.task).k
+        size, k = looks["crops"], metrics.find(description.metric, description.task).k
         return lambda images: crop_marginals(network, _large_enough(images, size), size=size, k=k)
     view: Network = network
-    if options.scales != (1.0,) or options.flips:
-        view = _scaled(network, options.scales, options.flips)
-    if options.tiles > 1:
-        inner = view
-        return lambda images: tiled(inner, images, tiles=options.tiles, overlap=options.overlap)
+    scales, flips = looks.get("scales", [1.0]), looks.get("flips", False)
+    if scales != [1.0] or flips:
+        view = _scaled(network, scales, flips)
+    if (tiles := looks.get("tiles", 1)) > 1:
+        inner, overlap = view, looks.get("overlap", 0)
+        return lambda images: tiled(inner, images, tiles=tiles, overlap=overlap)
     return view
 
 
@@ -142,7 +145,8 @@ def scores_by_batch(
     """
     best = "cuda" if torch.cuda.is_available() else "cpu"
     device = best if options.device == "auto" else options.device
-    view = make_view(options, description, network.to(device))
+    looks = {**description.views, **options.views()}
+    view = make_view(looks, description, network.to(device))
     alike = look_at(source, examples, description.inputs).alike
     dims = {"segmentation": 3, "multilabel": 2}.get(description.task, 1)  # of the target
     for batch in in_order(examples, options.batch_size if alike else 1):
@@ -151,7 +155,7 @@ def scores_by_batch(
         yield one_score(scores, dims) if description.of_one_score else scores, batch
 
 
-def _scaled(network: nn.Module, scales: tuple[float, ...], flips: bool) -> Network:
+def _scaled(network: nn.Module, scales: Sequence[float], flips: bool) -> Network:
     def view(images: Tensor) -> Tensor:
         mean = multi_scale(network, images, scales=scales, flips=flips)
         # as scores again: a threshold of scores decides

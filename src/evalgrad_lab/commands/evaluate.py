@@ -1,12 +1,13 @@
 """`evalgrad evaluate`: the metric of a trained model, on its test part or on other data."""
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from evalgrad_lab.commands.views import Views
 from evalgrad_lab.errors import UserError
-from evalgrad_lab.options import Options, option
+from evalgrad_lab.options import option
 from evalgrad_lab.store import write_atomically
 
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ MOST_COLUMNS = 12  # of a confusion matrix in the terminal
 
 
 @dataclass(frozen=True, kw_only=True)
-class ViewOptions(Options):
+class ViewOptions(Views):
     """The options that `evaluate` and `predict` share."""
 
     run: Path = option(help="the --out folder of `evalgrad train`", positional=True)
@@ -27,16 +28,6 @@ class ViewOptions(Options):
     )
     batch_size: int = option(16, help="examples at a time (16)", least=1)
     device: str = option("auto", help="where the network runs (auto: cuda if there is one)")
-    tiles: int = option(1, help="segmentation: upright tiles of full height", least=1)
-    overlap: int = option(0, help="pixels that neighbouring tiles share", least=0)
-    scales: tuple[float, ...] = option(
-        (1.0,), help="segmentation: mean over these scales, e.g. 1,0.75,0.5"
-    )
-    flips: bool = option(False, help="segmentation: look at the mirror image too")
-    crops: int | None = option(
-        None, help="classification: top-k marginals over ten crops of this side", least=1
-    )
-
     trust_model: bool = option(
         False, help="run the code of a network that is not built in, which RUN names"
     )
@@ -133,10 +124,11 @@ def evaluate(options: EvaluateOptions) -> EvaluateResult:
     metric = metrics.find(options.metric or description.metric, description.task)
     decision = options.decision(description)
     part, examples, seen = _examples(options, description)
+    asked = replace(description, metric=metric.name)  # by whose k crops are averaged
     scored = (
         (scores, batch.target, batch.lists)
         for scores, batch in views.scores_by_batch(
-            options, description, network, examples, options.data or options.run
+            options, asked, network, examples, options.data or options.run
         )
     )
     judged = judge(metric, scored, description.classes, description.ignore_index, decision)

@@ -7,8 +7,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from evalgrad_lab.commands.views import Views
 from evalgrad_lab.errors import UserError
-from evalgrad_lab.options import Options, option
+from evalgrad_lab.options import option
 from evalgrad_lab.store import read_json
 
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ Kind = Literal["segmentation", "classification", "ranking", "multilabel"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class DataOptions(Options):
+class DataOptions(Views):
     """What trainings on the user's data have in common, in `train` and in `compare --data`."""
 
     data_options: dict[str, Any] = option({}, help="of a layout; see docs/papers/README.md")
@@ -60,7 +61,9 @@ class DataOptions(Options):
     optimiser: Literal["adamw", "adam", "sgd"] = option("adamw", help="(adamw)")
     momentum: float = option(0.0, help="of sgd (0)", least=0, below=1)
     nesterov: bool = option(False, help="the momentum of sgd looks ahead")
-    schedule: str = option("cosine", help="of the learning rate: cosine, poly, constant, drops:...")
+    schedule: str = option(
+        "cosine", help="of the learning rate: cosine, poly, constant, exponential:..., drops:..."
+    )
     clip: float | None = option(None, help="largest norm of the gradient", least=1e-9)
     precision: Literal["32-true", "bf16-mixed"] = option(
         "32-true", help="of the network; bf16-mixed: bfloat16 where that is safe (32-true)"
@@ -70,10 +73,19 @@ class DataOptions(Options):
         "none", help="of images: mirror; full: scale or move them too"
     )
     crop: int | None = option(None, help="train on random squares of this side", least=1)
-    sampler: Literal["uniform", "equibatch", "performance", "quarter_positive"] = option(
+    sampler: Literal[
+        "uniform", "equibatch", "performance", "quarter_positive", "half_foreground"
+    ] = option(
         "uniform",
         help="equibatch: crops with each class in turn; performance: half of them with classes of"
-        " low IoU; quarter_positive: of a ranking",
+        " low IoU; half_foreground: half of the images with class 1; quarter_positive: a quarter"
+        " of the items",
+    )
+    size_node: float | None = option(
+        None,
+        help="segmentation: add so much of the F1 of a node that tells images with much foreground"
+        " from others",
+        least=0,
     )
     num_classes: int | None = option(None, help="default: the largest label + 1", least=1)
     ignore_index: int = option(255, help="label of pixels that do not count (255)")

@@ -7,9 +7,10 @@ from typing import Any, Literal
 
 from evalgrad_lab import losses
 from evalgrad_lab.commands.train import TrainOptions
+from evalgrad_lab.describing import MODELS
 from evalgrad_lab.errors import UserError
 from evalgrad_lab.phases import BASELINES, kind_of
-from evalgrad_lab.ready import MODELS, Ready
+from evalgrad_lab.ready import Ready
 from evalgrad_lab.recipe import AUTO
 from evalgrad_lab.tune import product
 

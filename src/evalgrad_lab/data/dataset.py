@@ -52,7 +52,8 @@ class Examples:
 
     `inputs` are images (channels, H, W) or rows of numbers; `target` label maps (H, W), classes, 0
     and 1, or rows of 0 and 1, and None where only predictions are wanted; `names` say where an
-    example comes from; `lists` numbers the list of each item of a ranking.
+    example comes from; `lists` numbers the list of each item of a ranking, `sources` the image that
+    a region is from: all of it is set aside, or nothing.
     """
 
     inputs: Tensor | Column
@@ -60,6 +61,7 @@ class Examples:
     names: list[str] = field(default_factory=list)
     lists: list[int] | None = None
     known: Known | None = None
+    sources: list[int] | None = None
 
     def __len__(self) -> int:
         return len(self.inputs)
@@ -70,8 +72,9 @@ class Examples:
         inputs, target = chosen
         assert inputs is not None
         names = [self.names[i] for i in positions] if self.names else []
-        lists = None if self.lists is None else [self.lists[i] for i in positions]
-        return Examples(inputs, target, names, lists, self.known)
+        numbers = (self.lists, self.sources)
+        lists, sources = (n and [n[i] for i in positions] for n in numbers)
+        return Examples(inputs, target, names, lists, self.known, sources)
 
     def labels(self) -> Tensor:
         """All targets, where they have one shape: classes, not label maps of various sizes."""
@@ -199,8 +202,9 @@ def _strata(examples: Examples) -> list[list[list[int]]]:
     together.
     """
     target, everything = examples.target, range(len(examples))
-    if examples.lists is not None:
-        return [places_by_value(examples.lists)]
+    for together in (examples.lists, examples.sources):
+        if together is not None:
+            return [places_by_value(together)]
     if target is None or target[0].ndim:  # label maps
         return [[[i] for i in everything]]
     classes = places_by_value([int(target[i]) for i in everything])

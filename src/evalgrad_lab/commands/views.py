@@ -1,0 +1,31 @@
+"""How images are looked at: the options that `train`, `evaluate` and `predict` share."""
+
+from dataclasses import dataclass, fields
+from typing import Any
+
+from evalgrad_lab.options import Options, option
+
+
+@dataclass(frozen=True, kw_only=True)
+class Views(Options):
+    """Tiles, scales, mirror images and crops. A training keeps its own for `evaluate` and
+    `predict`, where what is given comes before it.
+    """
+
+    tiles: int | None = option(
+        None, help="segmentation: measure on so many upright tiles of full height", least=1
+    )
+    overlap: int | None = option(None, help="pixels that neighbouring tiles share", least=0)
+    scales: tuple[float, ...] | None = option(
+        None, help="segmentation: measure the mean over these scales, e.g. 1,0.75,0.5"
+    )
+    flips: bool = option(False, help="segmentation: measure the mirror image too")
+    crops: int | None = option(
+        None, help="classification: measure top-k marginals over ten crops of this side", least=1
+    )
+
+    def views(self) -> dict[str, Any]:
+        """Those that are given, as JSON has them."""
+        values = self.plain()
+        chosen = {one.name: values[one.name] for one in fields(Views)}
+        return {name: v for name, v in chosen.items() if v is not None and v is not False}
