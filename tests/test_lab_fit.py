@@ -50,7 +50,7 @@ def test_schedules_equal_their_formulas():
         assert constant == 1
 
 
-@pytest.mark.parametrize("schedule", [*SCHEDULES, "drops:0.5,0.8"])
+@pytest.mark.parametrize("schedule", [*SCHEDULES, "drops:0.5,0.8", "exponential:0.01"])
 def test_each_phase_runs_the_whole_schedule_and_the_end_stays_put(schedule):
     pace = Pace(0.1, schedule=schedule)
     both = [pace.factor(k, phases_of(3, 5)) for k in range(8)]
@@ -60,9 +60,13 @@ def test_each_phase_runs_the_whole_schedule_and_the_end_stays_put(schedule):
     assert pace.factor(9, phases_of(3, 5)) == schedule_of(schedule)(1.0)
 
 
-@pytest.mark.parametrize("name", ["zigzag", "drops:", "drops:x"])
+@pytest.mark.parametrize(
+    "name", ["zigzag", "drops:", "drops:x", "drops:0.5/0", "exponential:", "exponential:2"]
+)
 def test_a_wrong_schedule_is_told(name):
-    with pytest.raises(UserError, match=r"--schedule must be cosine, poly, constant or drops"):
+    with pytest.raises(
+        UserError, match="--schedule must be cosine, poly, constant, exponential:LAST or"
+    ):
         schedule_of(name)
 
 

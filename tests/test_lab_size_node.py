@@ -85,6 +85,7 @@ def test_the_network_is_saved_without_it_and_looked_at_as_in_training(tmp_path):
     ("changes", "message"),
     [
         ({"accumulate": 2}, "--size-node takes neither --accumulate nor --compile nor several"),
+        ({"crops": 8}, "--crops is for the classification of images; the model is for segm"),
         ({"task": "classification", "metric": "top1"}, "--size-node is for segmentation; --task"),
     ],
 )

@@ -67,9 +67,10 @@ def schedule_of(name: str) -> Schedule:
         if kind == "drops":
             places, _, by = numbers.partition("/")
             drops, divisor = [float(place) for place in places.split(",")], float(by or 10)
-            return lambda part: (1 / divisor) ** sum(part >= place for place in drops)
-    except (ValueError, ZeroDivisionError):
-        kind = ""
+            if divisor > 0:
+                return lambda part: (1 / divisor) ** sum(part >= place for place in drops)
+    except ValueError:
+        pass  # told below
     if name not in SCHEDULES:
         raise UserError(
             f"--schedule must be {', '.join(SCHEDULES)}, exponential:LAST or drops:PART,PART; got"

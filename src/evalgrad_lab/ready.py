@@ -208,6 +208,7 @@ def prepare(options: TrainOptions, digest: str | None = None) -> Ready:
     # before the loss, which the metric may have chosen: what does not fit is the metric
     measure = metric.measure(len(data.classes), options.ignore_index)
     description, alike = describe(options, metric, data)
+    make_view(description.views, description, nn.Identity())  # raises for views of another task
     batch_size, note = _batch_size(options, data.train)
     recipe = None
     if options.loss == AUTO:
