@@ -1,5 +1,7 @@
 """The ladder: its files, what a row says of a comparison, and its sums."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from PIL import Image
@@ -32,7 +34,18 @@ def arrays():
     return {"inputs": x.astype(np.float32), "target": target}
 
 
-def test_a_task_is_climbed(tmp_path, monkeypatch):
+def control_trial(*, options, seed, **_):
+    """Stands for a training of the control."""
+    assert (options["loss"], options["loss_options"]) == ("auto", {"share": 0.0})
+    return {"seed": seed, "test": {"AP": 0.25}}
+
+
+@pytest.mark.parametrize("taken", [False, True])
+def test_a_task_is_climbed(tmp_path, monkeypatch, taken):
+    line_of = ladder.line_of
+    planted = lambda *given: replace(line_of(*given), taken=taken)  # noqa: E731
+    monkeypatch.setattr(ladder, "line_of", planted)
+    monkeypatch.setattr(ladder, "own_trial", control_trial)
     monkeypatch.setattr(ladder, "TRIALS", 1)
     monkeypatch.setattr(ladder, "SEARCH_SEEDS", 1)
     monkeypatch.setattr(ladder, "SEEDS", 2)
@@ -41,7 +54,10 @@ def test_a_task_is_climbed(tmp_path, monkeypatch):
     assert line.reference in ("bce", "weighted_bce")
     assert line.difference.mean == pytest.approx(line.ours - line.theirs)
     assert line.seeds == 2
-    assert 0 <= line.taken <= 2
+    assert (line.restart is not None) == taken
+    if taken:
+        assert line.restart.mean == pytest.approx(0.25 - line.theirs)
+        assert line.restart.pairs == 2
     text = ladder.page([line], ["mars: no data"])
     assert "| items | ap |" in text
     assert "Not run: mars: no data" in text
@@ -50,14 +66,17 @@ def test_a_task_is_climbed(tmp_path, monkeypatch):
 def line(mean, low, high, p=0.5):
     difference = Difference(mean, (low, high), 5)
     timed = Difference(0.0, (-0.01, 0.01), 5)
-    return ladder.Line(RUNGS[0], "bce", 0.5, 0.5 + mean, difference, timed, p, 1, 5)
+    control = Difference(0.02, (0.01, 0.03), 5)
+    return ladder.Line(RUNGS[0], "bce", 0.5, 0.5 + mean, difference, timed, control, p, 1, 5)
 
 
 def test_the_page_counts_wins_ties_and_losses():
     lines = [line(0.02, 0.01, 0.03), line(0.0, -0.01, 0.01), line(-0.01, -0.015, -0.005, p=0.01)]
     text = ladder.page(lines, [])
     assert "1 wins, 1 ties, 1 losses. Mean of all tasks: +0.33 points" in text
-    assert "| 0.03 | +0.0 (-1.0 to +1.0) | 1 of 5 |" in text  # 0.01 times three tasks
+    assert (
+        "| 0.03 | +0.0 (-1.0 to +1.0) | +2.0 (+1.0 to +3.0) | 1 of 5 |" in text
+    )  # 0.01 times three tasks
 
 
 def test_camvid_is_split_by_drives(tmp_path):

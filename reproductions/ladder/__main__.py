@@ -5,7 +5,7 @@ and write the table. It takes hours and goes on where it was stopped.
 import argparse
 import math
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import fmean, stdev
 
@@ -13,11 +13,15 @@ from scipy import stats
 
 from evalgrad_lab import compare
 from evalgrad_lab.cli import guarded
-from evalgrad_lab.commands.compare import CompareOptions
+from evalgrad_lab.commands.compare import CompareOptions, CompareResult
+from evalgrad_lab.comparison.own import Own
+from evalgrad_lab.comparison.own_trials import own_trial
 from evalgrad_lab.data.fetched import NotFetchedError
 from evalgrad_lab.errors import UserError
-from evalgrad_lab.report.panels import Difference, Panel, Row, Verdict
-from evalgrad_lab.store import write_atomically
+from evalgrad_lab.recipe import AUTO
+from evalgrad_lab.report.panels import Difference, Panel, Row, Verdict, paired_difference
+from evalgrad_lab.runs import Runs
+from evalgrad_lab.store import Store, write_atomically
 from reproductions.ladder.rungs import Rung, rungs, write
 
 PROG = "python -m reproductions.ladder"
@@ -40,6 +44,7 @@ class Line:
     ours: float
     difference: Difference
     in_time: Difference  # in the time that the reference takes
+    restart: Difference | None  # with nothing of the metric's loss; None: no branch was taken
     p: float  # of Student's paired test, one-sided: that ours is worse
     taken: int  # runs in which the second branch was taken
     seeds: int
@@ -95,7 +100,35 @@ def climbed(rung: Rung, out: Path, jobs: int) -> Line:
         out=out / rung.name,
         **rung.options,
     )
-    return line_of(rung, *compare(options).panels)
+    found = compare(options)
+    line = line_of(rung, *found.panels)
+    return replace(line, restart=_restarted(options, found)) if line.taken else line
+
+
+def _restarted(options: CompareOptions, found: CompareResult) -> Difference:
+    """A control: `auto` as it was trained, but with nothing of the metric's loss in its second
+    branch, so that what it gains comes from the schedule that begins again.
+    """
+    panel, comparison = found.panels[0], found.comparison
+    with Runs(Store(options.out / "store"), options.jobs) as runs:
+        own = Own(options, runs)
+        (auto,) = (one for one in own.entrants if one.loss == AUTO)
+        steps = comparison["plan"]["iterations"]
+        settings = own.settings(auto, iterations=steps, loss_options={"share": 0.0})
+        settings["hyper"] = comparison["search"][auto.name]["chosen"]
+        every = [{**settings, "seed": seed} for seed in range(SEEDS)]
+        records = runs.run(own_trial, every, title="control")
+    assert panel.reference is not None
+    gap = paired_difference(
+        {record["seed"]: record["test"][panel.metric] for record in records},
+        _by_seed(panel.reference, panel.metric),
+    )
+    assert gap is not None
+    return gap
+
+
+def _by_seed(row: Row, metric: str) -> dict[int, float]:
+    return {run["seed"]: run["test"][metric] for run in row.runs}
 
 
 def line_of(rung: Rung, panel: Panel, equal_time: Panel) -> Line:
@@ -104,16 +137,13 @@ def line_of(rung: Rung, panel: Panel, equal_time: Panel) -> Line:
     assert panel.reference is not None
     assert ours.difference is not None
     assert timed.difference is not None
-    values = [
-        {run["seed"]: run["test"][panel.metric] for run in row.runs}
-        for row in (ours, panel.reference)
-    ]
+    values = [_by_seed(row, panel.metric) for row in (ours, panel.reference)]
     gaps = [values[0][seed] - values[1][seed] for seed in values[0]]
     p = float(stats.ttest_1samp(gaps, 0.0, alternative="less").pvalue) if stdev(gaps) else 1.0
     taken = sum(run.get("recipe", {}).get("taken", False) for run in ours.runs)
     means = panel.reference.mean, ours.mean
     both = ours.difference, timed.difference
-    return Line(rung, panel.reference.loss, *means, *both, p, taken, len(gaps))
+    return Line(rung, panel.reference.loss, *means, *both, None, p, taken, len(gaps))
 
 
 def _of_recipe(panel: Panel) -> Row:
@@ -156,11 +186,22 @@ was chosen on, paired by {SEEDS} seeds, with its 95 % interval; p is the chance 
 difference if there were none, corrected by Holm for the number of tasks. The last column but one
 gives `auto` no more time than the reference: its two branches then share the reference's
 iterations. Without that limit `auto` takes 1.3 times as many, the second branch on a schedule that
-begins again: part of a gain may be that."""
+begins again, from which part of a gain may come: the column "without the metric's loss" is the same
+recipe whose second branch has nothing of it, where a branch was taken at all."""
 
 
 def _table(lines: list[Line]) -> str:
-    columns = "data", "metric", "reference", "its", "auto", "difference", "p", "in equal time"
+    columns = (
+        "data",
+        "metric",
+        "reference",
+        "its",
+        "auto",
+        "difference",
+        "p",
+        "in equal time",
+        RESTART,
+    )
     head = f"| {' | '.join(columns)} | branch taken |\n" + "|" + "---|" * (len(columns) + 1)
     corrected = holm([line.p for line in lines])
     return "\n".join([head, *(_row(*pair) for pair in zip(lines, corrected, strict=True))])
@@ -170,7 +211,7 @@ def _row(line: Line, p: float = math.nan) -> str:
     return (
         f"| {line.rung.name} | {line.rung.metric} | {line.reference} | {100 * line.theirs:.1f} |"
         f" {100 * line.ours:.1f} | {_points(line.difference)} | {p:.2f} | {_points(line.in_time)} |"
-        f" {line.taken} of {line.seeds} |"
+        f" {_points(line.restart) if line.restart else ''} | {line.taken} of {line.seeds} |"
     )
 
 
@@ -187,6 +228,7 @@ def _summary(lines: list[Line]) -> str:
     return f"{counts}. Mean of all tasks: {fmean(means):+.2f} points (± {interval:.2f}, 95 %)."
 
 
+RESTART = "without the metric's loss"
 WORDS: dict[Verdict, str] = {"win": "wins", "tie": "ties", "loss": "losses"}
 
 

@@ -74,7 +74,7 @@ class Own:
             **self._model(left_model, found, plan),
         }
 
-    def _settings(self, one: Entrant, **more: Any) -> dict[str, Any]:
+    def settings(self, one: Entrant, **more: Any) -> dict[str, Any]:
         """Of a run, but for its point and seed."""
         options = {**plain(self.train), "loss": one.loss, **more}
         method = {"loss": one.name, "role": one.role}
@@ -106,7 +106,7 @@ class Own:
     def _search(self, plan: budget.Plan) -> list[Tuned]:
         cases = [
             Case(
-                self._settings(one, iterations=plan.iterations),
+                self.settings(one, iterations=plan.iterations),
                 [{"hyper": point} for point in one.points[: plan.trials]],
             )
             for one in self.entrants
@@ -125,7 +125,7 @@ class Own:
                     equal = equal_time_iterations(count, times["steps"][0], step)
                     count = equal if abs(equal - count) > SAME * count else count
                 for seed in range(plan.seeds):
-                    settings = self._settings(one, iterations=count)
+                    settings = self.settings(one, iterations=count)
                     lines.append(({**settings, **result.point, "seed": seed}, panel))
         records = self.runs.run(own_trial, [settings for settings, _ in lines], title="compare")
         return shown_under([panel for _, panel in lines], records)
