@@ -1,5 +1,6 @@
 """The ladder: its files, what a row says of a comparison, and its sums."""
 
+import json
 from dataclasses import replace
 
 import numpy as np
@@ -15,7 +16,7 @@ from reproductions.ladder import __main__ as ladder
 from reproductions.ladder.arrays import camvid
 from reproductions.ladder.rungs import RUNGS, Rung, write
 
-EMBEDDED = ("scenes", "strokes", "strokes-dice", "noisy-digit", "digit", "digit-pairs")
+EMBEDDED = ("scenes", "strokes", "noisy-digit", "digit", "digit-pairs")
 
 
 @pytest.mark.parametrize("name", EMBEDDED)
@@ -42,7 +43,7 @@ def control_trial(*, options, seed, **_):
 
 @pytest.mark.parametrize("taken", [False, True])
 def test_a_task_is_climbed(tmp_path, monkeypatch, taken):
-    line_of = ladder.line_of
+    line_of, plain = ladder.line_of, {"positive_weight": 1.0}
     planted = lambda *given: replace(line_of(*given), taken=taken)  # noqa: E731
     monkeypatch.setattr(ladder, "line_of", planted)
     monkeypatch.setattr(ladder, "own_trial", control_trial)
@@ -58,6 +59,9 @@ def test_a_task_is_climbed(tmp_path, monkeypatch, taken):
     if taken:
         assert line.restart.mean == pytest.approx(0.25 - line.theirs)
         assert line.restart.pairs == 2
+    found = json.loads((tmp_path / "items" / "comparison.json").read_text())
+    starts = [found["search"][name]["chosen"] for name in ("bce", "weighted_bce")]
+    assert found["search"]["auto"]["chosen"] in [{**plain, **start} for start in starts]
     text = ladder.page([line], ["mars: no data"])
     assert "| items | ap |" in text
     assert "Not run: mars: no data" in text

@@ -8,6 +8,7 @@ import os
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import fmean, stdev
+from typing import Any
 
 from scipy import stats
 
@@ -109,7 +110,8 @@ def _restarted(options: CompareOptions, found: CompareResult) -> Difference:
     """A control: `auto` as it was trained, but with nothing of the metric's loss in its second
     branch, so that what it gains comes from the schedule that begins again.
     """
-    panel, comparison = found.panels[0], found.comparison
+    panel = found.panels[0]
+    comparison: Any = found.comparison
     with Runs(Store(options.out / "store"), options.jobs) as runs:
         own = Own(options, runs)
         (auto,) = (one for one in own.entrants if one.loss == AUTO)
@@ -179,9 +181,10 @@ def page(lines: list[Line], missing: list[str]) -> str:
 OPENING = f"""# Does `--loss auto` ever lose?
 
 `make ladder` compares [`--loss auto`](train.md#the-default-loss) with cross-entropy (BCE where one
-score decides), plain and with class weights. Each has {TRIALS} points of learning rate, weight
-decay and its own options tried on {SEARCH_SEEDS} seeds of their own, and its best decision rule;
-the better baseline by validation is the reference. The difference is on a test part that nothing
+score decides), plain and with class weights. Each of the two has {TRIALS} points of learning rate,
+weight decay and class weights tried on {SEARCH_SEEDS} seeds of their own; `auto` starts with the
+best point of both and has no search of its own. All have their best decision rule; the better
+baseline by validation is the reference. The difference is on a test part that nothing
 was chosen on, paired by {SEEDS} seeds, with its 95 % interval; p is the chance of so low a
 difference if there were none, corrected by Holm for the number of tasks. The last column but one
 gives `auto` no more time than the reference: its two branches then share the reference's

@@ -76,19 +76,33 @@ def recipe_for(
 ) -> Recipe:
     """The recipe for these data. `options` are the user's for the loss of the metric."""
     baseline = BASELINES[kind]
-    first, first_options = baseline, dict[str, Any]()
-    if baseline == "cross_entropy" and metric.name in OF_CLASSES and _has_rare(given):
-        first, first_options = "weighted_cross_entropy", {"weight_power": 0.5}
     own = {**metric.options, **OPTIONS.get(metric.loss, {}), **options}
     shares = _shares(own.pop("share", None))
+    first, first_options = _start(baseline, metric, given, own)
+    on_batches(first, first_options, kind, given)
     on_batches(
         metric.loss, own, kind, given
     )  # raises before the training if something does not fit
     if metric.loss == baseline:
-        return Recipe(baseline, own, None, {}, f"{baseline} is what trains for {metric.name}")
+        why = f"{baseline} is what trains for {metric.name}"
+        return Recipe(first, {**first_options, **own}, None, {}, why)
     if few := _too_few(kind, validation):
         return Recipe(first, first_options, None, own, few)
     return Recipe(first, first_options, metric.loss, own, "", shares)
+
+
+def _start(
+    baseline: str, metric: Metric, given: Given, own: dict[str, Any]
+) -> tuple[str, dict[str, Any]]:
+    """The loss of the start and its options: class weights as `own` says, from which they are
+    taken, else where classes are rare and the metric is a mean over classes.
+    """
+    if baseline != "cross_entropy":
+        weight = own.pop("positive_weight", 1.0)
+        return baseline, {} if weight == 1.0 else {"positive_weight": weight}
+    rare = metric.name in OF_CLASSES and _has_rare(given)
+    power = own.pop("weight_power", 0.5 if rare else 0.0)
+    return ("weighted_cross_entropy", {"weight_power": power}) if power else (baseline, {})
 
 
 def _shares(asked: Any) -> tuple[float, ...]:

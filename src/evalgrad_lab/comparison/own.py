@@ -15,7 +15,14 @@ from evalgrad_lab import models
 from evalgrad_lab.commands.compare import CompareOptions
 from evalgrad_lab.commands.train import DataOptions, TrainOptions, train
 from evalgrad_lab.comparison import budget
-from evalgrad_lab.comparison.candidates import Entrant, entrants, free_axes, points, with_point
+from evalgrad_lab.comparison.candidates import (
+    Entrant,
+    entrants,
+    free_axes,
+    points,
+    started,
+    with_point,
+)
 from evalgrad_lab.comparison.own_trials import own_trial, step_seconds
 from evalgrad_lab.data.batches import steps_per_epoch
 from evalgrad_lab.data.files.read import digest_of
@@ -104,14 +111,19 @@ class Own:
         return plan
 
     def _search(self, plan: budget.Plan) -> list[Tuned]:
+        """The best point of each loss; that of the recipe is that of its best start."""
+        searched = [one for one in self.entrants if not one.starts]
         cases = [
             Case(
                 self.settings(one, iterations=plan.iterations),
                 [{"hyper": point} for point in one.points[: plan.trials]],
             )
-            for one in self.entrants
+            for one in searched
         ]
-        return tuned(self.runs, cases, range(FIRST_SEED, FIRST_SEED + plan.search_seeds))
+        seeds = range(FIRST_SEED, FIRST_SEED + plan.search_seeds)
+        found = tuned(self.runs, cases, seeds)
+        named = dict(zip([one.name for one in searched], found, strict=True))
+        return [named.get(one.name) or _of_start(one, named) for one in self.entrants]
 
     def _records(
         self, plan: budget.Plan, times: dict[str, Any], found: Sequence[Tuned]
@@ -144,6 +156,15 @@ class Own:
         timed(train, {"options": options})  # on one thread, as all runs
         words = shlex.join(["evalgrad", "train", *replace(options, resume="auto").arguments()])
         return {"model": str(out), "train_command": f"OMP_NUM_THREADS=1 {words}"}
+
+
+def _of_start(one: Entrant, named: Mapping[str, Tuned]) -> Tuned:
+    """The recipe at the point of the best start by validation: so it is searched for as much as
+    the best baseline, and where it keeps its start, both have trained the same network.
+    """
+    starts = [named[name] for name in one.starts if name in named]
+    best = max(starts, key=lambda found: max(map(fmean, found.scores)))
+    return best._replace(point={"hyper": started(one, best.point["hyper"])})
 
 
 def tuned(runs: Runs, cases: Sequence[Case], seeds: Sequence[int]) -> list[Tuned]:
@@ -209,6 +230,8 @@ def _train_options(options: CompareOptions) -> TrainOptions:
 
 
 def _searched(one: Entrant, found: Tuned) -> dict[str, Any]:
+    if one.starts:
+        return {"chosen": found.point["hyper"], "tried": []}
     pairs = zip(one.points, found.scores, strict=False)  # with a budget fewer are tried
     tried = [{"hyper": point, "validation": scores} for point, scores in pairs]
     return {"chosen": found.point["hyper"], "tried": tried}
