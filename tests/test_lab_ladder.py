@@ -1,6 +1,7 @@
 """The ladder: its files, what a row says of a comparison, and its sums."""
 
 import json
+import sys
 from dataclasses import replace
 
 import numpy as np
@@ -81,6 +82,18 @@ def test_the_page_counts_wins_ties_and_losses():
     assert (
         "| 0.03 | +0.0 (-1.0 to +1.0) | +2.0 (+1.0 to +3.0) | 1 of 5 |" in text
     )  # 0.01 times three tasks
+
+
+def test_the_page_names_the_tasks_that_were_not_run(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(
+        ladder, "climbed", lambda rung, *_: replace(line(0.0, -0.01, 0.01), rung=rung)
+    )
+    monkeypatch.setattr(sys, "argv", ["ladder", "yeast1", "--out", str(tmp_path)])
+    assert ladder.main() == 0
+    text = (tmp_path / "ladder.md").read_text()
+    assert "| yeast1 |" in text
+    assert "segment0: not asked for" in text
+    assert "pima" not in text  # held out
 
 
 def test_camvid_is_split_by_drives(tmp_path):

@@ -74,12 +74,13 @@ def run(arguments: argparse.Namespace) -> int:
     lines, missing, text = list[Line](), list[str](), ""
     for rung in every:
         wanted = arguments.held_out or not rung.held_out
-        if rung.name not in arguments.names if arguments.names else not wanted:
-            continue
-        try:
-            lines.append(climbed(rung, arguments.out, arguments.jobs))
-        except NotFetchedError as error:
-            missing.append(f"{rung.name}: {error}")
+        if rung.name in arguments.names if arguments.names else wanted:
+            try:
+                lines.append(climbed(rung, arguments.out, arguments.jobs))
+            except NotFetchedError as error:
+                missing.append(f"{rung.name}: {error}")
+        elif wanted:
+            missing.append(f"{rung.name}: not asked for")
         text = page(lines, missing)
         write_atomically((arguments.docs or arguments.out) / "ladder.md", text.encode())
     print(text)
