@@ -72,7 +72,8 @@ def line(mean, low, high, p=0.5):
     difference = Difference(mean, (low, high), 5)
     timed = Difference(0.0, (-0.01, 0.01), 5)
     control = Difference(0.02, (0.01, 0.03), 5)
-    return ladder.Line(RUNGS[0], "bce", 0.5, 0.5 + mean, difference, timed, control, p, 1, 5)
+    parts = (difference, timed, control, p, 1, 5, "weighted_bce", (0.02, -0.03))
+    return ladder.Line(RUNGS[0], "bce", 0.5, 0.5 + mean, *parts)
 
 
 def test_the_page_counts_wins_ties_and_losses():
@@ -82,6 +83,15 @@ def test_the_page_counts_wins_ties_and_losses():
     assert (
         "| 0.03 | +0.0 (-1.0 to +1.0) | +2.0 (+1.0 to +3.0) | 1 of 5 |" in text
     )  # 0.01 times three tasks
+
+
+def test_the_page_explains_means_more_than_a_point_below():
+    low = line(-0.02, -0.05, 0.01)
+    text = ladder.page([low, line(-0.005, -0.05, 0.01)], [])
+    (found,) = (row for row in text.split("\n") if row.startswith("- scenes:"))
+    assert "starts as weighted_bce" in found
+    assert "in 1 of 5 runs" in found
+    assert "better by 2.0 points on validation and by -3.0 on test" in found
 
 
 def test_the_page_names_the_tasks_that_were_not_run(tmp_path, monkeypatch, capsys):

@@ -49,6 +49,8 @@ class Line:
     p: float  # of Student's paired test, one-sided: that ours is worse
     taken: int  # runs in which the second branch was taken
     seeds: int
+    start: str  # the baseline that it starts as, by the search
+    gains: tuple[float, float]  # of the branches taken over their start: on validation, on test
 
 
 def main() -> int:
@@ -143,10 +145,27 @@ def line_of(rung: Rung, panel: Panel, equal_time: Panel) -> Line:
     values = [_by_seed(row, panel.metric) for row in (ours, panel.reference)]
     gaps = [values[0][seed] - values[1][seed] for seed in values[0]]
     p = float(stats.ttest_1samp(gaps, 0.0, alternative="less").pvalue) if stdev(gaps) else 1.0
-    taken = sum(run.get("recipe", {}).get("taken", False) for run in ours.runs)
+    taken = [run for run in ours.runs if run.get("recipe", {}).get("taken", False)]
+    start = next(row for row in panel.rows if row.loss == _start(ours))
+    alone = _by_seed(start, panel.metric)
+    on_test = [values[0][run["seed"]] - alone[run["seed"]] for run in taken]
+    gains = _mean([run["recipe"]["difference"] for run in taken]), _mean(on_test)
     means = panel.reference.mean, ours.mean
     both = ours.difference, timed.difference
-    return Line(rung, panel.reference.loss, *means, *both, None, p, taken, len(gaps))
+    counts = len(taken), len(gaps)
+    return Line(rung, panel.reference.loss, *means, *both, None, p, *counts, start.loss, gains)
+
+
+def _start(ours: Row) -> str:
+    """The baseline that the recipe starts as: the search says whether it has class weights."""
+    hyper = ours.runs[0]["hyper"]
+    if "positive_weight" in hyper:
+        return "bce" if hyper["positive_weight"] == 1 else "weighted_bce"
+    return "weighted_cross_entropy" if hyper["weight_power"] else "cross_entropy"
+
+
+def _mean(values: list[float]) -> float:
+    return fmean(values) if values else math.nan
 
 
 def _of_recipe(panel: Panel) -> Row:
@@ -173,7 +192,7 @@ def page(lines: list[Line], missing: list[str]) -> str:
     for title, held in (("The ladder", False), ("Held out until the recipe was frozen", True)):
         some = [line for line in lines if line.rung.held_out == held]
         if some:
-            parts += [f"## {title}", _table(some), _summary(some)]
+            parts += [f"## {title}", _table(some), _summary(some), *_explained(some)]
     if missing:
         parts.append("Not run: " + "; ".join(missing))
     return "\n\n".join(parts) + "\n"
@@ -219,6 +238,29 @@ def _row(line: Line, p: float = math.nan) -> str:
     )
 
 
+def _explained(lines: list[Line]) -> list[str]:
+    """Where every mean comes from that is more than a point below the reference."""
+    low = [line for line in lines if line.difference.mean < -LOW]
+    rows = [f"- {line.rung.name}: {_why(line)}" for line in low]
+    return ["Means more than a point below the reference:\n\n" + "\n".join(rows)] if low else []
+
+
+def _why(line: Line) -> str:
+    parts = []
+    if line.start != line.reference:
+        parts.append(
+            f"it starts as {line.start}, which the search found best; by the validation of the"
+            f" runs shown the best is {line.reference}"
+        )
+    if line.taken:
+        validation, test = (100 * gain for gain in line.gains)
+        parts.append(
+            f"the branch was taken in {line.taken} of {line.seeds} runs, in which it was better by"
+            f" {validation:.1f} points on validation and by {test:+.1f} on test"
+        )
+    return "; ".join(parts) + "."
+
+
 def _points(difference: Difference) -> str:
     low, high = difference.interval or (math.nan, math.nan)
     return f"{100 * difference.mean:+.1f} ({100 * low:+.1f} to {100 * high:+.1f})"
@@ -232,6 +274,7 @@ def _summary(lines: list[Line]) -> str:
     return f"{counts}. Mean of all tasks: {fmean(means):+.2f} points (± {interval:.2f}, 95 %)."
 
 
+LOW = 0.01  # a mean this far below the reference is explained
 RESTART = "without the metric's loss"
 WORDS: dict[Verdict, str] = {"win": "wins", "tie": "ties", "loss": "losses"}
 
