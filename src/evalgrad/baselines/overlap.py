@@ -81,14 +81,14 @@ def _refuse_misfit(function: str, logits: object, target: object, mode: Mode) ->
     wrong = None if _same_shape(logits, target) else soft_target_repair(target, logits.shape, mode)
     if wrong is not None:
         indices = "an integer or bool tensor of labels, or " if mode == "multiclass" else ""
-        must = f"{indices}shares of shape {tuple(logits.shape)}"
+        must = f"{indices}soft labels of shape {tuple(logits.shape)}"
         fail(wrong[0], function, "target", must, describe(target), wrong[1])
 
 
 def _refuse_mask(function: str, mask: Tensor | None) -> None:
     if mask is not None:
-        repair = "Mark the pixels to leave out in `target`, and pass their label as ignore_index."
-        fail(ValueError, function, "mask", "None beside class indices", describe(mask), repair)
+        repair = "Mark the pixels to ignore in `target`, and pass their label as ignore_index."
+        fail(ValueError, function, "mask", "None with class indices", describe(mask), repair)
 
 
 def _of_indices(maps: ClassMaps) -> Overlap:

@@ -47,13 +47,13 @@ def topk_svm_loss(
         scores: ``(N, C)``, ``(N, C, *)`` or ``(C,)`` raw scores, as `F.cross_entropy` takes them.
         target: ``(N,)``, ``(N, *)`` or ``()`` class indices, of any integer dtype.
         k: number of guesses, 1 to C - 1.
-        variant: ``"alpha"`` takes the mean of the k largest violations, then what is above 0;
-            ``"beta"`` what is above 0 of each, then the mean.
+        variant: ``"alpha"`` clamps the mean of the k largest violations at 0; ``"beta"`` clamps
+            each of them at 0 and takes the mean.
         margin: by how much the label should lead the others.
         ignore_index: label of samples to ignore.
         weight: C class weights, a tensor or a sequence.
-        reduction: ``"mean"`` over the samples that count, weighted; ``"sum"``; ``"none"``: the
-            shape of `target`, 0 for what does not count.
+        reduction: ``"mean"``: the weighted mean over the samples that are not ignored; ``"sum"``;
+            ``"none"``: the shape of `target`, 0 for ignored samples.
 
     Example:
         >>> topk_svm_loss(torch.tensor([[3.0, 1.0, 0.0]]), torch.tensor([1]), k=2)  # (3 + 0) / 2
@@ -85,12 +85,12 @@ def topk_entropy_loss(
         scores: ``(N, C)``, ``(N, C, *)`` or ``(C,)`` raw scores, as `F.cross_entropy` takes them.
         target: ``(N,)``, ``(N, *)`` or ``()`` class indices, of any integer dtype.
         k: number of guesses, 1 to C - 1.
-        truncated: True leaves the k - 1 strongest competitors out instead of bounding their share;
-            the loss is then not convex.
+        truncated: if True, leave out the k - 1 strongest competitors instead of bounding their
+            probabilities; the loss is then not convex.
         ignore_index: label of samples to ignore.
         weight: C class weights, a tensor or a sequence.
-        reduction: ``"mean"`` over the samples that count, weighted; ``"sum"``; ``"none"``: the
-            shape of `target`, 0 for what does not count.
+        reduction: ``"mean"``: the weighted mean over the samples that are not ignored; ``"sum"``;
+            ``"none"``: the shape of `target`, 0 for ignored samples.
 
     Example:
         >>> scores, target = torch.tensor([[2.0, 1.0, 0.0]]), torch.tensor([1])
@@ -120,13 +120,13 @@ class TopKSVMLoss(LossModule):
 
     Args:
         k: number of guesses, 1 to C - 1.
-        variant: ``"alpha"`` takes the mean of the k largest violations, then what is above 0;
-            ``"beta"`` what is above 0 of each, then the mean.
+        variant: ``"alpha"`` clamps the mean of the k largest violations at 0; ``"beta"`` clamps
+            each of them at 0 and takes the mean.
         margin: by how much the label should lead the others.
         ignore_index: label of samples to ignore.
         weight: C class weights, a tensor or a sequence.
-        reduction: ``"mean"`` over the samples that count, weighted; ``"sum"``; ``"none"``: the
-            shape of `target`, 0 for what does not count.
+        reduction: ``"mean"``: the weighted mean over the samples that are not ignored; ``"sum"``;
+            ``"none"``: the shape of `target`, 0 for ignored samples.
 
     Example:
         >>> loss = TopKSVMLoss(k=3)
@@ -154,12 +154,12 @@ class TopKEntropyLoss(LossModule):
 
     Args:
         k: number of guesses, 1 to C - 1.
-        truncated: True leaves the k - 1 strongest competitors out instead of bounding their share;
-            the loss is then not convex.
+        truncated: if True, leave out the k - 1 strongest competitors instead of bounding their
+            probabilities; the loss is then not convex.
         ignore_index: label of samples to ignore.
         weight: C class weights, a tensor or a sequence.
-        reduction: ``"mean"`` over the samples that count, weighted; ``"sum"``; ``"none"``: the
-            shape of `target`, 0 for what does not count.
+        reduction: ``"mean"``: the weighted mean over the samples that are not ignored; ``"sum"``;
+            ``"none"``: the shape of `target`, 0 for ignored samples.
 
     Example:
         >>> loss = TopKEntropyLoss(k=3)

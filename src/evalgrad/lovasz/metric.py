@@ -16,8 +16,8 @@ class Tversky(NamedTuple):
     """The Tversky index as a `metric` of the Lovász losses.
 
     Args:
-        misses: what a missed pixel of the class (a false negative) weighs against a hit.
-        false_alarms: what a pixel wrongly given to the class (a false positive) weighs.
+        misses: weight of a false negative, a missed pixel of the class, relative to a hit.
+        false_alarms: weight of a false positive, a pixel wrongly assigned to the class.
 
     Example:
         >>> import evalgrad as eg
@@ -43,5 +43,5 @@ def metric_choice(function: str, argument: str, value: object) -> None:
         one_of(*METRICS)(function, argument, value)  # type: ignore[arg-type]
     else:
         must = '"jaccard", "dice" or a Tversky'
-        repair = "Write metric=evalgrad.Tversky(misses=0.7, false_alarms=0.3)."
+        repair = "Pass e.g. metric=evalgrad.Tversky(misses=0.7, false_alarms=0.3)."
         fail(TypeError, function, argument, must, describe(value), repair)
