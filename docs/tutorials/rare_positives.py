@@ -54,8 +54,9 @@ def trained(lr, weight):
 
 
 # %%
-# Choose the settings on validation data, by the metric itself. In a draw the first one is kept,
-# so the regulariser has to be better than cross-entropy alone.
+# Choose the settings on validation data, by the metric itself. In a draw the first one is kept, so
+# the regulariser has to be better than cross-entropy alone; if the weight 0 is chosen, it is not
+# needed here.
 found = {}
 for weight in (0.0, 0.03, 0.1, 0.3):
     for lr in (3e-3, 1e-2, 3e-2):
