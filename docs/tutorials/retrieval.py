@@ -22,7 +22,7 @@ train, test = slice(0, 900), slice(900, None)
 print(f"{len(digit[train])} images to train on, {len(digit[test])} to test on")
 
 # %%
-# `retrieval_lists` turns embeddings into one list per query: the similarities to all items, which of
+# `retrieval_lists` turns embeddings into one list per query: similarities to all items, which of
 # them have its label, and a mask that leaves out the query itself. All ranking metrics take these.
 
 

@@ -51,7 +51,7 @@ model = SegformerForSemanticSegmentation(config)
 print(f"{sum(p.numel() for p in model.parameters()):,} parameters")
 
 # %%
-# SegFormer's logits have a lower resolution than its images. The metric is computed on the pixels of
+# SegFormer's logits have a lower resolution than its images. The metric is computed on pixels of
 # the labels, so interpolate the logits first.
 
 
