@@ -105,7 +105,7 @@ def test_data_that_changed_are_told_at_resume(run, capsys):
     write_data(run / "data.npz", shift=1.0)
     said = told(capsys, command("--epochs", 4))
     assert "holds a run with contents of --data" in said
-    assert "--resume never to begin again" in said
+    assert "--resume never to start over" in said
 
 
 HOLDER = """
@@ -127,7 +127,7 @@ def test_a_folder_holds_one_training_at_a_time(run, capsys):
         assert holder.stdout.readline() == "held\n"
         before = contents(run)
         said = told(capsys, command("--epochs", 4, "--resume", "never"))
-        assert "another process is at work in run. Wait for it" in said
+        assert "another process is using run. Wait for it" in said
         assert contents(run) == before
     finally:
         holder.kill()
@@ -192,7 +192,7 @@ def test_a_damaged_checkpoint(run, capsys, damage):
     said = told(capsys, command("--epochs", 9))
     assert str(path) in said
     assert "is damaged (in" in said if damage == "flipped" else "cannot be read as a check" in said
-    assert "--resume never to begin again" in said
+    assert "--resume never to start over" in said
 
 
 def test_a_checkpoint_of_another_kind_of_run(run, capsys):
@@ -200,7 +200,7 @@ def test_a_checkpoint_of_another_kind_of_run(run, capsys):
     for more in (["--optimiser", "sgd"], ["--loss", "auto"], ["--loss", "f_beta"]):
         said = told(capsys, command(*other, *more, out="other"))
         assert "the checkpoint is of another kind of run: " in said
-        assert "Give the options of that run, or --resume never to begin again." in said
+        assert "Pass the options of that run, or --resume never to start over." in said
         assert not (run / "other").exists()
 
 
@@ -226,7 +226,7 @@ def test_garbage_in_the_files_of_a_run(run, capsys, name, content):
 def test_a_result_of_another_version(run, capsys):
     (run / "run" / "result.json").write_text('{"decision": null}')
     said = told(capsys, command("--epochs", 4))
-    assert "result.json is no result of this version" in said
+    assert "result.json is not a result of this version" in said
     (run / "run" / "result.json").unlink()
     assert main(command("--epochs", 4)) == 0
 
@@ -240,9 +240,9 @@ def test_a_result_of_another_version(run, capsys):
         ({"outputs": 10**12}, "outputs and classes do not fit together."),
         ({"kind": "poetry"}, "task and kind do not fit together."),
         ({"model_options": []}, "model_options must be a JSON object; got []."),
-        ({"decision": {"rule": "rm", "numbers": []}}, "is no decision."),
+        ({"decision": {"rule": "rm", "numbers": []}}, "is not a decision."),
         ({"decision": {"rule": "threshold", "numbers": [0.0] * 9}}, "decision do not fit"),
-        ({"decision": 3}, "Give the --out folder of a finished"),
+        ({"decision": 3}, "Pass the --out folder of a finished"),
         ({"model_options": {"widths": [10**10]}}, "is a checkpoint of another model"),
         ({"model_options": {"widths": "wide"}}, "must take (inputs, outputs=...)"),
     ],

@@ -20,7 +20,7 @@ from evalgrad_lab.losses import KINDS
 from evalgrad_lab.options import fits, in_words
 from evalgrad_lab.store import read_json, write_atomically
 
-FINISHED = "Give the --out folder of a finished `evalgrad train`."
+FINISHED = "Pass the --out folder of a finished `evalgrad train`."
 
 
 @dataclass(frozen=True)
@@ -177,6 +177,6 @@ def check_weights(path: Path, weights: dict[str, Tensor], network: nn.Module) ->
         if expected.get(name) != found.get(name):
             raise UserError(
                 f"{path} is a checkpoint of another model: {name} is {found.get(name, 'missing')}"
-                f" there and {expected.get(name, 'missing')} here. Give the same --model,"
+                f" there and {expected.get(name, 'missing')} here. Pass the same --model,"
                 " --model-options and data, or another --out."
             )
