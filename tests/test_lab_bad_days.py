@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 import zipfile
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -137,6 +138,14 @@ def test_a_folder_holds_one_training_at_a_time(run, capsys):
         pass
 
 
+def test_a_folder_holds_one_comparison_at_a_time(run, capsys):
+    with held(run / "run"):
+        before = contents(run)
+        said = told(capsys, ["compare", "two-mode-f1", "--out", run / "run"])
+        assert "another process is at work" in said
+        assert contents(run) == before
+
+
 def test_ranks_of_one_training_do_not_lock_each_other_out(tmp_path, monkeypatch):
     with held(tmp_path):
         with pytest.raises(UserError, match="another process"), held(tmp_path):
@@ -253,11 +262,22 @@ def test_a_model_description_that_is_none(run, capsys, change, message):
     assert message in told(capsys, ["evaluate", run / "run", "--data", run / "data.npz"])
 
 
-@pytest.mark.parametrize("damage", ["missing", "cut"])
+def flipped(data, place):
+    """With one bit of one byte changed."""
+    changed = bytearray(data)
+    changed[place] ^= 16
+    return bytes(changed)
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [None, lambda data: data[:-9], partial(flipped, place=-1), partial(flipped, place=-150)],
+    ids=["missing", "cut", "last byte", "some byte"],
+)
 def test_damaged_weights(run, capsys, damage):
     path = run / "run" / "best.safetensors"
     data = path.read_bytes()
-    path.unlink() if damage == "missing" else path.write_bytes(data[:-9])
+    path.write_bytes(damage(data)) if damage else path.unlink()
     said = told(capsys, ["evaluate", run / "run", "--data", run / "data.npz"])
     assert "best.safetensors cannot be read" in said
     # the repair: what measures a run again writes its weights again

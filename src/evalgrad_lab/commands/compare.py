@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from evalgrad_lab.commands.search import HYPERPARAMETERS
 from evalgrad_lab.commands.train import DataOptions, Kind
 from evalgrad_lab.errors import UserError
+from evalgrad_lab.lock import held
 from evalgrad_lab.options import default_of, flag, option
 from evalgrad_lab.store import Store, write_atomically
 
@@ -107,6 +108,11 @@ def compare(options: CompareOptions) -> CompareResult:
         'report.html'
     """
     _check(options)
+    with held(options.out):  # another comparison would replace the report
+        return _compared(options)
+
+
+def _compared(options: CompareOptions) -> CompareResult:
     from evalgrad_lab import report
     from evalgrad_lab.comparison import built_in, own
     from evalgrad_lab.report.panels import panels
