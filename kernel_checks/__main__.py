@@ -108,6 +108,7 @@ def replayed(variants: tuple[Variant, ...], seconds: float) -> bool:
     print(f"recorded {sum(counts.values())} calls: {counts}", flush=True)
     if unseen := {name for name, _ in _native.kernels} - set(counts):
         print(f"not called, and so not checked: {', '.join(sorted(unseen))}")
+        return False
     clean = [checked(variant, BUILD / "calls") for variant in variants]  # all of them
     return all(clean)
 
