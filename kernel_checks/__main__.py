@@ -33,7 +33,7 @@ class Variant:
         return next((tool for tool in needed if shutil.which(tool) is None), None)
 
 
-UNDEFINED = "-fsanitize=address,undefined,float-cast-overflow"
+UNDEFINED = "-fsanitize=address,undefined,float-cast-overflow,float-divide-by-zero"
 SANITIZERS = (
     Variant(
         "address and undefined behaviour",
