@@ -31,14 +31,13 @@ class Overlap(NamedTuple):
 
 def overlap_loss(
     function: str,
+    misses: float,
+    false_alarms: float,
     logits: Tensor,
     target: Tensor,
     mask: Tensor | None,
-    *,
-    misses: float,
-    false_alarms: float,
-    smooth: float,
     mode: Mode,
+    smooth: float,
     classes: Classes,
     reduction: Reduction,
     **options: Any,

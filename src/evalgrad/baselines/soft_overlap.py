@@ -62,8 +62,9 @@ def soft_jaccard_loss(
         >>> soft_jaccard_loss(torch.zeros(1, 4), torch.full((1, 4), 0.5), mode="binary")
         tensor(0.)
     """
-    given = {**locals(), "misses": 1.0, "false_alarms": 1.0}
-    return overlap_loss("soft_jaccard_loss", **given)
+    given = (logits, target, mask, mode, smooth, classes, reduction)
+    options = {"per_image": per_image, "ignore_index": ignore_index, "weight": weight}
+    return overlap_loss("soft_jaccard_loss", 1.0, 1.0, *given, **options)
 
 
 @checked(mode=MODES, smooth=SMOOTH)
@@ -102,8 +103,9 @@ def soft_dice_loss(
         >>> soft_dice_loss(torch.zeros(1, 2, 4), torch.tensor([[0, 0, 1, 1]]))
         tensor(0.5000)
     """
-    given = {**locals(), "misses": 0.5, "false_alarms": 0.5}
-    return overlap_loss("soft_dice_loss", **given)
+    given = (logits, target, mask, mode, smooth, classes, reduction)
+    options = {"per_image": per_image, "ignore_index": ignore_index, "weight": weight}
+    return overlap_loss("soft_dice_loss", 0.5, 0.5, *given, **options)
 
 
 @checked(mode=MODES, smooth=SMOOTH, misses=COST, false_alarms=COST)
@@ -146,7 +148,9 @@ def soft_tversky_loss(
         >>> soft_tversky_loss(torch.zeros(1, 2, 4), torch.tensor([[0, 0, 1, 1]]), misses=0.9)
         tensor(0.5455)
     """
-    return overlap_loss("soft_tversky_loss", **locals())
+    given = (logits, target, mask, mode, smooth, classes, reduction)
+    options = {"per_image": per_image, "ignore_index": ignore_index, "weight": weight}
+    return overlap_loss("soft_tversky_loss", misses, false_alarms, *given, **options)
 
 
 class SoftJaccardLoss(LossModule):

@@ -65,7 +65,8 @@ def topk_svm_loss(
         largest = violation.topk(k, dim=1).values
         return largest.mean(1).relu() if variant == "alpha" else largest.relu().mean(1)
 
-    return of_samples("topk_svm_loss", core, **_given(locals()))
+    options = {"ignore_index": ignore_index, "weight": weight}
+    return of_samples("topk_svm_loss", core, scores, target, k, reduction, **options)
 
 
 @checked(truncated=flag)
@@ -112,7 +113,8 @@ def topk_entropy_loss(
         h = free if truncated else _with_bounded(lead, free, first, bounded.squeeze(1), k)
         return F.softplus(h, threshold=50)
 
-    return of_samples("topk_entropy_loss", core, **_given(locals()))
+    options = {"ignore_index": ignore_index, "weight": weight}
+    return of_samples("topk_entropy_loss", core, scores, target, k, reduction, **options)
 
 
 class TopKSVMLoss(LossModule):
@@ -209,12 +211,6 @@ def finite_scores(x: Tensor) -> Tensor:
     """Infinite scores as their limit: their differences and sums would have no slope."""
     widest = torch.finfo(x.dtype).max / 8
     return x.nan_to_num(torch.nan, widest, -widest)
-
-
-def _given(arguments: dict[str, Any]) -> dict[str, Any]:
-    """Of a function's locals the arguments that all losses of samples have."""
-    names = ("scores", "target", "k", "ignore_index", "weight", "reduction")
-    return {name: arguments[name] for name in names}
 
 
 # ---- the top-k entropy: p_j = min(1/k, exp(a_j - t)) ---------------------------------------------

@@ -37,8 +37,8 @@ METRICS: dict[object, Tversky] = {"jaccard": Tversky(1.0, 1.0), "dice": Tversky(
 def metric_choice(function: str, argument: str, value: object) -> None:
     """A check of options: the name of a metric, or `Tversky` with its weights."""
     if isinstance(value, Tversky):
-        for name, weight in value._asdict().items():
-            CHECKS[name](function, f"{argument}.{name}", weight)
+        for name in ("misses", "false_alarms"):  # torch 2.6 cannot compile `_asdict`
+            CHECKS[name](function, f"{argument}.{name}", getattr(value, name))
     elif isinstance(value, str):
         one_of(*METRICS)(function, argument, value)  # type: ignore[arg-type]
     else:
