@@ -158,3 +158,10 @@ def test_what_has_no_items_is_refused(x):
         TypeError, match="gather_batch: `x` must be a tensor with 1 to 8 dimensions; got"
     ):
         gather_batch(x)
+
+
+@pytest.mark.parametrize("dim", [2, -3, None, "0"])
+def test_an_axis_that_is_none_is_refused_on_one_process_too(dim):
+    message = "gather_batch: `dim` must be an axis of `x`, from -2 to 1; got"
+    with pytest.raises(ValueError, match=message):
+        gather_batch(torch.zeros(3, 2), dim=dim)

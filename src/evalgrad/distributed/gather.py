@@ -71,6 +71,9 @@ def gather_batch(x: Tensor, group: dist.ProcessGroup | None = None, *, dim: int 
             describe(x),
             repair,
         )
+    if type(dim) is not int or not -x.ndim <= dim < x.ndim:  # one process must not hide it
+        must = f"an axis of `x`, from {-x.ndim} to {x.ndim - 1}"
+        fail(ValueError, "gather_batch", "dim", must, repr(dim), "It is the axis of the items.")
     if number_of_ranks(group) == 1:
         return x
     return _gather(x, group, dim)
