@@ -36,7 +36,8 @@ class Environment:
         return self.folder / "bin" / "python"
 
     def pip(self, *arguments: str) -> None:
-        subprocess.run([self.executable, "-m", "pip", "install", "-q", *arguments], check=True)
+        command = [self.executable, "-m", "pip", "install", "-q", "--no-compile", *arguments]
+        subprocess.run(command, check=True)
 
 
 # The first is the floor of everything that pyproject.toml declares, the last the newest torch.
@@ -79,7 +80,7 @@ def make(environment: Environment, python: str, built: Path) -> None:
     """A new environment with that torch, the wheel and what the tests need."""
     shutil.rmtree(environment.folder, ignore_errors=True)
     subprocess.run([python, "-m", "venv", environment.folder], check=True)
-    environment.pip("--no-deps", "--no-compile", f"torch=={environment.torch}")
+    environment.pip("--no-deps", f"torch=={environment.torch}")
     torch = next(environment.folder.glob("lib/python*/site-packages/torch"))
     drop_gpu_packages(torch)
     add_stubs(torch / "lib")

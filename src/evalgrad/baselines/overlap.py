@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from evalgrad._errors import describe, fail
-from evalgrad._inputs import ClassMaps, class_maps, plain
+from evalgrad._inputs import ClassMaps, Weight, class_maps, plain
 from evalgrad._options import Classes, Reduction
 from evalgrad._repairs import few_shares_repair, soft_target_repair
 from evalgrad._rows import class_factor
@@ -38,20 +38,23 @@ def overlap_loss(
     mask: Tensor | None,
     mode: Mode,
     smooth: float,
-    classes: Classes,
     reduction: Reduction,
-    **options: Any,
+    classes: Classes,
+    per_image: bool,
+    ignore_index: int | None,
+    weight: Weight,
 ) -> Tensor:
     """1 - the index of each class that counts, reduced."""
     maps: ClassMaps | SoftMaps
+    options: dict[str, Any] = {"ignore_index": ignore_index, "weight": weight, "classes": classes}
     logits, target = plain(function, "logits", logits), plain(function, "target", target)
     _refuse_misfit(function, logits, target, mode)
     if mode == "multiclass" and not _same_shape(logits, target):
         _refuse_mask(function, mask)
-        maps = class_maps(function, logits, target, classes=classes, **options)
+        maps = class_maps(function, logits, target, per_image=per_image, **options)
         overlap = _of_indices(maps)
     else:
-        maps = soft_maps(function, logits, target, mask, mode=mode, classes=classes, **options)
+        maps = soft_maps(function, logits, target, mask, mode=mode, per_image=per_image, **options)
         overlap = _of_shares(maps, mode)
     errors = misses * overlap.missed + false_alarms * overlap.alarms
     total = overlap.hits + errors + smooth

@@ -62,9 +62,9 @@ def soft_jaccard_loss(
         >>> soft_jaccard_loss(torch.zeros(1, 4), torch.full((1, 4), 0.5), mode="binary")
         tensor(0.)
     """
-    given = (logits, target, mask, mode, smooth, classes, reduction)
-    options = {"per_image": per_image, "ignore_index": ignore_index, "weight": weight}
-    return overlap_loss("soft_jaccard_loss", 1.0, 1.0, *given, **options)
+    groups = (classes, per_image, ignore_index, weight)
+    given = (logits, target, mask, mode, smooth, reduction, *groups)
+    return overlap_loss("soft_jaccard_loss", 1.0, 1.0, *given)
 
 
 @checked(mode=MODES, smooth=SMOOTH)
@@ -103,9 +103,9 @@ def soft_dice_loss(
         >>> soft_dice_loss(torch.zeros(1, 2, 4), torch.tensor([[0, 0, 1, 1]]))
         tensor(0.5000)
     """
-    given = (logits, target, mask, mode, smooth, classes, reduction)
-    options = {"per_image": per_image, "ignore_index": ignore_index, "weight": weight}
-    return overlap_loss("soft_dice_loss", 0.5, 0.5, *given, **options)
+    groups = (classes, per_image, ignore_index, weight)
+    given = (logits, target, mask, mode, smooth, reduction, *groups)
+    return overlap_loss("soft_dice_loss", 0.5, 0.5, *given)
 
 
 @checked(mode=MODES, smooth=SMOOTH, misses=COST, false_alarms=COST)
@@ -148,9 +148,9 @@ def soft_tversky_loss(
         >>> soft_tversky_loss(torch.zeros(1, 2, 4), torch.tensor([[0, 0, 1, 1]]), misses=0.9)
         tensor(0.5455)
     """
-    given = (logits, target, mask, mode, smooth, classes, reduction)
-    options = {"per_image": per_image, "ignore_index": ignore_index, "weight": weight}
-    return overlap_loss("soft_tversky_loss", misses, false_alarms, *given, **options)
+    groups = (classes, per_image, ignore_index, weight)
+    given = (logits, target, mask, mode, smooth, reduction, *groups)
+    return overlap_loss("soft_tversky_loss", misses, false_alarms, *given)
 
 
 class SoftJaccardLoss(LossModule):
