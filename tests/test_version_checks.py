@@ -16,6 +16,7 @@ TESTSUITE = """<testsuites><testsuite>
 <testcase classname="tests.test_laws" name="b"><skipped message="no kernels"/></testcase>
 <testcase classname="tests.test_engines" name="c[x]"><failure/></testcase>
 <testcase classname="tests.test_lovasz.TestIt" name="d"><error/></testcase>
+<testcase classname="" name="tests.test_native"><error/></testcase>
 </testsuite></testsuites>"""
 
 
@@ -31,12 +32,16 @@ def test_tests_are_counted_by_group(result):
     assert result["counts"]["laws"] == {"passed": 1, "skipped": 1}
     assert result["counts"]["engines"] == {"failed": 1}
     assert result["reasons"] == {"no kernels": 1}
-    assert result["failures"] == ["test_engines::c[x]", "test_lovasz::d"]
+    assert result["failures"] == [
+        "test_engines::c[x]",
+        "test_lovasz::d",
+        "test_native::tests.test_native",
+    ]
 
 
 def test_the_page_hides_nothing(result):
     text = page.page([result], {"3.13-2.15.0": "there was no Python 3.13"})
-    assert "| 3.10.1 | 2.6.0 |  | 1 | 0, **1 failed** | 0, **1 failed** |  | 2 | abc |" in text
+    assert "| 3.10.1 | 2.6.0 |  | 1 | 0, **1 failed** | 0, **2 failed** |  | 2 | abc |" in text
     for line in ("`test_engines::c[x]`", "1 times: no kernels", "there was no Python 3.13"):
         assert line in text
 

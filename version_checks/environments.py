@@ -11,7 +11,10 @@ from version_checks.stubs import add_stubs
 
 ROOT = Path(__file__).parents[1]
 BUILD = ROOT / "build" / "matrix"
-TOOLS = ("hypothesis", "mpmath", "pytest", "pytest-xdist")
+TOOLS = (
+    *("hypothesis", "mpmath", "numpy", "pytest", "pytest-xdist"),
+    *("scikit-learn", "scipy", "torchmetrics"),
+)
 GPU = re.compile(r"Requires-Dist: (nvidia|cuda|triton)")
 
 
@@ -84,5 +87,5 @@ def make(environment: Environment, python: str, built: Path) -> None:
     torch = next(environment.folder.glob("lib/python*/site-packages/torch"))
     drop_gpu_packages(torch)
     add_stubs(torch / "lib")
-    needed = [f"{built}[lab]", environment.lab] if environment.lab else [str(built), "numpy"]
+    needed = [f"{built}[lab]", environment.lab] if environment.lab else [str(built)]
     environment.pip(f"torch=={environment.torch}", *needed, *TOOLS)

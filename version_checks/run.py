@@ -44,7 +44,9 @@ def counted(report: Path) -> dict[str, Any]:
     counts = {group: Counter[str]() for group in GROUPS}
     reasons, failures = Counter[str](), []
     for case in ElementTree.parse(report).getroot().iter("testcase"):
-        name = case.get("classname", "").removeprefix("tests.").split(".")[0]
+        # a file that could not be imported has no class
+        whole = case.get("classname") or case.get("name", "")
+        name = whole.removeprefix("tests.").split(".")[0]
         skipped = case.find("skipped")
         failed = case.find("failure") is not None or case.find("error") is not None
         outcome = "failed" if failed else "passed" if skipped is None else "skipped"
