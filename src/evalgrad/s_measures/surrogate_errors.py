@@ -12,7 +12,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from evalgrad import _native
+from evalgrad import _native, _triton
 from evalgrad._labels import readable
 from evalgrad._rows import with_gradient
 from evalgrad.s_measures.surrogates import SURROGATES, Surrogate
@@ -68,7 +68,7 @@ def weighted_errors(
     """
     if weight.dtype != offset.dtype:
         weight = weight.to(offset.dtype)
-    if mask is None and offset.ndim == 1 and _native.library is not None and readable(offset):
+    if mask is None and offset.ndim == 1 and _kernel_serves(offset):
         within = running if running is not None and running.dtype == offset.dtype else None
         result, totals = _one_row(offset, positive, weight, surrogate, within, momentum, ratio)
     else:
@@ -80,6 +80,10 @@ def weighted_errors(
     if running is not None and within is None:
         _take_in(running, totals, momentum)
     return result, totals
+
+
+def _kernel_serves(offset: Tensor) -> bool:
+    return _native.library is not None and readable(offset) and not _triton.INTERPRETED
 
 
 def _one_row(
@@ -205,6 +209,7 @@ _operator = _native.operator(
     native=_native_rows,
     fake=_fake,
     dtypes=_native.FLOATS,
+    triton="s_measures",
 )
 
 
@@ -272,4 +277,5 @@ _totals_operator = _native.operator(
     fake=_fake_totals,
     dtypes=_native.FLOATS,
     by_rows=False,
+    triton="s_measures",
 )
