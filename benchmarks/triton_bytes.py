@@ -18,7 +18,7 @@ from unittest import mock
 
 import numpy as np
 import torch
-from accelerator import Comparison, comparisons
+from accelerator import Comparison, comparisons, on_device
 from accounting import Account
 from timing import RESULTS, machine
 from torch import Tensor
@@ -38,6 +38,7 @@ SMALLER = {
     (256, 1000): ((2, 1000), (4, 1000)),
     (64, 100_000): ((2, 100_000), (4, 100_000)),
     (80, 2048): ((2, 2048), (3, 2048)),
+    (4096,): ((1024,), (2048,)),
 }
 
 
@@ -90,6 +91,7 @@ def count(loss: Loss, shape: tuple[int, ...], classes: bool) -> Cost | None:
 
     x, target = draw(shape, classes)
     x.requires_grad_()
+    loss = on_device(loss, x)
     with Interpreted((x, target), "cpu") as seen, Trace() as trace:
         launch = Grid.__call__
 
@@ -134,6 +136,7 @@ def main() -> int:
     if not _triton.INTERPRETED:
         print("benchmarks/triton_bytes.py: set EVALGRAD_TRITON=1 and TRITON_INTERPRET=1.")
         return 1
+    RESULTS.mkdir(exist_ok=True)
     path = RESULTS / "triton.json"
     known = json.loads(path.read_text())["rows"] if path.exists() else []
     rows = {(row["loss"], row["shape"]): row for row in known}

@@ -33,7 +33,7 @@ class Variant:
         return next((tool for tool in needed if shutil.which(tool) is None), None)
 
 
-UNDEFINED = "-fsanitize=address,undefined,float-cast-overflow"
+UNDEFINED = "-fsanitize=address,undefined,float-cast-overflow,float-divide-by-zero"
 SANITIZERS = (
     Variant(
         "address and undefined behaviour",
@@ -108,6 +108,7 @@ def replayed(variants: tuple[Variant, ...], seconds: float) -> bool:
     print(f"recorded {sum(counts.values())} calls: {counts}", flush=True)
     if unseen := {name for name, _ in _native.kernels} - set(counts):
         print(f"not called, and so not checked: {', '.join(sorted(unseen))}")
+        return False
     clean = [checked(variant, BUILD / "calls") for variant in variants]  # all of them
     return all(clean)
 

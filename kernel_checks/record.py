@@ -7,7 +7,9 @@ import struct
 import sys
 import time
 from collections import Counter
+from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -15,6 +17,8 @@ import torch
 from torch import Tensor
 
 from evalgrad import _native
+from evalgrad.lovasz.softmax_bins import bin_counts, bin_gradient, bin_slopes
+from evalgrad.s_measures.surrogate_errors import SURROGATES, error_totals
 
 ROOT = Path(__file__).parents[1]
 MOST_BYTES = 16 << 20  # of the calls of one kernel
@@ -67,6 +71,38 @@ def _hostile(x: Tensor, generator: torch.Generator) -> Tensor:
     return x
 
 
+@dataclass(frozen=True)
+class Inner:
+    """Operators that only several ranks or a whole training call, as a row like those of the
+    tables.
+    """
+
+    call: Callable[[Tensor, Tensor], object]
+    labels: int
+    forks = True
+
+    def draw(self, items: int) -> tuple[Tensor, Tensor]:
+        generator = torch.Generator().manual_seed(items)
+        classes = (self.labels,) if self.labels > 2 else ()
+        x = torch.randn(3, *classes, items, generator=generator)
+        return x, torch.randint(-1, self.labels, (3, items), generator=generator)
+
+
+def _bins_of_ranks(x: Tensor, label: Tensor) -> None:
+    x, label = x[None], label[None]
+    counts = bin_counts(x, label, 16)
+    slopes = bin_slopes(counts, x.new_ones(counts.shape[:2]), 1.0, 0.5)
+    bin_gradient(x, label, slopes)
+
+
+def _totals_of_a_stream(x: Tensor, label: Tensor) -> None:
+    for surrogate in SURROGATES.values():
+        error_totals(x.flatten(), label.flatten() == 1, x.new_tensor([-0.5, 0.0, 2.0]), surrogate)
+
+
+INNER = (Inner(_bins_of_ranks, labels=4), Inner(_totals_of_a_stream, labels=2))
+
+
 def _inputs(row: Any, seed: int) -> tuple[Tensor, Tensor]:
     if hasattr(row, "labels"):
         return row.draw(3 + seed % 40)
@@ -107,7 +143,7 @@ def record(path: Path, seconds: float) -> dict[str, int]:
         recorder = Recorder(file)
         _native.call = recorder  # type: ignore[assignment]
         try:
-            _draw([*CASES, *FUNCTIONS], seconds)
+            _draw([*CASES, *FUNCTIONS, *INNER], seconds)
         finally:
             _native.call = recorder.call
     return dict(recorder.calls)

@@ -13,6 +13,7 @@ settings.register_profile(
     max_examples=25,
     suppress_health_check=list(HealthCheck),
 )
+settings.register_profile("few", settings.get_profile("evalgrad"), max_examples=3)  # make matrix
 settings.load_profile("evalgrad")
 
 

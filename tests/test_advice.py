@@ -46,7 +46,9 @@ def test_lists_of_one_item_need_an_explicit_axis(loss):
     if loss in RANKINGS:
         assert loss(scores[:1], target[:1]) >= 0  # one list by itself stays what it is
     several = torch.stack([scores, -scores])
-    with pytest.raises(ValueError, match=r"the 6 items on axis -2 pass dim=-2; all 12 .* flatten"):
+    with pytest.raises(
+        ValueError, match=r"the 6 items in dim -2 pass dim=-2; .* all 12 .* flatten"
+    ):
         loss(several, target.expand(2, -1, -1))
     labels = target[:, 0].expand(2, -1)
     assert loss(several, labels.unsqueeze(-1), dim=-2) == loss(several[..., 0], labels)
@@ -74,14 +76,16 @@ def test_channels_on_the_last_axis(loss):
     for shape in ((2, 10, 5), (2, 8, 6, 4)):
         x, target = torch.randn(shape), torch.randint(4, shape[:-1])
         moved = advice(
-            "on the last axis", lambda x=x, y=target: loss(x, y, **options), logits=x, scores=x
+            "in the last dimension", lambda x=x, y=target: loss(x, y, **options), logits=x, scores=x
         )
         assert loss(moved, target, **options) == loss(x.movedim(-1, 1), target, **options)
 
 
 def test_a_channel_on_the_last_axis_of_a_binary_map():
     logits, target = torch.randn(2, 8, 6, 1), torch.randint(2, (2, 8, 6))
-    moved = advice("on the last axis", lambda: eg.lovasz_hinge_loss(logits, target), logits=logits)
+    moved = advice(
+        "in the last dimension", lambda: eg.lovasz_hinge_loss(logits, target), logits=logits
+    )
     assert eg.lovasz_hinge_loss(moved, target) == eg.lovasz_hinge_loss(logits[..., 0], target)
 
 
@@ -90,7 +94,7 @@ def test_one_channel_is_no_softmax(loss):
     soft = loss.__name__.startswith("soft_")
     for target in (BITS, torch.zeros_like(BITS)):
         use = 'pass mode="binary"' if soft else "use lovasz_hinge_loss"
-        with pytest.raises(ValueError, match=f"One channel: {use}"):
+        with pytest.raises(ValueError, match=f"[Ff]or one channel {use}"):
             loss(SCORES.unsqueeze(1), target)
     other = partial(loss, mode="binary") if soft else eg.lovasz_hinge_loss
     assert learns(other, SCORES.unsqueeze(1), BITS)
@@ -110,7 +114,7 @@ def test_one_hot_targets(loss):
         indices = advice("If it is one-hot", lambda t=last: loss(LOGITS, t), target=last)
         assert loss(LOGITS, indices) == loss(LOGITS, LABELS)
     logits = LOGITS.movedim(1, -1)
-    match = r"on the last axis: pass `target\.int\(\)\.argmax\(-1\)`"
+    match = r"in the last dimension: pass `target\.int\(\)\.argmax\(-1\)`"
     moved = advice(match, lambda: loss(logits, one_hot), logits=logits)
     assert loss(moved, one_hot.int().argmax(-1)) == loss(LOGITS, LABELS)
 
@@ -152,18 +156,20 @@ def test_small_logits_are_interpolated(loss):
 
 def test_small_binary_maps_without_a_channel_and_of_several_classes():
     small, target = torch.randn(2, 4, 4), (LABELS > 0).long()
-    logits = advice("size of the labels", lambda: eg.lovasz_hinge_loss(small, target), logits=small)
+    logits = advice("to the labels: ", lambda: eg.lovasz_hinge_loss(small, target), logits=small)
     assert learns(eg.lovasz_hinge_loss, logits, target)
     several, labels = torch.randn(2, 3, 4, 4), torch.randint(2, (2, 3, 8, 8))
     call = partial(eg.lovasz_hinge_loss, several, labels, per_class=True)
-    logits = advice("size of the labels", call, logits=several)
+    logits = advice("to the labels: ", call, logits=several)
     assert learns(eg.lovasz_hinge_loss, logits, labels, per_class=True)
 
 
 def test_several_channels_are_no_binary_map():
     target = (LABELS > 0).long()
     for labels in (target, target.unsqueeze(1)):
-        with pytest.raises(ValueError, match="3 channels and one map of labels: use a loss of"):
+        with pytest.raises(
+            ValueError, match="3 channels but one label map: use a multi-class loss"
+        ):
             eg.lovasz_hinge_loss(LOGITS, labels)
     assert learns(eg.lovasz_softmax_loss, LOGITS, LABELS)
 
@@ -174,7 +180,7 @@ def test_another_batch_is_not_interpolated():
             with pytest.raises(ValueError, match="`target` must be of shape") as error:
                 loss(LOGITS, target)
             assert "interpolate" not in str(error.value)
-    with pytest.raises(ValueError, match="Give every item its own entry of `target`"):
+    with pytest.raises(ValueError, match="`target` needs one entry per item"):
         eg.lovasz_hinge_loss(SCORES, torch.ones(4, 5, 6))
 
 
@@ -184,10 +190,10 @@ def test_another_batch_is_not_interpolated():
 @pytest.mark.parametrize("loss", [metrics.roc_auc, eg.average_precision_hinge_loss], ids=names)
 def test_scores_of_classes_are_no_lists(loss):
     two, target = torch.randn(8, 2), torch.tensor([1, 0] * 4)
-    scores = advice("rank by their difference", lambda: loss(two, target), scores=two)
+    scores = advice("pass their difference", lambda: loss(two, target), scores=two)
     assert loss(scores, target) == loss(two[:, 1] - two[:, 0], target)
     four, target = torch.randn(8, 4), torch.arange(8) % 4
-    labels = advice("for each class.* and dim=0", lambda: loss(four, target), target=target)
+    labels = advice("per class.* and dim=0", lambda: loss(four, target), target=target)
     each = torch.stack([loss(four[:, c], target == c) for c in range(4)])
     torch.testing.assert_close(loss(four, labels, dim=0), each.mean())
 
@@ -212,15 +218,15 @@ def test_scores_are_no_prediction():
     expected = metrics.jaccard_index(LOGITS.argmax(1), LABELS, num_classes=3)
     for scores in (LOGITS, LOGITS.movedim(1, -1)):
         call = partial(metrics.jaccard_index, scores, LABELS, num_classes=3)
-        prediction = advice("take the best class", call, prediction=scores)
+        prediction = advice("pass the best class", call, prediction=scores)
         assert metrics.jaccard_index(prediction, LABELS, num_classes=3) == expected
-    with pytest.raises(ValueError, match=r"Bring the scores to the size \(8, 8\) before"):
+    with pytest.raises(ValueError, match=r"Resize the scores to \(8, 8\) before"):
         metrics.jaccard_index(LABELS[:, :4, :4], LABELS, num_classes=3)
     binary, options = SCORES.unsqueeze(1), {"num_classes": 2}
     expected = metrics.jaccard_index(SCORES > 0, BITS, **options)
     for scores in (binary, binary.sigmoid()):
         call = partial(metrics.jaccard_index, scores, BITS, **options)
-        prediction = advice("Decide where", call, prediction=scores)
+        prediction = advice("apply a threshold", call, prediction=scores)
         assert metrics.jaccard_index(prediction, BITS, **options) == expected
 
 
@@ -242,13 +248,13 @@ def test_masks_of_two_other_values(low, high):
 
 READINGS = (
     ((-1, 1), r"; got the label -1\. The labels are -1 and 1: pass `\(?target > 0"),
-    ((-1, -1), "If -1 marks items to leave out, .*; if the labels are -1 and 1, pass `.*> 0"),
-    ((-1, 0), "If -1 marks items to leave out, [^;]*$"),
-    ((-1, 0, 1), "If -1 marks items to leave out, [^;]*$"),
-    ((-100, 0), "If -100 marks items to leave out, [^;]*$"),
-    ((0, 255), "If 255 marks .*> 0.*; if it marks items to leave out, "),
-    ((255, 255), "If 255 marks .*> 0.*; if it marks items to leave out, "),
-    ((0, 1, 255), "If 255 marks items to leave out, "),
+    ((-1, -1), "If -1 marks items to ignore, .*; if the labels are -1 and 1, pass `.*> 0"),
+    ((-1, 0), "If -1 marks items to ignore, [^;]*$"),
+    ((-1, 0, 1), "If -1 marks items to ignore, [^;]*$"),
+    ((-100, 0), "If -100 marks items to ignore, [^;]*$"),
+    ((0, 255), "If 255 (means|is) .*> 0.*; if it marks items to ignore, "),
+    ((255, 255), "If 255 (means|is) .*> 0.*; if it marks items to ignore, "),
+    ((0, 1, 255), "If 255 marks items to ignore, "),
 )
 
 
@@ -260,7 +266,7 @@ def test_labels_that_may_mean_to_leave_out(values, message):
     with pytest.raises(ValueError, match=message) as error:
         eg.lovasz_hinge_loss(scores, target)
     out = int(str(error.value).split("the label ")[1].split(". ")[0])
-    if "leave out" in message:
+    if "ignore," in message:
         assert f"pass ignore_index={out}" in str(error.value)
         eg.lovasz_hinge_loss(scores, target, ignore_index=out)
     with pytest.raises(ValueError, match=message):
@@ -274,11 +280,11 @@ def test_shares_that_are_labels():
     loss = partial(eg.soft_dice_loss, SCORES, mode="binary")
     shares = torch.rand(SCORES.shape)
     for bad, message in (
-        (BITS * 255, "If 255 marks the positives, pass `target > 0`; if it marks items to leave"),
-        (-100 * BITS, "If -100 marks items to leave out, pass ignore_index=-100"),
-        (torch.where(BITS > 0, shares, 255.0), "If 255 marks items to leave out, pass ignore_"),
-        (torch.where(BITS > 0, shares, -1.0), "If -1 marks items to leave out, pass ignore_"),
-        (SCORES, "Make shares of scores by a softmax or a sigmoid"),
+        (BITS * 255, "If 255 means positive, pass `target > 0`; if it marks items to ignore"),
+        (-100 * BITS, "If -100 marks items to ignore, pass ignore_index=-100"),
+        (torch.where(BITS > 0, shares, 255.0), "If 255 marks items to ignore, pass ignore_"),
+        (torch.where(BITS > 0, shares, -1.0), "If -1 marks items to ignore, pass ignore_"),
+        (SCORES, "If these are scores, apply softmax or sigmoid"),
     ):
         with pytest.raises(ValueError, match=message):
             loss(bad)
@@ -287,13 +293,13 @@ def test_shares_that_are_labels():
     unlabelled, over = torch.where(BITS > 0, shares, torch.nan), shares + 1e-6
     over[0, 0, 0] = 1.0 + 1e-6
     for bad, message in (
-        ((shares * 255).byte(), "If they are shares of a larger whole, divide by it"),
-        (100 * shares + 1e-3, "Make shares of scores .* or a sigmoid. If they are shares of"),
-        (over, "off by rounding"),
+        ((shares * 255).byte(), "If they have another scale, divide by it"),
+        (100 * shares + 1e-3, "apply softmax or sigmoid first. If they have another scale"),
+        (over, "This is rounding"),
     ):
         repaired = advice(message, lambda t=bad: loss(t), target=bad)
         assert learns(eg.soft_dice_loss, SCORES, repaired, mode="binary")
-    with pytest.raises(ValueError, match=r"has no label: pass `mask=~target.isnan\(\)`"):
+    with pytest.raises(ValueError, match=r"without a label: pass `mask=~target.isnan\(\)`"):
         loss(unlabelled)
     torch.testing.assert_close(loss(unlabelled, ~unlabelled.isnan()), loss(shares, BITS > 0))
 
@@ -306,12 +312,12 @@ def test_targets_of_the_soft_losses_that_are_of_another_mode(loss):
             with pytest.raises(ValueError, match='For class indices pass mode="multiclass"'):
                 loss(LOGITS, target, mode=mode)
     for target in (LABELS.float(), LABELS.float().unsqueeze(1)):
-        with pytest.raises(TypeError, match=r"class indices with `target.long\(\)`; give shares"):
+        with pytest.raises(TypeError, match=r"class indices with `target.long\(\)`; soft labels"):
             loss(LOGITS, target)
         assert loss(LOGITS, target.long()) == expected
     one_hot = F.one_hot(LABELS, 3)
     for target in (one_hot, one_hot.float()):
-        moved = advice("on the last axis", lambda t=target: loss(LOGITS, t), target=target)
+        moved = advice("in the last dimension", lambda t=target: loss(LOGITS, t), target=target)
         torch.testing.assert_close(loss(LOGITS, moved), expected)
 
 
@@ -344,7 +350,7 @@ def test_more_classes_are_declared_where_they_are():
         call(num_classes=2)
     prediction = torch.tensor([[0, 1, 7]])
     with pytest.raises(
-        ValueError, match=r"`prediction`.*mark them in the target by `ignore_index`"
+        ValueError, match=r"`prediction`.*mark them in the target and pass `ignore_index`"
     ):
         metrics.jaccard_index(prediction, labels, num_classes=3)
     ignored = torch.tensor([[0, 1, 255]])

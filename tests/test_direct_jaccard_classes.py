@@ -94,10 +94,14 @@ def test_axes_of_the_items():
 
 @pytest.mark.parametrize("dim", [(0, 0), (0, -2), (), (0, 5)])
 def test_axes_must_exist_and_differ(dim):
-    match = r"direct_jaccard_loss: `dim` must be one or more different axes, each an axis in"
+    match = (
+        r"direct_jaccard_loss: `dim` must be one or more different dimensions, each a dimension in"
+    )
     with pytest.raises(ValueError, match=match):
         eg.direct_jaccard_loss(torch.randn(3, 4), torch.ones(3, 4), dim=dim)
-    with pytest.raises(TypeError, match=r"`dim` must be an axis, several axes or None; got 1\.5"):
+    with pytest.raises(
+        TypeError, match=r"`dim` must be an integer, a tuple of integers or None; got 1\.5"
+    ):
         eg.DirectJaccardLoss(dim=1.5)
 
 

@@ -29,7 +29,11 @@ BAD = (
         TypeError,
         "`logits` must be a floating-point tensor; got an int64 tensor of shape",
     ),
-    (lambda: softmax(LOGITS[0, 0]), ValueError, "`logits` must be a tensor with at least 2 axes"),
+    (
+        lambda: softmax(LOGITS[0, 0]),
+        ValueError,
+        "`logits` must be a tensor with at least 2 dimensions",
+    ),
     (lambda: softmax(LOGITS[:, :0]), ValueError, r"`logits` must be \(N, C, \*\) with C >= 2"),
     (
         lambda: softmax(target=TARGET.float()),
@@ -127,7 +131,7 @@ BAD = (
     (
         lambda: hinge(ERRORS, FRONT, per_class=True),
         ValueError,
-        "`logits` must be a tensor with at least 2 axes",
+        "`logits` must be a tensor with at least 2 dimensions",
     ),
     (lambda: hinge(per_class="yes"), TypeError, "`per_class` must be True or False"),
     (lambda: hinge(empty="drop"), ValueError, "`empty` must be one of 'max', 'skip'"),

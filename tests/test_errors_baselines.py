@@ -78,7 +78,7 @@ BAD = (
     (
         lambda: median([]),
         ValueError,
-        "`targets` must be labels of at least one pixel that counts; got none",
+        "`targets` must be labels with at least one pixel that is not ignored; got none",
     ),
     (
         lambda: eg.inverse_frequency_weights(TARGET, num_classes=1, ignore_index=0),

@@ -59,7 +59,8 @@ def test_scores_must_be_floating(function):
 @over_lists
 def test_scores_must_have_an_axis(function):
     with pytest.raises(
-        ValueError, match=rf"{function.__name__}: `scores` must be a tensor with at least 1 axes"
+        ValueError,
+        match=rf"{function.__name__}: `scores` must be a tensor with at least 1 dimension",
     ):
         function(torch.tensor(1.0), torch.tensor(1))
 
@@ -291,7 +292,7 @@ def test_suggest_epsilon_wants_something_to_move():
     with pytest.raises(
         ValueError,
         match=(
-            "suggest_epsilon: `scores` must be lists that leave something to move; got scores"
+            "suggest_epsilon: `scores` must be lists whose task loss can change; got scores"
             " spread over 0"
         ),
     ):

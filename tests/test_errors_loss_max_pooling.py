@@ -15,18 +15,18 @@ def pool(losses=LOSSES, **options):
 
 BAD = (
     (lambda: pool(LOSSES.long()), TypeError, "`losses` must be a floating-point tensor"),
-    (lambda: pool(LOSSES.sum()), ValueError, "`losses` must be a tensor with at least 1 axes"),
+    (lambda: pool(LOSSES.sum()), ValueError, "`losses` must be a tensor with at least 1 dimension"),
     (
         lambda: pool(-LOSSES),
         ValueError,
-        "loss_max_pooling: `losses` must be at least 0; got a loss of -1. The maximiser",
+        "loss_max_pooling: `losses` must be at least 0; got a loss of -1. Pooling is",
     ),
     (lambda: pool(mask=LOSSES + 0.5), ValueError, "`mask` must be 0 or 1, or bool"),
     (lambda: pool(mask=LOSSES[0] > 0), ValueError, r"`mask` must be of shape \(2, 3, 4\)"),
     (
         lambda: pool(p=0.9),
         ValueError,
-        "`p` must be finite and at least 1; got 0.9. 1.3 is the paper's choice",
+        "`p` must be finite and at least 1; got 0.9. The paper uses 1.3",
     ),
     (lambda: pool(p="2"), TypeError, "`p` must be a number; got '2'"),
     (lambda: pool(p=float("nan")), ValueError, "`p` must be finite and at least 1; got nan"),
@@ -44,15 +44,19 @@ BAD = (
     (
         lambda: pool(dim=3),
         ValueError,
-        r"`dim` must be one or more different axes in \[-3, 2\]; got 3",
+        r"`dim` must be one or more different dimensions in \[-3, 2\]; got 3",
     ),
     (
         lambda: pool(dim=(1, -2)),
         ValueError,
-        r"`dim` must be one or more different axes .*; got \(1, -2\)",
+        r"`dim` must be one or more different dimensions .*; got \(1, -2\)",
     ),
-    (lambda: pool(dim=()), ValueError, r"`dim` must be one or more different axes"),
-    (lambda: pool(dim=1.0), TypeError, "`dim` must be an axis, several axes or None; got 1.0"),
+    (lambda: pool(dim=()), ValueError, r"`dim` must be one or more different dimensions"),
+    (
+        lambda: pool(dim=1.0),
+        TypeError,
+        "`dim` must be an integer, a tuple of integers or None; got 1.0",
+    ),
     (lambda: pool(dim=("a",)), TypeError, "`dim` must be an integer; got 'a'"),
     (
         lambda: pool(reduction="avg"),

@@ -44,7 +44,7 @@ G = torch.arange(N) % 3  # three groups
         (
             lambda: metrics.precision_at_recall(torch.zeros(3), torch.ones(3).bool(), recall=90),
             ValueError,
-            "`recall` must be finite and above 0 and at most 1; got 90. .* not in per cent",
+            "`recall` must be finite and above 0 and at most 1; got 90. .* not a percentage",
         ),
         (
             lambda: metrics.pr_auc(torch.zeros(3), torch.ones(3).bool(), reduction="sum"),
@@ -79,7 +79,7 @@ def test_messages_of_metrics(call, kind, match):
             "without positives or negatives",
         ),
         (lambda: FBeta(labels=[-1, 1, 1]), ValueError, "labels are -1 and 1: pass `labels > 0`"),
-        (lambda: FBeta(labels=[0, 255]), ValueError, "255 marks the positives, pass `labels > 0`"),
+        (lambda: FBeta(labels=[0, 255]), ValueError, "255 means positive, pass `labels > 0`"),
         (lambda: FBeta(labels=[0.2, 1.0]), ValueError, "soft labels"),
         (
             lambda: FBeta(labels=[0, 1, 7]),
@@ -96,7 +96,7 @@ def test_messages_of_metrics(call, kind, match):
             r"`at_least` must be below 0\.9545, the most these anchors can show; .* more `anchors`",
         ),
         (lambda: PartialROCAUC(0.1, anchors=[0.2]), ValueError, r"ascending within \(0, 0\.1\)"),
-        (lambda: SensitivityAtSpecificity(95), ValueError, "`specificity` must be .* per cent"),
+        (lambda: SensitivityAtSpecificity(95), ValueError, "`specificity` must be .* percentage"),
         (lambda: FBeta(dual_lr=0), ValueError, "`dual_lr` must be finite and above 0"),
         (lambda: FBeta(momentum=1), ValueError, "`momentum` must be finite .* below 1"),
         (lambda: FBeta(augment=-1), ValueError, "`augment` must be"),
@@ -115,7 +115,7 @@ def test_messages_of_metrics(call, kind, match):
         (lambda: FBeta(labels=Y)(GOOD[0], Y[1:]), ValueError, "`target` must be of shape"),
         (lambda: FBeta(labels=Y)(GOOD[0], Y.long() + 1), ValueError, "`target` must be 0 or 1"),
         (lambda: FBeta(labels=Y)(GOOD[0], Y + 0.5), ValueError, "soft labels"),
-        (lambda: FBeta(labels=Y)(torch.zeros(N, 3), Y), ValueError, "`labels=` that hold them all"),
+        (lambda: FBeta(labels=Y)(torch.zeros(N, 3), Y), ValueError, "`labels=` with all of them"),
         (lambda: FBeta()(*GOOD, index=INDEX), ValueError, "`index` must be left out without `lab"),
         (lambda: FBeta(labels=Y)(*GOOD, index=Y), TypeError, "`index` must be an integer tensor"),
         (lambda: FBeta(labels=Y)(*GOOD, index=[1]), TypeError, r"`torch.as_tensor\(index\)`"),
@@ -128,7 +128,7 @@ def test_messages_of_metrics(call, kind, match):
         (
             lambda: FBeta(labels=Y)(*GOOD, index=INDEX.flip(0)),
             ValueError,
-            "`labels` holds at `index`",
+            "equal to `labels` at `index`",
         ),
         (lambda: FBeta(labels=G)(torch.zeros(N), G), ValueError, r"must be of shape \(\*, 3\)"),
         (lambda: FBeta(labels=G)(torch.zeros(N, 3), G + 1), ValueError, "the label 3"),

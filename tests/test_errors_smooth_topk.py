@@ -34,7 +34,7 @@ BAD = (
     (
         lambda: smooth(k=10),
         ValueError,
-        r"`k` must be in \[1, 9\]; got 10. With 10 classes on axis 1, 10 guesses are always right",
+        r"`k` must be in \[1, 9\]; got 10. There are 10 classes in dim 1, so 10 guesses are",
     ),
     (lambda: smooth(k=2.0), TypeError, "`k` must be an integer; got 2.0"),
     (lambda: smooth(k=True), TypeError, "`k` must be an integer; got True"),
@@ -83,7 +83,7 @@ BAD = (
     (
         lambda: smooth(SCORES[0, 0, 0], TARGET[0, 0]),
         ValueError,
-        "`scores` must be a tensor with at least 1 axes",
+        "`scores` must be a tensor with at least 1 dimension",
     ),
     (
         lambda: smooth(target=TARGET.float()),
@@ -127,7 +127,7 @@ BAD = (
     (
         lambda: eg.log_elementary_symmetric(CROPS, k=0),
         ValueError,
-        r"`k` must be in \[1, 10\]; got 0. There are 10 items",
+        r"`k` must be in \[1, 10\]; got 0. There are only 10 items",
     ),
     (
         lambda: eg.log_elementary_symmetric(CROPS, k=11),
@@ -152,7 +152,7 @@ BAD = (
     (
         lambda: eg.topk_predict(CROPS, k=2, crop_dim=-1),
         ValueError,
-        r"topk_predict: `crop_dim` must be an axis in \[0, 0\]; got -1",
+        r"topk_predict: `crop_dim` must be a dimension in \[0, 0\]; got -1",
     ),
     (
         lambda: eg.topk_predict(CROPS[:0], k=2, crop_dim=0),

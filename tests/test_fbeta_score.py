@@ -152,7 +152,7 @@ LOGITS, LABELS = torch.zeros(4, 3), torch.tensor([0, 1, 2, 0])
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"threshold": 0.5}, "`threshold` must be left out beside a `target` of class indices"),
+        ({"threshold": 0.5}, "`threshold` must be left out with a `target` of class indices"),
         ({"dim": 0}, "`dim` must be left out"),
         ({"mask": LOGITS > 0}, "`mask` must be left out .* `ignore_index`"),
         ({"ties": "worst"}, "`ties` must be left out"),

@@ -337,7 +337,11 @@ def test_a_wrapped_module_is_a_submodule():
     ("error", "options", "message"),
     [
         (TypeError, {"loss": 0.5}, "global_batch: `loss` must be a function or a module; got 0.5"),
-        (TypeError, {"gather": "mask"}, "global_batch: `gather` must be several names; got 'mask'"),
+        (
+            TypeError,
+            {"gather": "mask"},
+            "global_batch: `gather` must be a tuple of names; got 'mask'",
+        ),
         (
             ValueError,
             {"once": "item"},

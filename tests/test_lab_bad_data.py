@@ -215,7 +215,7 @@ def test_a_broken_npz(capsys, tmp_path, arrays, message):
         ),
         (
             ["--loss", "lovasz_hinge"],
-            "--loss lovasz_hinge is for two classes; the data have 3. Take lovasz_softmax.",
+            "--loss lovasz_hinge is for two classes; the data have 3. Use lovasz_softmax.",
         ),
         (["--loss-options", '{"bins": -1}'], "lovasz_softmax does not take the options"),
         (
@@ -230,7 +230,7 @@ def test_a_broken_npz(capsys, tmp_path, arrays, message):
         (["--augment", "full"], "--augment full scales them. Pass --crop SIZE"),
         (
             ["--strategy", "telepathy"],
-            "lightning cannot train with {'accelerator': 'cpu', 'devices': 1",
+            "Lightning cannot train with {'accelerator': 'cpu', 'devices': 1",
         ),
         (["--validation", "1"], "--validation must be at least 0.001 and below 1; got 1.0."),
         (["--validation", "0.6", "--test", "0.4"], "leave nothing to train on. Make them smaller"),
@@ -370,7 +370,7 @@ def test_weights_of_another_model(capsys, finished, tmp_path):
         "--out",
         tmp_path / "out",
     )
-    assert "Give the --out folder of a finished `evalgrad train`" in told(
+    assert "Pass the --out folder of a finished `evalgrad train`" in told(
         capsys, tmp_path, "evaluate", tmp_path / "nothing", "--data", finished / "data.npz"
     )
 
@@ -401,7 +401,7 @@ def test_data_that_the_model_was_not_trained_for(capsys, finished, tmp_path):
     message = told(capsys, tmp_path, "predict", run, *lost)
     assert "--data must exist; there is no" in message
     message = told(capsys, tmp_path, "evaluate", tmp_path / "none")
-    assert "none/model.json is missing. Give the --out folder of a finished" in message
+    assert "none/model.json is missing. Pass the --out folder of a finished" in message
 
 
 def test_a_table_for_a_model_without_columns_is_told(tmp_path):

@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 import zipfile
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -105,7 +106,7 @@ def test_data_that_changed_are_told_at_resume(run, capsys):
     write_data(run / "data.npz", shift=1.0)
     said = told(capsys, command("--epochs", 4))
     assert "holds a run with contents of --data" in said
-    assert "--resume never to begin again" in said
+    assert "--resume never to start over" in said
 
 
 HOLDER = """
@@ -127,7 +128,7 @@ def test_a_folder_holds_one_training_at_a_time(run, capsys):
         assert holder.stdout.readline() == "held\n"
         before = contents(run)
         said = told(capsys, command("--epochs", 4, "--resume", "never"))
-        assert "another process is at work in run. Wait for it" in said
+        assert "another process is using run. Wait for it" in said
         assert contents(run) == before
     finally:
         holder.kill()
@@ -135,6 +136,14 @@ def test_a_folder_holds_one_training_at_a_time(run, capsys):
         holder.stdout.close()
     with held(run / "run"):  # the system gave it free
         pass
+
+
+def test_a_folder_holds_one_comparison_at_a_time(run, capsys):
+    with held(run / "run"):
+        before = contents(run)
+        said = told(capsys, ["compare", "two-mode-f1", "--out", run / "run"])
+        assert "another process is at work" in said
+        assert contents(run) == before
 
 
 def test_ranks_of_one_training_do_not_lock_each_other_out(tmp_path, monkeypatch):
@@ -192,7 +201,7 @@ def test_a_damaged_checkpoint(run, capsys, damage):
     said = told(capsys, command("--epochs", 9))
     assert str(path) in said
     assert "is damaged (in" in said if damage == "flipped" else "cannot be read as a check" in said
-    assert "--resume never to begin again" in said
+    assert "--resume never to start over" in said
 
 
 def test_a_checkpoint_of_another_kind_of_run(run, capsys):
@@ -200,7 +209,7 @@ def test_a_checkpoint_of_another_kind_of_run(run, capsys):
     for more in (["--optimiser", "sgd"], ["--loss", "auto"], ["--loss", "f_beta"]):
         said = told(capsys, command(*other, *more, out="other"))
         assert "the checkpoint is of another kind of run: " in said
-        assert "Give the options of that run, or --resume never to begin again." in said
+        assert "Pass the options of that run, or --resume never to start over." in said
         assert not (run / "other").exists()
 
 
@@ -226,7 +235,7 @@ def test_garbage_in_the_files_of_a_run(run, capsys, name, content):
 def test_a_result_of_another_version(run, capsys):
     (run / "run" / "result.json").write_text('{"decision": null}')
     said = told(capsys, command("--epochs", 4))
-    assert "result.json is no result of this version" in said
+    assert "result.json is not a result of this version" in said
     (run / "run" / "result.json").unlink()
     assert main(command("--epochs", 4)) == 0
 
@@ -241,9 +250,9 @@ def test_a_result_of_another_version(run, capsys):
         ({"kind": "poetry"}, "task and kind do not fit together."),
         ({"views": {"tiles": "five"}}, "views do not fit together."),
         ({"model_options": []}, "model_options must be a JSON object; got []."),
-        ({"decision": {"rule": "rm", "numbers": []}}, "is no decision."),
+        ({"decision": {"rule": "rm", "numbers": []}}, "is not a decision."),
         ({"decision": {"rule": "threshold", "numbers": [0.0] * 9}}, "decision do not fit"),
-        ({"decision": 3}, "Give the --out folder of a finished"),
+        ({"decision": 3}, "Pass the --out folder of a finished"),
         ({"model_options": {"widths": [10**10]}}, "is a checkpoint of another model"),
         ({"model_options": {"widths": "wide"}}, "must take (inputs, outputs=...)"),
     ],
@@ -254,11 +263,22 @@ def test_a_model_description_that_is_none(run, capsys, change, message):
     assert message in told(capsys, ["evaluate", run / "run", "--data", run / "data.npz"])
 
 
-@pytest.mark.parametrize("damage", ["missing", "cut"])
+def flipped(data, place):
+    """With one bit of one byte changed."""
+    changed = bytearray(data)
+    changed[place] ^= 16
+    return bytes(changed)
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [None, lambda data: data[:-9], partial(flipped, place=-1), partial(flipped, place=-150)],
+    ids=["missing", "cut", "last byte", "some byte"],
+)
 def test_damaged_weights(run, capsys, damage):
     path = run / "run" / "best.safetensors"
     data = path.read_bytes()
-    path.unlink() if damage == "missing" else path.write_bytes(data[:-9])
+    path.write_bytes(damage(data)) if damage else path.unlink()
     said = told(capsys, ["evaluate", run / "run", "--data", run / "data.npz"])
     assert "best.safetensors cannot be read" in said
     # the repair: what measures a run again writes its weights again

@@ -336,7 +336,7 @@ def test_ctrl_c_in_a_terminal_stops_the_workers_and_the_same_command_goes_on(tmp
     _, message = process.communicate()
     assert process.returncode == 130
     assert message.endswith(
-        "evalgrad compare: interrupted; what is finished is kept, the same command goes on.\n"
+        "evalgrad compare: interrupted; finished work is kept, and the same command resumes.\n"
     )
     before = {path: path.stat().st_mtime_ns for path in (tmp_path / "store").glob("*.json")}
     assert 0 < len(before) < 25

@@ -32,8 +32,9 @@ from evalgrad_lab import (
 )
 from evalgrad_lab.cli import main
 from evalgrad_lab.comparison import budget, candidates, own
+from evalgrad_lab.errors import UserError
 from evalgrad_lab.report.panels import Difference, Panel, Row
-from evalgrad_lab.tune import product
+from evalgrad_lab.tune import Tuned, product
 
 QUICK = {"trials": 2, "search_seeds": 1, "seeds": 2, "epochs": 2, "jobs": 1}
 SMALL_UNET = {"model_options": {"width": 4}, "batch_size": 4}
@@ -549,3 +550,23 @@ def test_a_changed_network_of_the_users_own_is_trained_again(tmp_path, monkeypat
     (tmp_path / "own_net.py").write_text("# changed\n" + (tmp_path / "own_net.py").read_text())
     assert first != models.source_digest("own_net:net")
     assert models.source_digest("unet") == ""
+
+
+def test_the_recipe_is_tuned_as_its_best_start_is():
+    """With planted scores: the point of the better baseline, which says whether it is weighted."""
+
+    def found(value, **hyper):
+        return Tuned({"hyper": hyper}, [], [[0.1], [value]])
+
+    auto = candidates.entrant("auto", "bce", 0.01, 4)
+    plain, weighted = found(0.6, learning_rate=0.1), found(0.7, positive_weight=3.0)
+    chosen = own._of_start(auto, {"bce": plain, "weighted_bce": weighted})
+    assert chosen.point["hyper"] == {"positive_weight": 3.0}
+    chosen = own._of_start(auto, {"bce": plain})
+    assert chosen.point["hyper"] == {"learning_rate": 0.1, "positive_weight": 1.0}
+
+
+def test_the_recipe_needs_its_start_beside_it(tmp_path):
+    options = {"task": "ranking", "metric": "ap", "data": write_table(tmp_path / "t.csv")}
+    with pytest.raises(UserError, match="--losses must name bce too"):
+        compare(CompareOptions(losses=["hinge", "auto"], out=tmp_path / "o", **options))

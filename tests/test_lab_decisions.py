@@ -135,7 +135,7 @@ def test_what_was_trained_on_is_left_out_and_said(run, tmp_path, capsys):
     assert (found.examples, found.trained, found.validated) == (200, 0, 0)
     everything = EvaluateOptions(run=path, data=run / "data.csv", include_trained=True)
     assert evaluate(everything).examples == 200
-    with pytest.raises(UserError, match="--include-trained is of --data"):
+    with pytest.raises(UserError, match="--include-trained needs --data"):
         evaluate(EvaluateOptions(run=path, include_trained=True))
 
 
@@ -231,13 +231,13 @@ def test_the_batch_size_is_raised_where_most_batches_would_hold_no_positive(tmp_
     data = rare(tmp_path / "rare.csv", positives=16)
     train(options(tmp_path, data, metric="ap", epochs=1))
     # 10 of 192 are positive: 0.948^16 = 0.42 of the batches have none; 0.948^64 = 0.03
-    assert "--batch-size 64 is taken: 42% of the batches of 16" in capsys.readouterr().err
+    assert "--batch-size 64 is used: 42% of the batches of 16" in capsys.readouterr().err
     assert json.loads((tmp_path / "run" / "result.json").read_text())["steps"] == 192 // 64
     train(options(tmp_path, data, metric="ap", epochs=1, batch_size=8, out=tmp_path / "small"))
     warned = capsys.readouterr().err
-    assert "65% of the batches of 8 would hold no positive; a larger --batch-size helps" in warned
+    assert "65% of the batches of 8 would have no positive; a larger --batch-size helps" in warned
     train(options(tmp_path, write_table(tmp_path / "t.csv"), epochs=1, out=tmp_path / "usual"))
-    assert "would hold no positive" not in capsys.readouterr().err
+    assert "would have no positive" not in capsys.readouterr().err
 
 
 def test_the_best_is_the_best_mean_of_three_looks():
@@ -349,7 +349,7 @@ def test_the_metric_is_blamed_for_classes_that_it_does_not_take(tmp_path, capsys
     arguments = ["--task", "segmentation", "--metric", "image-iou", "--data", str(data)]
     assert main(["train", *arguments, "--out", str(tmp_path / "run")]) == 2
     said = capsys.readouterr().err
-    assert "--metric image-iou is for two classes; the data have 3. Take image-miou." in said
+    assert "--metric image-iou is for two classes; the data have 3. Use image-miou." in said
 
 
 def test_evaluate_does_not_advise_options_that_it_lacks(masks, tmp_path, capsys):

@@ -320,7 +320,7 @@ def test_ctrl_c_leaves_no_result_and_the_same_command_goes_on(tmp_path, monkeypa
     arguments = ranking_arguments(tmp_path, "--epochs", "2", "--model", "interrupted_net:Net")
     assert main(arguments) == 130
     assert (
-        "interrupted; what is finished is kept, the same command goes on."
+        "interrupted; finished work is kept, and the same command resumes."
         in capsys.readouterr().err
     )
     assert signal.getsignal(signal.SIGINT) is handler

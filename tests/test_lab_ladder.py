@@ -1,5 +1,9 @@
 """The ladder: its files, what a row says of a comparison, and its sums."""
 
+import json
+import sys
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from PIL import Image
@@ -13,7 +17,7 @@ from reproductions.ladder import __main__ as ladder
 from reproductions.ladder.arrays import camvid
 from reproductions.ladder.rungs import RUNGS, Rung, write
 
-EMBEDDED = ("scenes", "strokes", "strokes-dice", "noisy-digit", "digit", "digit-pairs")
+EMBEDDED = ("scenes", "strokes", "noisy-digit", "digit", "digit-pairs")
 
 
 @pytest.mark.parametrize("name", EMBEDDED)
@@ -32,16 +36,33 @@ def arrays():
     return {"inputs": x.astype(np.float32), "target": target}
 
 
-def test_a_task_is_climbed(tmp_path, monkeypatch):
+def control_trial(*, options, seed, **_):
+    """Stands for a training of the control."""
+    assert (options["loss"], options["loss_options"]) == ("auto", {"share": 0.0})
+    return {"seed": seed, "test": {"AP": 0.25}}
+
+
+@pytest.mark.parametrize("taken", [False, True])
+def test_a_task_is_climbed(tmp_path, monkeypatch, taken):
+    line_of, plain = ladder.line_of, {"positive_weight": 1.0}
+    planted = lambda *given: replace(line_of(*given), gains=[(0.1, 0.1)] * taken)  # noqa: E731
+    monkeypatch.setattr(ladder, "line_of", planted)
+    monkeypatch.setattr(ladder, "own_trial", control_trial)
     monkeypatch.setattr(ladder, "TRIALS", 1)
     monkeypatch.setattr(ladder, "SEARCH_SEEDS", 1)
     monkeypatch.setattr(ladder, "SEEDS", 2)
     rung = Rung("items", "ranking", "ap", arrays, {"epochs": 3, "batch_size": 64})
     line = ladder.climbed(rung, tmp_path, jobs=1)
-    assert line.reference in ("bce", "weighted_bce")
+    assert line.start in ("bce", "weighted_bce")
     assert line.difference.mean == pytest.approx(line.ours - line.theirs)
     assert line.seeds == 2
-    assert 0 <= line.taken <= 2
+    assert (line.restart is not None) == taken
+    if taken:
+        assert line.restart.mean == pytest.approx(0.25 - line.theirs)
+        assert line.restart.pairs == 2
+    found = json.loads((tmp_path / "items" / "comparison.json").read_text())
+    starts = [found["search"][name]["chosen"] for name in ("bce", "weighted_bce")]
+    assert found["search"]["auto"]["chosen"] in [{**plain, **start} for start in starts]
     text = ladder.page([line], ["mars: no data"])
     assert "| items | ap |" in text
     assert "Not run: mars: no data" in text
@@ -50,14 +71,37 @@ def test_a_task_is_climbed(tmp_path, monkeypatch):
 def line(mean, low, high, p=0.5):
     difference = Difference(mean, (low, high), 5)
     timed = Difference(0.0, (-0.01, 0.01), 5)
-    return ladder.Line(RUNGS[0], "bce", 0.5, 0.5 + mean, difference, timed, p, 1, 5)
+    control = Difference(0.02, (0.01, 0.03), 5)
+    rest = (difference, timed, Difference(-0.01, (-0.02, 0.01), 5), control, p)
+    return ladder.Line(RUNGS[0], "bce", 0.5, 0.5 + mean, *rest, [(0.02, -0.03)], 5)
 
 
 def test_the_page_counts_wins_ties_and_losses():
     lines = [line(0.02, 0.01, 0.03), line(0.0, -0.01, 0.01), line(-0.01, -0.015, -0.005, p=0.01)]
     text = ladder.page(lines, [])
-    assert "1 wins, 1 ties, 1 losses. Mean of all tasks: +0.33 points" in text
-    assert "| 0.03 | +0.0 (-1.0 to +1.0) | 1 of 5 |" in text  # 0.01 times three tasks
+    assert "1 wins, 1 ties, 1 losses. Mean of all tasks: +0.33" in text
+    others = "+0.0 (-1.0 to +1.0) | +2.0 (+1.0 to +3.0) | -1.0 (-2.0 to +1.0)"
+    assert f"| 0.03 | {others} | 1 of 5 |" in text  # 0.01 times three tasks
+    assert "Against the other baseline: 0 wins, 3 ties, 0 losses, mean -1.00" in text
+
+
+def test_the_page_explains_means_more_than_a_point_below():
+    low = line(-0.02, -0.05, 0.01)
+    text = ladder.page([low, line(-0.005, -0.05, 0.01)], [])
+    (found,) = (row for row in text.split("\n") if row.startswith("- scenes:"))
+    assert found.endswith("on validation and on test: +2.0 and -3.0.")
+
+
+def test_the_page_names_the_tasks_that_were_not_run(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(
+        ladder, "climbed", lambda rung, *_: replace(line(0.0, -0.01, 0.01), rung=rung)
+    )
+    monkeypatch.setattr(sys, "argv", ["ladder", "yeast1", "--out", str(tmp_path)])
+    assert ladder.main() == 0
+    text = (tmp_path / "ladder.md").read_text()
+    assert "| yeast1 |" in text
+    assert "segment0: not asked for" in text
+    assert "pima" not in text  # held out
 
 
 def test_camvid_is_split_by_drives(tmp_path):

@@ -80,6 +80,34 @@ def test_equal_time_counts_the_steps_of_the_second_branch_by_its_own_time(tmp_pa
     assert found["steps"] == pytest.approx([1.0, 5.0, 3.0])
 
 
+def test_the_share_of_the_metrics_loss_can_be_given(tmp_path):
+    def branch(attempt, **own):
+        return prepare(options(tmp_path, loss_options=own)).recipe.branch(attempt)
+
+    assert [branch(i, share=0.2)[1]["share"] for i in (0, 1)] == pytest.approx([0.2, 0.04])
+    loss, own = branch(0, share=0.2, epsilon=3.0)
+    assert loss == "bce+direct_average_precision"
+    assert own["direct_average_precision"]["epsilon"] == 3.0
+    assert branch(0, share=0.0) == ("bce", {})  # the schedule that begins again, alone
+    for wrong in (1.0, -0.1, "half"):
+        with pytest.raises(UserError, match="share of --loss auto must be at least 0 and below 1"):
+            branch(0, share=wrong)
+
+
+def test_class_weights_of_the_start_can_be_given(tmp_path):
+    def recipe_of(**given):
+        return prepare(options(tmp_path, **given)).recipe
+
+    found = recipe_of(loss_options={"positive_weight": 3.0, "epsilon": 2.0})
+    assert (found.first, found.first_options) == ("bce", {"positive_weight": 3.0})
+    assert found.second_options["epsilon"] == 2.0
+    assert recipe_of(loss_options={"positive_weight": 1.0}).first_options == {}
+    classes = {"task": "classification", "metric": "f1"}
+    found = recipe_of(loss_options={"weight_power": 1.0}, **classes)
+    assert (found.first, found.first_options) == ("weighted_cross_entropy", {"weight_power": 1.0})
+    assert recipe_of(loss_options={"weight_power": 0.0}, **classes).first == "cross_entropy"
+
+
 def test_two_positives_in_validation_are_too_few_to_choose_by(tmp_path):
     data = write_items(tmp_path / "items.npz", 400, positives=0.03)
     result = train(options(tmp_path, data=data, metric="f1"))

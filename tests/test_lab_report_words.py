@@ -67,7 +67,7 @@ def test_reversed_data_make_the_opening_say_the_opposite():
         "hopeless-positives (designed data; bce against direct_ap: \N{MINUS SIGN}2"
         in backward["loss"]
     )
-    assert backward["win"].startswith("It paid on")
+    assert backward["win"].startswith("It helped on")
     assert backward["loss"].startswith("It was worse on")
 
 
@@ -76,13 +76,13 @@ def test_all_wins_and_no_wins_are_said_as_such():
     won = words.opening(panels(comparison(tasks=task)["records"]))
     assert (
         won[0].text
-        == "Training on the metric paid in 2 of 2 comparisons (2 of them on designed data), "
+        == "Training on the metric helped in 2 of 2 comparisons (2 of them on designed data), "
         "made no measurable difference in none and was worse in none."
     )
     two = [(*TASKS[3][:5], [TASKS[3][5][0], TASKS[3][5][-1]])]
     lost = words.opening(panels(comparison(tasks=two, reversed_roles=True)["records"]))
     assert (
-        "paid in none of 2 comparisons, made no measurable difference in none and was worse in 2."
+        "helped in none of 2 comparisons, made no measurable difference in none and was worse in 2."
         in lost[0].text
     )
 

@@ -111,7 +111,7 @@ def test_binary_maps_of_every_kind():
     assert torch.equal(found[:, 0, 2], (target == 0).flatten(1).sum(1))
     mixed = target.float()
     mixed[0, 0, :3] = torch.tensor([0.0, 1.0, 255.0])
-    with pytest.raises(ValueError, match=r"items to leave out, pass ignore_index=255\."):
+    with pytest.raises(ValueError, match=r"items to ignore, pass ignore_index=255\."):
         metrics.jaccard_index(logits[:, 0] > 0, mixed, num_classes=2)
     with pytest.raises(ValueError, match=r"`prediction` must be 0 or 1, or bool; got the label"):
         metrics.jaccard_index(logits.sigmoid(), target, num_classes=2)

@@ -166,7 +166,7 @@ def test_micro_batches_of_ranks():
             ValueError,
             (torch.ones(3, 2), torch.ones(4)),
             2,
-            r"micro_batch_backward: `inputs` must be of one length; got \[3, 4\]",
+            r"micro_batch_backward: `inputs` must be of equal length; got \[3, 4\]",
         ),
         (ValueError, torch.ones(3, 2), 0, "micro_batch_backward: `size` must be at least 1; got 0"),
     ],

@@ -210,7 +210,7 @@ def test_one_column_has_to_say_what_it_is(metric):
         with pytest.raises(ValueError, match=r"`scores` must be lists of items.*pass dim=0"):
             metric(scores, labels)
         assert metric(scores, labels, dim=0) == metric(scores[:, 0], target[:, 0])
-    with pytest.raises(ValueError, match=r"`dim` must be an axis in \[-2, 1\]; got 2"):
+    with pytest.raises(ValueError, match=r"`dim` must be a dimension in \[-2, 1\]; got 2"):
         metric(scores, target, dim=2)
 
 

@@ -158,12 +158,29 @@ def _residual(totals, constraint, prior, hard):
 @pytest.mark.skipif(_native.library is None, reason="built without kernels")
 def test_operators_pass_opcheck():
     defined = torch.ops.evalgrad
-    torch.library.opcheck(
-        defined.s_measure_errors.default, (X.view(1, -1), Y.view(1, -1), torch.ones(1, 2), 0)
-    )
+    for square in (0.0, 4.0):
+        errors = (X.view(1, -1), Y.view(1, -1), torch.ones(1, 2), 0, square, 0.0)
+        torch.library.opcheck(defined.s_measure_errors.default, errors)
     for due in (False, True):
         totals = (X, Y, torch.ones(2), torch.zeros(2), torch.tensor(due), 0)
         torch.library.opcheck(defined.s_measure_totals.default, totals)
+
+
+@pytest.mark.parametrize("prior", [0.0, 3.0])
+def test_rows_have_a_ratio_each(prior, request):
+    """V = (beta^2 + F) / T, and 0 for a row without positives."""
+    offset, positive = X.double().view(1, -1).repeat(2, 1), torch.stack([Y, torch.zeros_like(Y)])
+    missed, alarms = (1 - offset[0, Y]).relu().sum(), (1 + offset[0, ~Y]).relu().sum()
+    n, m = Y.sum(), (~Y).sum()
+    expected = (4 + (prior * alarms / m if prior else alarms / n)) / (1 - missed / n).clamp_min(
+        1 / n
+    )
+    for _ in ("kernel", "pure"):
+        value, _, _ = torch.ops.evalgrad.s_measure_errors(
+            offset, positive, torch.ones(2, 2).double(), 0, 4.0, prior
+        )
+        torch.testing.assert_close(value, torch.stack([expected, expected * 0]))
+        request.getfixturevalue("pure")
 
 
 @pytest.mark.parametrize("program", PROGRAMS.values(), ids=PROGRAMS)

@@ -42,7 +42,7 @@ def test_one_channel_is_binary(loss):
         loss(x.requires_grad_(), y, mode="binary").backward()
         assert x.grad.abs().sum() > 0
         x = x.detach()
-    with pytest.raises(ValueError, match="Put the classes on axis 1"):
+    with pytest.raises(ValueError, match="Put the classes in dim 1"):
         loss(x[:, :0], y[:, :0])
 
 
@@ -131,7 +131,7 @@ def test_wrong_shares_are_nan_where_they_cannot_be_read():
         bad = y.clone()
         bad[1, 3] = wrong
         loss = partial(eg.soft_dice_loss, mode="binary", per_image=True, reduction="none")
-        with pytest.raises(ValueError, match=r"`target` must be shares in \[0, 1\]"):
+        with pytest.raises(ValueError, match=r"`target` must be soft labels in \[0, 1\]"):
             loss(x, bad)
         traced = torch.vmap(loss)(x.unsqueeze(0), bad.unsqueeze(0))[0, :, 0]
         assert traced.isnan().tolist() == [False, True]

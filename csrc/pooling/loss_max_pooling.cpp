@@ -243,7 +243,7 @@ float pool_row(Row row, double p, double support) {
     if (valid == row.n) row.mask = nullptr;
     const double m = std::clamp(support * valid, 1.0, std::max<double>(valid, 1.0));
     // q = 1e20 at p = 1 is exact: any two float32 have a ratio whose power is 0, 1 or inf.
-    const double q = std::isinf(p) ? 1.0 : std::min(p / (p - 1.0), 1e20), inverse_p = 1.0 - 1.0 / q;
+    const double q = std::isinf(p) ? 1.0 : p / std::max(p - 1.0, 1e-20), inverse_p = 1.0 - 1.0 / q;
     double s = 1.0;
     if (valid == 0 || q == 1.0) {  // nothing, or the plain mean
         for (int64_t i = 0; i < row.n; ++i) row.weights[i] = !row.mask || row.mask[i];

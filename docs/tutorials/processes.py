@@ -31,7 +31,7 @@ def say(text):
 say(f"{world} processes with {len(target[mine])} items each, {target.sum()} positives in all")
 
 # %%
-# What one process does with the whole batch: the reference.
+# The reference: one process with the whole batch.
 loss = eg.DirectAveragePrecisionLoss(epsilon=1.0)
 whole = loss(network(inputs).squeeze(1), target)
 whole.backward()
@@ -39,7 +39,7 @@ expected = network.weight.grad.clone()
 say(f"one process: loss {whole.item():.4f}")
 
 # %%
-# DDP alone averages the gradients of two other losses, each of half of the items.
+# DDP alone averages the gradients of two different losses, each of half of the items.
 network.zero_grad()
 parallel = DistributedDataParallel(network)
 parts = loss(parallel(inputs[mine]).squeeze(1), target[mine])
@@ -50,7 +50,7 @@ off = (network.weight.grad - expected).norm() / expected.norm()
 say(f"mean of the losses {mean.item():.4f}, gradient off by {off:.0%}")
 
 # %%
-# `global_batch` wraps any loss, and DDP stays as it is.
+# `global_batch` wraps any loss; DDP is used as usual.
 network.zero_grad()
 together = eg.distributed.global_batch(loss)
 value = together(parallel(inputs[mine]).squeeze(1), target[mine])

@@ -22,8 +22,8 @@ train, test = slice(0, 900), slice(900, None)
 print(f"{len(digit[train])} images to train on, {len(digit[test])} to test on")
 
 # %%
-# `retrieval_lists` makes of embeddings one list per query: the similarities to all others, which of
-# them have its label, and a mask that leaves the query itself out. Every ranking metric takes them.
+# `retrieval_lists` turns embeddings into one list per query: similarities to all items, which of
+# them have its label, and a mask that leaves out the query itself. All ranking metrics take these.
 
 
 def quality(embeddings, labels):
@@ -39,15 +39,15 @@ with torch.no_grad():
     print("untrained: ", quality(model(pixels[test]), digit[test]))
 
 # %%
-# `epsilon` decides how far from its own ranking the loss looks for a worse one, on the scale of the
-# similarities. `suggest_epsilon` gives a first value from the untrained network.
+# `epsilon` sets how far from its own ranking the loss looks for a worse one, on the scale of the
+# similarities. `suggest_epsilon` returns a starting value for the untrained network.
 with torch.no_grad():
     lists, same, others = eg.metrics.retrieval_lists(model(pixels[train]), digit[train])
 epsilon = eg.suggest_epsilon(lists, same, mask=others)
 print(f"epsilon {epsilon:.2g}")
 
 # %%
-# Any optimiser and any sampler will do; every item of a batch is a query.
+# Any optimiser and any sampler work; every item of a batch is a query.
 loss = eg.RetrievalAveragePrecisionLoss(epsilon=epsilon)
 optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
 for step in range(200):
@@ -60,7 +60,7 @@ for step in range(200):
         print(f"step {step}: 1 - MAP of the batch {value.item():.3f}")
 
 # %%
-# The gap between the two is what the network has learnt by heart.
+# The gap between the two is overfitting.
 with torch.no_grad():
     print("training images:", quality(model(pixels[train]), digit[train]))
     print("test images:    ", quality(model(pixels[test]), digit[test]))

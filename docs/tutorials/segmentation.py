@@ -37,7 +37,7 @@ print(tuple(images.shape), [f"{share:.1%}" for share in labels.flatten().bincoun
 #
 #     SegformerForSemanticSegmentation.from_pretrained("nvidia/mit-b0", num_labels=4)
 #
-# Here the config makes a network with random ones.
+# Here the network is made from a config, with random weights.
 config = SegformerConfig(
     num_labels=4,
     depths=[1, 1, 1, 1],
@@ -51,8 +51,8 @@ model = SegformerForSemanticSegmentation(config)
 print(f"{sum(p.numel() for p in model.parameters()):,} parameters")
 
 # %%
-# SegFormer's logits are smaller than its images. The losses follow the metric on the pixels that
-# you are judged by: interpolate first.
+# SegFormer's logits have a lower resolution than its images. The metric is computed on pixels of
+# the labels, so interpolate the logits first.
 
 
 def logits_of(batch):
@@ -78,8 +78,8 @@ for step in range(100):
         print(f"step {step + 1}: loss {loss.item():.3f}")
 
 # %%
-# Deciding for the metric costs no training: `class_offsets` finds what to add to the logits of each
-# class so that argmax has the highest mean IoU on validation images.
+# A better decision rule needs no training: `class_offsets` finds offsets for the logits of each
+# class that raise the mean IoU of argmax on validation images.
 with torch.no_grad():
     (validation, seen), (test, truth) = ((logits_of(x), y) for x, y in (draw(100), draw(100)))
 offsets = eg.decisions.class_offsets(validation, seen)

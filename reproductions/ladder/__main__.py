@@ -5,19 +5,24 @@ and write the table. It takes hours and goes on where it was stopped.
 import argparse
 import math
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import fmean, stdev
+from typing import Any
 
 from scipy import stats
 
 from evalgrad_lab import compare
 from evalgrad_lab.cli import guarded
-from evalgrad_lab.commands.compare import CompareOptions
+from evalgrad_lab.commands.compare import CompareOptions, CompareResult
+from evalgrad_lab.comparison.own import Own
+from evalgrad_lab.comparison.own_trials import own_trial
 from evalgrad_lab.data.fetched import NotFetchedError
 from evalgrad_lab.errors import UserError
-from evalgrad_lab.report.panels import Difference, Panel, Row, Verdict
-from evalgrad_lab.store import write_atomically
+from evalgrad_lab.recipe import AUTO
+from evalgrad_lab.report.panels import Difference, Panel, Verdict, paired_difference
+from evalgrad_lab.runs import Runs
+from evalgrad_lab.store import Store, write_atomically
 from reproductions.ladder.rungs import Rung, rungs, write
 
 PROG = "python -m reproductions.ladder"
@@ -28,20 +33,28 @@ BASELINES = {
 }
 ONE_SCORE = ("image-iou", "image-dice")  # of one class: BCE is their cross-entropy
 TRIALS, SEARCH_SEEDS, SEEDS = 4, 2, 5
+LOW = 0.01  # a mean this far below the reference is explained
+RESTART = "without the metric's loss"
+MORE = ("in equal time", RESTART, "to the other baseline", "branch taken")
+WORDS: dict[Verdict, str] = {"win": "wins", "tie": "ties", "loss": "losses"}
 
 
 @dataclass(frozen=True)
 class Line:
-    """A row of the table: `--loss auto` minus the best baseline by validation, paired by seed."""
+    """A row of the table: `--loss auto` minus the baseline that it starts as, paired by seed. The
+    search has chosen that baseline, with class weights or without.
+    """
 
     rung: Rung
-    reference: str
+    start: str
     theirs: float
     ours: float
     difference: Difference
-    in_time: Difference  # in the time that the reference takes
+    in_time: Difference  # in the time that the baseline takes
+    other: Difference  # minus the baseline that the search has not chosen
+    restart: Difference | None  # with nothing of the metric's loss; None: no branch was taken
     p: float  # of Student's paired test, one-sided: that ours is worse
-    taken: int  # runs in which the second branch was taken
+    gains: list[tuple[float, float]]  # of each branch that was taken: on validation, on test
     seeds: int
 
 
@@ -68,12 +81,13 @@ def run(arguments: argparse.Namespace) -> int:
     lines, missing, text = list[Line](), list[str](), ""
     for rung in every:
         wanted = arguments.held_out or not rung.held_out
-        if rung.name not in arguments.names if arguments.names else not wanted:
-            continue
-        try:
-            lines.append(climbed(rung, arguments.out, arguments.jobs))
-        except NotFetchedError as error:
-            missing.append(f"{rung.name}: {error}")
+        if rung.name in arguments.names if arguments.names else wanted:
+            try:
+                lines.append(climbed(rung, arguments.out, arguments.jobs))
+            except NotFetchedError as error:
+                missing.append(f"{rung.name}: {error}")
+        elif wanted:
+            missing.append(f"{rung.name}: not asked for")
         text = page(lines, missing)
         write_atomically((arguments.docs or arguments.out) / "ladder.md", text.encode())
     print(text)
@@ -95,29 +109,74 @@ def climbed(rung: Rung, out: Path, jobs: int) -> Line:
         out=out / rung.name,
         **rung.options,
     )
-    return line_of(rung, *compare(options).panels)
+    found = compare(options)
+    line = line_of(rung, *found.panels)
+    return replace(line, restart=_restarted(options, found)) if line.gains else line
+
+
+def _restarted(options: CompareOptions, found: CompareResult) -> Difference:
+    """A control: `auto` as it was trained, but with nothing of the metric's loss in its second
+    branch, so that what it gains comes from the schedule that begins again.
+    """
+    panel = found.panels[0]
+    comparison: Any = found.comparison
+    with Runs(Store(options.out / "store"), options.jobs) as runs:
+        own = Own(options, runs)
+        (auto,) = (one for one in own.entrants if one.loss == AUTO)
+        steps = comparison["plan"]["iterations"]
+        settings = own.settings(auto, iterations=steps, loss_options={"share": 0.0})
+        settings["hyper"] = comparison["search"][auto.name]["chosen"]
+        every = [{**settings, "seed": seed} for seed in range(SEEDS)]
+        records = runs.run(own_trial, every, title="control")
+    scores = {record["seed"]: record["test"][panel.metric] for record in records}
+    return _gap(scores, _by_seed(panel, _start(panel)))
+
+
+def _by_seed(panel: Panel, loss: str) -> dict[int, float]:
+    (row,) = (row for row in panel.rows if row.loss == loss)
+    return {run["seed"]: run["test"][panel.metric] for run in row.runs}
+
+
+def _start(panel: Panel) -> str:
+    """The baseline that the recipe starts as."""
+    (ours,) = (row for row in panel.rows if row.loss == AUTO)
+    hyper = ours.runs[0]["hyper"]
+    if "positive_weight" in hyper:
+        return "bce" if hyper["positive_weight"] == 1 else "weighted_bce"
+    return "weighted_cross_entropy" if hyper["weight_power"] else "cross_entropy"
+
+
+def _gap(ours: dict[int, float], theirs: dict[int, float]) -> Difference:
+    found = paired_difference(ours, theirs)
+    assert found is not None
+    return found
 
 
 def line_of(rung: Rung, panel: Panel, equal_time: Panel) -> Line:
     """What a comparison at equal iterations, and at equal time, says of the recipe."""
-    ours, timed = (_of_recipe(one) for one in (panel, equal_time))
-    assert panel.reference is not None
-    assert ours.difference is not None
-    assert timed.difference is not None
-    values = [
-        {run["seed"]: run["test"][panel.metric] for run in row.runs}
-        for row in (ours, panel.reference)
-    ]
-    gaps = [values[0][seed] - values[1][seed] for seed in values[0]]
-    p = float(stats.ttest_1samp(gaps, 0.0, alternative="less").pvalue) if stdev(gaps) else 1.0
-    taken = sum(run.get("recipe", {}).get("taken", False) for run in ours.runs)
-    means = panel.reference.mean, ours.mean
-    both = ours.difference, timed.difference
-    return Line(rung, panel.reference.loss, *means, *both, p, taken, len(gaps))
-
-
-def _of_recipe(panel: Panel) -> Row:
-    return next(row for row in panel.rows if row.loss == "auto")
+    start, names = _start(panel), [row.loss for row in panel.rows]
+    (other,) = set(names) - {start, AUTO}
+    ours, theirs = _by_seed(panel, AUTO), _by_seed(panel, start)
+    gaps = {seed: ours[seed] - theirs[seed] for seed in ours}
+    tested = stats.ttest_1samp([*gaps.values()], 0.0, alternative="less")
+    runs = panel.rows[names.index(AUTO)].runs
+    return Line(
+        rung,
+        start,
+        theirs=fmean(theirs.values()),
+        ours=fmean(ours.values()),
+        difference=_gap(ours, theirs),
+        in_time=_gap(_by_seed(equal_time, AUTO), _by_seed(equal_time, start)),
+        other=_gap(ours, _by_seed(panel, other)),
+        restart=None,
+        p=float(tested.pvalue) if stdev(gaps.values()) else 1.0,
+        gains=[
+            (run["recipe"]["difference"], gaps[run["seed"]])
+            for run in runs
+            if run["recipe"]["taken"]
+        ],
+        seeds=len(gaps),
+    )
 
 
 def holm(values: list[float]) -> list[float]:
@@ -140,7 +199,7 @@ def page(lines: list[Line], missing: list[str]) -> str:
     for title, held in (("The ladder", False), ("Held out until the recipe was frozen", True)):
         some = [line for line in lines if line.rung.held_out == held]
         if some:
-            parts += [f"## {title}", _table(some), _summary(some)]
+            parts += [f"## {title}", _table(some), _summary(some), *_explained(some)]
     if missing:
         parts.append("Not run: " + "; ".join(missing))
     return "\n\n".join(parts) + "\n"
@@ -149,29 +208,48 @@ def page(lines: list[Line], missing: list[str]) -> str:
 OPENING = f"""# Does `--loss auto` ever lose?
 
 `make ladder` compares [`--loss auto`](train.md#the-default-loss) with cross-entropy (BCE where one
-score decides), plain and with class weights. Each has {TRIALS} points of learning rate, weight
-decay and its own options tried on {SEARCH_SEEDS} seeds of their own, and its best decision rule;
-the better baseline by validation is the reference. The difference is on a test part that nothing
-was chosen on, paired by {SEEDS} seeds, with its 95 % interval; p is the chance of so low a
-difference if there were none, corrected by Holm for the number of tasks. The last column but one
-gives `auto` no more time than the reference: its two branches then share the reference's
-iterations. Without that limit `auto` takes 1.3 times as many, the second branch on a schedule that
-begins again: part of a gain may be that."""
+score decides), plain and with class weights. Each of the two baselines has {TRIALS} points of
+learning rate, weight decay and class weights tried on {SEARCH_SEEDS} seeds of their own. The best
+point of both is the reference and is what `auto` starts as, without a search of its own: where it
+takes no second branch it returns the same network, and the difference is 0. All have their best
+decision rule. Differences are on a test part that nothing was chosen on, paired by {SEEDS} seeds,
+with their 95 % intervals; p is the chance of so low a difference if there were none, corrected by
+Holm for the number of tasks. The other columns:
+
+- *in equal time*: `auto` has no more time than the reference, so that its two branches share the
+  reference's iterations. Without that limit it takes 1.3 times as many.
+- *{RESTART}*: the same recipe whose second branch has nothing of it, where a branch was
+  taken at all. The second branch has a schedule that begins again, and part of a gain may come from
+  that.
+- *to the other baseline*: `auto` minus the baseline that the search did not choose. With
+  {SEARCH_SEEDS} seeds the search is noise on small data, and the other one may be better there."""
 
 
 def _table(lines: list[Line]) -> str:
-    columns = "data", "metric", "reference", "its", "auto", "difference", "p", "in equal time"
-    head = f"| {' | '.join(columns)} | branch taken |\n" + "|" + "---|" * (len(columns) + 1)
+    columns = ("data", "metric", "reference", "its", "auto", "difference", "p", *MORE)
+    head = f"| {' | '.join(columns)} |\n" + "|" + "---|" * len(columns)
     corrected = holm([line.p for line in lines])
     return "\n".join([head, *(_row(*pair) for pair in zip(lines, corrected, strict=True))])
 
 
 def _row(line: Line, p: float = math.nan) -> str:
-    return (
-        f"| {line.rung.name} | {line.rung.metric} | {line.reference} | {100 * line.theirs:.1f} |"
-        f" {100 * line.ours:.1f} | {_points(line.difference)} | {p:.2f} | {_points(line.in_time)} |"
-        f" {line.taken} of {line.seeds} |"
-    )
+    restart = _points(line.restart) if line.restart else ""
+    means = (f"{100 * line.theirs:.1f}", f"{100 * line.ours:.1f}")
+    more = (_points(line.in_time), restart, _points(line.other))
+    cells = (line.rung.name, line.rung.metric, line.start, *means, _points(line.difference))
+    return f"| {' | '.join((*cells, f'{p:.2f}', *more, f'{len(line.gains)} of {line.seeds}'))} |"
+
+
+def _explained(lines: list[Line]) -> list[str]:
+    """Where every mean comes from that is more than a point below the reference."""
+    low = [line for line in lines if line.difference.mean < -LOW]
+    rows = [f"- {line.rung.name}: {_why(line)}" for line in low]
+    return ["Means more than a point below the reference:\n\n" + "\n".join(rows)] if low else []
+
+
+def _why(line: Line) -> str:
+    each = ", ".join(f"{100 * on:+.1f} and {100 * off:+.1f}" for on, off in line.gains)
+    return f"points that a branch which was taken had on validation and on test: {each}."
 
 
 def _points(difference: Difference) -> str:
@@ -180,14 +258,21 @@ def _points(difference: Difference) -> str:
 
 
 def _summary(lines: list[Line]) -> str:
-    verdicts = [line.difference.verdict for line in lines]
-    means = [100 * line.difference.mean for line in lines]
-    counts = ", ".join(f"{verdicts.count(v)} {n}" for v, n in WORDS.items())
+    each = [line.difference for line in lines], [line.other for line in lines]
+    (reference, mean), (other, other_mean) = (_counted(some) for some in each)
+    return (
+        f"{reference}. Mean of all tasks: {mean} points.\n\nAgainst the other baseline: {other},"
+        f" mean {other_mean}."
+    )
+
+
+def _counted(differences: list[Difference]) -> tuple[str, str]:
+    """Wins, ties and losses; the mean with its 95 % interval over the tasks."""
+    verdicts = [one.verdict for one in differences]
+    means = [100 * one.mean for one in differences]
     interval = stats.sem(means) * stats.t.ppf(0.975, len(means) - 1) if means[1:] else math.inf
-    return f"{counts}. Mean of all tasks: {fmean(means):+.2f} points (± {interval:.2f}, 95 %)."
-
-
-WORDS: dict[Verdict, str] = {"win": "wins", "tie": "ties", "loss": "losses"}
+    counts = ", ".join(f"{verdicts.count(v)} {n}" for v, n in WORDS.items())
+    return counts, f"{fmean(means):+.2f} (± {interval:.2f}, 95 %)"
 
 
 if __name__ == "__main__":

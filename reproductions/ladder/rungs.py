@@ -42,8 +42,9 @@ def write(rung: Rung, folder: Path) -> Path:
 
 SEGMENTED: dict[str, Any] = {"epochs": 30, "batch_size": 16}
 TABLE: dict[str, Any] = {"epochs": 60}
-ROADS: dict[str, Any] = {"epochs": 30, "batch_size": 8}
+ROADS: dict[str, Any] = {"epochs": 20, "batch_size": 8}
 PAIRS: dict[str, Any] = {"epochs": 40, "batch_size": 64}
+MORE_PAIRS: dict[str, Any] = {"epochs": 20, "batch_size": 64}
 
 
 def rungs(camvid: Path | None = None) -> list[Rung]:
@@ -61,20 +62,13 @@ RUNGS = [
         "segmentation",
         "miou",
         lambda: arrays.parts(digits.digit_scenes(0, Sizes(1500, 300, 600))),
-        SEGMENTED,
+        {"epochs": 15, "batch_size": 16},
     ),
     Rung(
         "strokes",
         "segmentation",
         "image-iou",
         lambda: arrays.parts(digits.strokes(0, Sizes(600, 200, 400))),
-        SEGMENTED,
-    ),
-    Rung(
-        "strokes-dice",
-        "segmentation",
-        "image-dice",
-        lambda: arrays.parts(digits.strokes(1, Sizes(600, 200, 400))),
         SEGMENTED,
     ),
     Rung(
@@ -126,9 +120,11 @@ RUNGS = [
         "classification",
         "top5",
         lambda: arrays.pairs(labelled.mnist_pairs(0, Sizes(8000, 2000, 4000), noise=0.5)),
-        PAIRS,
+        MORE_PAIRS,
     ),
-    Rung("cifar-pairs", "classification", "top5", lambda: arrays.cifar_pairs(noise=0.0), PAIRS),
+    Rung(
+        "cifar-pairs", "classification", "top5", lambda: arrays.cifar_pairs(noise=0.0), MORE_PAIRS
+    ),
     # Not looked at until the recipe is frozen.
     Rung(
         "nuclei",

@@ -79,19 +79,22 @@ def list_axes(function: str, scores: object, dim: Axes) -> tuple[Tensor, tuple[i
     axes = (-1,) if dim is None else (dim,) if isinstance(dim, int) else tuple(dim)
     inside = all(-scores.ndim <= axis < scores.ndim for axis in axes)
     if not inside or len({axis % scores.ndim for axis in axes}) != max(len(axes), 1):
-        several = "" if dim is None or isinstance(dim, int) else "one or more different axes, each "
-        must = f"{several}an axis in [{-scores.ndim}, {scores.ndim - 1}]"
-        fail(ValueError, function, "dim", must, repr(dim), "It is the axis of the items.")
+        several = (
+            "" if dim is None or isinstance(dim, int) else "one or more different dimensions, each "
+        )
+        must = f"{several}a dimension in [{-scores.ndim}, {scores.ndim - 1}]"
+        fail(ValueError, function, "dim", must, repr(dim), "It is the dimension of the items.")
     return scores, axes
 
 
 def _axes(scores: Tensor) -> str:
     """The repair for scores ``(*, 1)``, with nothing said about their axes."""
     n, items = scores.shape[:-1].numel(), scores.shape[-2]
-    repair = f"That is {n} lists of one item, for which pass dim=-1. To rank"
+    repair = f"These are {n} lists of one item; if that is meant, pass dim=-1. To rank"
     if scores.ndim == 2:
         return f"{repair} the {n} items as one list pass dim=0."
-    return f"{repair} the {items} items on axis -2 pass dim=-2; all {n} as one list, flatten them."
+    whole = f"to rank all {n} as one list, flatten them"
+    return f"{repair} the {items} items in dim -2 pass dim=-2; {whole}."
 
 
 def items_last(x: Tensor, axes: tuple[int, ...]) -> Tensor:

@@ -68,7 +68,7 @@ def _gains(
 ) -> tuple[Tensor, Tensor | None]:
     """The gain of every item, 0 where it does not count, and which rows hold a wrong one."""
     if x.is_complex():
-        fail(TypeError, function, argument, "real numbers", describe(x), "Take real numbers.")
+        fail(TypeError, function, argument, "real numbers", describe(x), "Pass real numbers.")
     number = x.to(exact_dtype(x))
     number = number if mask is None else torch.where(mask, number, 0.0)
     gains = torch.exp2(number) - 1 if gain == "exponential" else number
@@ -78,9 +78,9 @@ def _gains(
     if bool(wrong.any()):
         value = number[wrong][0].item()
         got = f"the {'grade' if argument == 'target' else 'weight'} {value:g}"
-        repair = "If it marks items to leave out, pass a `mask`."
+        repair = "If it marks items to ignore, pass a `mask`."
         if 0 < value < torch.inf:
-            repair = '2^grade - 1 has no end there: pass gain="linear", or smaller grades.'
+            repair = '2^grade - 1 overflows: pass gain="linear", or smaller grades.'
         fail(ValueError, function, argument, "finite and at least 0", got, repair)
     return gains, None
 

@@ -53,8 +53,8 @@ def plain(function: str, argument: str, x: object) -> Tensor:
         repair = f"Convert it with `torch.as_tensor({argument})`."
         fail(TypeError, function, argument, "a tensor", describe(x), repair)
     if x.is_nested:
-        repair = f"Pad it: `{argument}.to_padded_tensor(...)`, and leave out what was added."
-        fail(TypeError, function, argument, "a tensor of one shape", "a nested tensor", repair)
+        repair = f"Pad it: `{argument}.to_padded_tensor(...)`, and mask the padding."
+        fail(TypeError, function, argument, "a regular tensor", "a nested tensor", repair)
     if x.layout is not torch.strided:
         repair = f"Convert it with `{argument}.to_dense()`."
         fail(TypeError, function, argument, "a dense tensor", f"a {x.layout} one", repair)
@@ -71,8 +71,8 @@ def floating(function: str, argument: str, x: object, *, at_least: int = 1) -> T
         repair = f"Convert it with `{argument}.float()`."
         fail(TypeError, function, argument, "a floating-point tensor", describe(x), repair)
     if x.ndim < at_least:
-        must = f"a tensor with at least {at_least} axes"
-        repair = f"Add the missing axes with `{argument}.unsqueeze(...)`."
+        must = f"a tensor with at least {at_least} dimension{'s' * (at_least > 1)}"
+        repair = f"Add the missing dimensions with `{argument}.unsqueeze(...)`."
         fail(ValueError, function, argument, must, describe(x), repair)
     return x
 
@@ -111,7 +111,7 @@ def class_weight(
         weight = weight_tensor(function, weight).to(other.device)
     weight = floating(function, "weight", weight, at_least=0)
     if tuple(weight.shape) != (num_classes,):
-        must, repair = f"of shape ({num_classes},), one per class", "Give every class its weight."
+        must, repair = f"of shape ({num_classes},), one per class", "Pass one weight per class."
         fail(ValueError, function, "weight", must, describe(weight), repair)
     if weight.device != other.device:
         _fail_device(function, "weight", weight, other)
@@ -144,7 +144,7 @@ def weight_tensor(function: str, weight: object) -> Tensor:
 
 def _check_weight(function: str, weight: Tensor) -> None:
     if not bool(((weight >= 0) & weight.isfinite()).all()):
-        got, repair = repr(weight.tolist()), "Use 0 to leave a class out."
+        got, repair = repr(weight.tolist()), "Use 0 to leave out a class."
         fail(ValueError, function, "weight", "finite and at least 0", got, repair)
 
 

@@ -52,7 +52,7 @@ def class_labels(
     *,
     argument: str = "target",
     leave_out: str = "pass ignore_index={value}",
-    more: str = "give the scores {number} classes",
+    more: str = "the scores need {number} classes",
 ) -> ClassLabels:
     """Canonical labels of ``target (R, n)``, bool or of any integer dtype.
 
@@ -166,7 +166,7 @@ def binary_labels(
     `leave_out` is how a caller leaves items out, for the message.
     """
     if target.is_complex():
-        fail(TypeError, function, argument, "labels 0 and 1", describe(target), "Take real labels.")
+        fail(TypeError, function, argument, "labels 0 and 1", describe(target), "Pass real labels.")
     if target.dtype == torch.bool:
         return BinaryLabels(target, mask, None)
     label = target if target.is_floating_point() else target.long()
@@ -190,7 +190,7 @@ def read_mask(function: str, mask: Tensor) -> Tensor:
     one that cannot be read has to be bool.
     """
     if mask.dtype != torch.bool and not readable(mask):
-        must, repair = "bool where values cannot be read", "Compare explicitly, e.g. `mask > 0`."
+        must, repair = "bool if its values cannot be read", "Compare explicitly, e.g. `mask > 0`."
         fail(TypeError, function, "mask", must, describe(mask), repair)
     return binary_labels(function, mask.unsqueeze(0), "mask").positive[0]
 

@@ -71,7 +71,7 @@ class Kernel:
 Table = dict[tuple[str, torch.dtype], Kernel]
 # Check sum of the names and types of all kernels: a library that has others is of another build.
 TABLE = 0x747DF1C8
-_SLOW = "On the CPU the losses run on torch alone, several times slower."
+_SLOW = "On the CPU the losses run in plain torch, several times slower."
 
 
 def _load() -> tuple[ctypes.CDLL, Table] | tuple[None, Table]:
@@ -89,7 +89,7 @@ def _load() -> tuple[ctypes.CDLL, Table] | tuple[None, Table]:
                 said = f"{entry} is broken or of another version ({error}). {_SLOW}"
                 warnings.warn(f"evalgrad: {said} Reinstall evalgrad.", RuntimeWarning, stacklevel=2)
                 return None, {}
-    said = f"there are no compiled kernels. {_SLOW} Reinstall evalgrad where a C++ compiler is."
+    said = f"there are no compiled kernels. {_SLOW} Reinstall evalgrad with a C++ compiler."
     warnings.warn(f"evalgrad: {said}", RuntimeWarning, stacklevel=2)
     return None, {}
 

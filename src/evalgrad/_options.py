@@ -74,7 +74,7 @@ def one_of(*options: str) -> Check:
     def check(function: str, argument: str, value: object) -> None:
         if not isinstance(value, str) or value not in options:
             names = ", ".join(repr(option) for option in options)
-            repair = "Correct the spelling."
+            repair = "Check the spelling."
             fail(ValueError, function, argument, f"one of {names}", describe(value), repair)
 
     return check
@@ -145,7 +145,7 @@ def class_choice(function: str, argument: str, value: object) -> None:
         return
     repair = 'Pass "present", "all" or a list of class indices such as [1, 2].'
     if not isinstance(value, Sequence):
-        fail(TypeError, function, argument, "a word or a list", describe(value), repair)
+        fail(TypeError, function, argument, "a string or a list", describe(value), repair)
     if not len(value):
         fail(ValueError, function, argument, "at least one class", "none", repair)
     for c in value:
@@ -156,15 +156,19 @@ def axes(function: str, argument: str, value: object) -> None:
     """An axis, several axes or None."""
     repair = "Pass e.g. dim=-1 or dim=(1, 2)."
     if value is not None and not isinstance(value, (int, Sequence)):
-        must = "an axis, several axes or None"
+        must = "an integer, a tuple of integers or None"
         fail(TypeError, function, argument, must, describe(value), repair)
     for axis in () if value is None else (value,) if isinstance(value, int) else value:
-        integer(-64, 63, repair="Pass an axis, several axes, or None.")(function, argument, axis)
+        integer(-64, 63, repair="Pass an integer, a tuple of integers, or None.")(
+            function, argument, axis
+        )
 
 
 def check_guesses(function: str, k: int, classes: int) -> None:
     """k within the classes."""
-    repair = f"With {classes} classes on axis 1, {classes} guesses are always right: lower k."
+    repair = (
+        f"There are {classes} classes in dim 1, so {classes} guesses are always right: lower k."
+    )
     integer(1, classes - 1, repair=repair)(function, "k", k)
 
 
@@ -172,27 +176,26 @@ def check_guesses(function: str, k: int, classes: int) -> None:
 
 # Beyond these, float32 would lose the smaller counts beside the larger.
 OVERLAP_WEIGHT = number(
-    at_least=1e-3, at_most=1e3, repair="A hit weighs 1; the Dice coefficient has 0.5 for both."
+    at_least=1e-3, at_most=1e3, repair="It is relative to a hit; Dice has 0.5 for both."
 )
 
 CHECKS: dict[str, Check] = {
     "reduction": one_of("mean", "sum", "none"),
     "ignore_index": integer(
-        -(2**63), 2**63 - 1, none=True, repair="Pass the label to leave out, or None."
+        -(2**63), 2**63 - 1, none=True, repair="Pass the label to ignore, or None."
     ),
     "classes": class_choice,
     "per_image": flag,
     "per_class": flag,
     "num_classes": integer(1, most=2**20, repair="Pass the number of classes, 2 for binary tasks."),
-    "bins": integer(1, 2**20, none=True, repair="4096 is a good number; None is exact."),
-    "dim": integer(-64, 63, none=True, repair="Pass the axis of the items, e.g. dim=0."),
+    "bins": integer(1, 2**20, none=True, repair="4096 is a good choice; None is exact."),
+    "dim": integer(-64, 63, none=True, repair="Pass the dimension of the items, e.g. dim=0."),
     "k": integer(1, repair="k is the number of guesses allowed; 1 is ordinary classification."),
-    "temperature": number(above=0, repair="1.0 is smooth, 0.1 close to top-k error."),
-    "margin": number(at_least=0, repair="The paper uses 1; 0 leaves the margin out."),
+    "temperature": number(above=0, repair="1.0 is smooth, 0.1 is close to the top-k error."),
+    "margin": number(at_least=0, repair="The paper uses 1; 0 is no margin."),
     "epsilon": number(
         above=0,
-        repair="It acts on the scale of the scores; `suggest_epsilon` finds a first value from a"
-        " batch.",
+        repair="It is on the scale of the scores; `suggest_epsilon` returns a starting value.",
     ),
     "direction": one_of("positive", "negative"),
     "beta": number(above=0, at_most=1e6, repair="Use 1.0 for F1."),

@@ -11,7 +11,7 @@ from torch import Tensor
 Shape = tuple[int, ...]
 
 SOFT_TARGETS = "soft targets are for soft_jaccard_loss, soft_dice_loss and soft_tversky_loss"
-GRADES = "Graded labels are not supported: choose a grade, e.g. `{argument} >= 2`."
+GRADES = "Graded labels are not supported: apply a threshold, e.g. `{argument} >= 2`."
 ROUNDING = 1e-2  # of shares, in half precision or from an interpolation
 MODES = {1: "linear", 2: "bilinear", 3: "trilinear"}  # of F.interpolate, by axes
 
@@ -32,16 +32,16 @@ def shape_repair(argument: str, x: Shape, beside: str, other: Shape) -> str:
         repair = _best_class(labels, other)
     elif beside == "scores":
         repair = _class_scores(labels, other)
-    return repair or f"Give every item its own entry of `{argument}`."
+    return repair or f"`{argument}` needs one entry per item."
 
 
 def _spread(mask: Shape, beside: str, other: Shape) -> str:
     """For a mask with one entry for all of an axis."""
     if len(mask) == len(other) and all(m in (1, n) for m, n in zip(mask, other, strict=True)):
-        return f"Spread it over the items: `mask.expand_as({beside})`."
+        return f"Expand it: `mask.expand_as({beside})`."
     for axis in (1, -1, 0):
         if mask == _without(other, axis):
-            return f"Spread it over the items: `mask.unsqueeze({axis}).expand_as({beside})`."
+            return f"Expand it: `mask.unsqueeze({axis}).expand_as({beside})`."
     return ""
 
 
@@ -49,15 +49,17 @@ def _one_map(labels: Shape, logits: Shape) -> str:
     if labels != _without(logits, 1):
         return ""
     return (
-        f"{logits[1]} channels and one map of labels: use a loss of classes, e.g."
-        " lovasz_softmax_loss, or give each channel its own map."
+        f"There are {logits[1]} channels but one label map: use a multi-class loss, e.g."
+        " lovasz_softmax_loss, or pass one label map per channel."
     )
 
 
 def _channels_last(name: str, labels: Shape, scores: Shape) -> str:
     if len(scores) < 3 or labels != scores[:-1]:
         return ""
-    return f"The channels are on the last axis: bring them to axis 1, `{name}.movedim(-1, 1)`."
+    return (
+        f"The channels are in the last dimension: move them to dim 1 with `{name}.movedim(-1, 1)`."
+    )
 
 
 def _resize(name: str, labels: Shape, logits: Shape) -> str:
@@ -74,7 +76,7 @@ def _resize(name: str, labels: Shape, logits: Shape) -> str:
     if labels[:1] != logits[:1] or len(size) != len(old) or size == old or len(size) not in MODES:
         return ""
     return (
-        f"Bring the {name} to the size of the labels: `F.interpolate({given}, size={size},"
+        f"Resize the {name} to the labels: `F.interpolate({given}, size={size},"
         f' mode="{MODES[len(size)]}")`.'
     )
 
@@ -82,9 +84,9 @@ def _resize(name: str, labels: Shape, logits: Shape) -> str:
 def _best_class(target: Shape, prediction: Shape) -> str:
     for axis in (1, -1):
         if target == _without(prediction, axis):
-            return f"Of scores take the best class: `prediction.argmax({axis})`."
+            return f"If these are scores, pass the best class: `prediction.argmax({axis})`."
     if target[:1] == prediction[:1] and len(target) == len(prediction) > 1:
-        return f"Bring the scores to the size {target[1:]} before you take their best class."
+        return f"Resize the scores to {target[1:]} before taking the argmax."
     return ""
 
 
@@ -93,11 +95,11 @@ def _class_scores(target: Shape, scores: Shape) -> str:
     if target != _without(scores, -1):
         return ""
     if scores[-1] == 2:
-        return "Scores of two classes: rank by their difference, `scores[..., 1] - scores[..., 0]`."
+        return "For scores of two classes pass their difference, `scores[..., 1] - scores[..., 0]`."
     if len(scores) > 2:
         return ""
     return (
-        f"Scores of {scores[1]} classes: rank the samples for each class, with the target"
+        f"For scores of {scores[1]} classes rank the samples per class: pass the target"
         f" `F.one_hot(target.long(), {scores[1]})` and dim=0."
     )
 
@@ -116,15 +118,15 @@ def _without(shape: Shape, axis: int) -> Shape | None:
 def few_classes_repair(name: str, classes: int) -> str:
     """For scores of one class, or none."""
     if not classes:
-        return "Put the classes on axis 1."
+        return "Put the classes in dim 1."
     if name == "scores":
-        return "Put the classes on axis 1; one class leaves nothing to rank."
-    return "One channel: use lovasz_hinge_loss or another binary loss, which takes (N, *)."
+        return "Put the classes in dim 1; there must be at least two."
+    return "For one channel use lovasz_hinge_loss or another binary loss, which takes (N, *)."
 
 
 def few_shares_repair(classes: int) -> str:
     """For logits of one class beside shares, or of none."""
-    return 'One channel: pass mode="binary".' if classes else "Put the classes on axis 1."
+    return 'For one channel pass mode="binary".' if classes else "Put the classes in dim 1."
 
 
 def soft_target_repair(
@@ -136,13 +138,13 @@ def soft_target_repair(
     shape = tuple(target.shape)
     one_map = _without(scores, 1) in (shape, _without(shape, 1) if shape[1:2] == (1,) else None)
     if mode != "multiclass":
-        several = 'For class indices pass mode="multiclass"; else give each channel its own map.'
+        several = 'For class indices pass mode="multiclass"; otherwise pass one map per channel.'
         return (ValueError, several) if one_map and scores[1] > 1 else None
     if one_map and target.is_floating_point():
-        give = "Convert class indices with `target.long()`; give shares to every class."
+        give = "Convert class indices with `target.long()`; soft labels need one entry per class."
         return TypeError, give
     if len(scores) > 2 and shape == (*scores[:1], *scores[2:], scores[1]):
-        move = "The classes are on the last axis: bring them to axis 1, `target.movedim(-1, 1)`."
+        move = "The classes are in the last dimension: move them to dim 1, `target.movedim(-1, 1)`."
         return ValueError, move
     return None
 
@@ -155,36 +157,36 @@ def class_target_repair(target: Tensor, beside: str, scores: Shape, read: bool) 
     if shape == scores:
         return _class_axis_repair(target, beside, read)
     if len(scores) > 2 and shape == (*scores[:1], *scores[2:], scores[1]):
-        return "If it is one-hot, take the class indices, `target.int().argmax(-1)`."
+        return "If it is one-hot, pass the class indices, `target.int().argmax(-1)`."
     labels = shape[:1] + shape[2:] if len(shape) == len(scores) and shape[1:2] == (1,) else shape
     if len(scores) == 1:
         return "The label of one sample is a tensor of shape (), e.g. `torch.tensor(3)`."
     return (
         _channels_last(beside, labels, scores)
         or _resize(beside, labels, scores)
-        or f"Labels have the shape of the {beside} without axis 1."
+        or f"Labels have the shape of the {beside} without dim 1."
     )
 
 
 def _class_axis_repair(target: Tensor, beside: str, read: bool) -> str:
     """For a target of the very shape of the scores."""
     axis = min(target.ndim - 1, 1)
-    indices = f"take the class indices, `target.int().argmax({axis})`"
+    indices = f"pass the class indices, `target.int().argmax({axis})`"
     if not read:
         return f"If it is one-hot, {indices}."
     if _is_one_hot(target, axis):
         return f"It is one-hot: {indices}."
     if target.ndim > 2 and _is_one_hot(target, -1):
         return (
-            "It is one-hot with the classes on the last axis: pass `target.int().argmax(-1)` and"
-            f" `{beside}.movedim(-1, 1)`."
+            "It is one-hot with the classes in the last dimension: pass `target.int().argmax(-1)`"
+            f" and `{beside}.movedim(-1, 1)`."
         )
     if bool(((target != 0) & (target != 1)).any()):
         return f"It is not one-hot; {SOFT_TARGETS}."
     several = (
         "lovasz_hinge_loss(per_class=True)" if beside == "logits" else "a ranking loss with dim=0"
     )
-    return f"It is not one-hot. Several classes per item are binary labels: use {several}."
+    return f"It is not one-hot. If an item can have several classes, use {several}."
 
 
 def _is_one_hot(target: Tensor, axis: int) -> bool:
@@ -200,7 +202,7 @@ def class_label_repair(
     `leave_out` and `more` say how the caller leaves items out, and has more classes.
     """
     wrong = values[0] if values[0] < 0 else values[-1]
-    left_out = f"marks items to leave out, {leave_out.format(value=wrong)}"
+    left_out = f"marks items to ignore, {leave_out.format(value=wrong)}"
     binary = f"pass `({argument} > 0).long()`"
     if num_classes == 2 and values == [-1, 1]:
         return wrong, f"The labels are -1 and 1: {binary}."
@@ -209,7 +211,7 @@ def class_label_repair(
     if wrong < 0:
         return wrong, f"If {wrong} {left_out}."
     if num_classes == 2 and {*values} <= {0, wrong}:
-        return wrong, f"If {wrong} marks one of two classes, {binary}; if it {left_out}."
+        return wrong, f"If {wrong} is one of two classes, {binary}; if it {left_out}."
     return wrong, f"If {wrong} {left_out}; if it is a class, {more.format(number=wrong + 1)}."
 
 
@@ -220,18 +222,18 @@ def share_repair(values: list[float], leave_out: str) -> tuple[float, str]:
     """A number that is no share, of the different ones that there are in order, and its repair."""
     wrong = next(x for x in reversed(values) if not 0 <= x <= 1)  # sorted: NaN is the last
     if math.isnan(wrong):
-        return wrong, "Leave out what has no label: pass `mask=~target.isnan()`."
+        return wrong, "Mask the items without a label: pass `mask=~target.isnan()`."
     if values[0] >= -ROUNDING and values[-1] <= 1 + ROUNDING:
-        return wrong, "It is off by rounding: pass `target.clamp(0, 1)`."
-    whole = f"If they are shares of a larger whole, divide by it, e.g. `target / {wrong:g}`."
+        return wrong, "This is rounding: pass `target.clamp(0, 1)`."
+    whole = f"If they have another scale, divide by it, e.g. `target / {wrong:g}`."
     if not any(x % 1 for x in values):
         return binary_label_repair("target", values, leave_out, whole)
     if not wrong % 1:
         return (
             wrong,
-            f"If {wrong:g} marks items to leave out, {leave_out.format(value=int(wrong))}.",
+            f"If {wrong:g} marks items to ignore, {leave_out.format(value=int(wrong))}.",
         )
-    scores = "Make shares of scores by a softmax or a sigmoid."
+    scores = "If these are scores, apply softmax or sigmoid first."
     return wrong, scores if values[0] < 0 else f"{scores} {whole}"
 
 
@@ -244,16 +246,19 @@ def binary_label_repair(
     fractions = [value for value in values if value % 1]  # NaN and infinity too
     wrong = next(iter(fractions), values[0] if values[0] < 0 else values[-1])
     if argument == "mask":
-        return wrong, "True means that an item counts; compare explicitly, e.g. `mask > 0`."
+        return wrong, "True means that an item is kept; compare explicitly, e.g. `mask > 0`."
     if fractions and argument == "prediction":
         shares = 0 <= values[0] <= values[-1] <= 1
-        return wrong, f"Decide where scores say so: `prediction > {0.5 if shares else 0}`."
+        return (
+            wrong,
+            f"If these are scores, apply a threshold: `prediction > {0.5 if shares else 0}`.",
+        )
     if fractions:
         return wrong, (
-            'Use a loss that takes soft labels, e.g. soft_dice_loss(mode="binary"), or cut them,'
+            'Use a loss for soft labels, e.g. soft_dice_loss(mode="binary"), or apply a threshold,'
             f" e.g. `{argument} > 0.5`."
         )
-    left_out = f"marks items to leave out, {leave_out.format(value=int(wrong))}"
+    left_out = f"marks items to ignore, {leave_out.format(value=int(wrong))}"
     if values == [-1, 1]:
         return wrong, f"The labels are -1 and 1: pass `{argument} > 0`."
     if values == [-1]:
@@ -261,5 +266,5 @@ def binary_label_repair(
     if wrong < 0:
         return wrong, f"If {wrong} {left_out}."
     if {*values} <= {0, wrong}:
-        return wrong, f"If {wrong} marks the positives, pass `{argument} > 0`; if it {left_out}."
+        return wrong, f"If {wrong} means positive, pass `{argument} > 0`; if it {left_out}."
     return wrong, f"If {wrong} {left_out}. {grades.format(argument=argument)}"

@@ -263,7 +263,7 @@ class _Scale(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *_: Tensor) -> Any:
         raise RuntimeError(
-            "evalgrad: this loss has no second derivative; use the first gradient without"
+            "evalgrad: this loss has no second derivative; compute its gradient without"
             " create_graph=True."
         )
 

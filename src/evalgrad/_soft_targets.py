@@ -134,4 +134,4 @@ def _mask(
 
 def _fail_share(function: str, counted: Tensor) -> NoReturn:
     wrong, repair = share_repair(different(counted), "pass ignore_index={value}")
-    fail(ValueError, function, "target", "shares in [0, 1]", f"the label {wrong}", repair)
+    fail(ValueError, function, "target", "soft labels in [0, 1]", f"the label {wrong}", repair)

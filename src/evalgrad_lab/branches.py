@@ -14,7 +14,6 @@ from evalgrad_lab.measures import finite
 from evalgrad_lab.ready import Ready
 from evalgrad_lab.recipe import (
     FALLEN,
-    SHARES,
     Collapse,
     Fork,
     better_by,
@@ -45,7 +44,7 @@ def take_better(
         return {"chosen": recipe.first, "taken": False, "why": why}
     start, steps, notes = fork.weights or _weights(training), 0, ""
     least = FALLEN * ready.decision(training)[1]
-    for attempt, share in enumerate(SHARES):
+    for attempt, share in enumerate(recipe.shares):
         path = None if folder is None else folder / f"branch{attempt}.ckpt"
         other, collapse = _trained(
             ready.branch(attempt, length), start, training.fabric, path, watch, least

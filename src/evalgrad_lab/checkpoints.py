@@ -54,8 +54,8 @@ def resume(training: "Training", hooks: Sequence["Hook"], state: dict[str, Any])
     except (KeyError, RuntimeError, TypeError, ValueError) as error:
         reason = " ".join(str(error).split())
         raise UserError(
-            f"the checkpoint is of another kind of run: {reason}. Give the options of that run, or"
-            " --resume never to begin again."
+            f"the checkpoint is of another kind of run: {reason}. Pass the options of that run, or"
+            " --resume never to start over."
         ) from error
 
 

@@ -12,13 +12,13 @@ from evalgrad_lab.options import parse
 # Each is a module of `commands` with a dataclass of options, called TrainOptions for `train`, and
 # `main(options) -> int`, the exit code.
 COMMANDS = {
-    "compare": "Train all losses of a task alike, and report where training on the metric paid.",
-    "search": "Tune every loss with the same search on validation; writes hyperparameters.json.",
+    "compare": "Compare losses under equal conditions: where does training on the metric help?",
+    "search": "Tune every loss with the same search; writes hyperparameters.json.",
     "train": "Train a model on your data for the metric it is judged by.",
     "evaluate": "Measure a trained model on data with targets.",
-    "predict": "Write what a trained model says of new data.",
-    "export": "Write a trained network with its decision as one program (torch.export, ONNX).",
-    "losses": "Print which loss is for which task and metric.",
+    "predict": "Write the predictions of a trained model for new data.",
+    "export": "Export a trained network with its decision rule (torch.export, ONNX).",
+    "losses": "List the losses, with their tasks and metrics.",
 }
 
 
@@ -55,6 +55,6 @@ def guarded(prog: str, work: Callable[[], int]) -> int:
     except ModuleNotFoundError as error:
         said, code = f"{error.name} is missing. Install the lab: pip install 'evalgrad[lab]'.", 2
     except KeyboardInterrupt:
-        said, code = "interrupted; what is finished is kept, the same command goes on.", 130
+        said, code = "interrupted; finished work is kept, and the same command resumes.", 130
     print(f"{prog}: {said}", file=sys.stderr)
     return code

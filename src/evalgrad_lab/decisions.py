@@ -38,7 +38,7 @@ class Decision:
             return None
         known = cls(**values)
         if not (fits(known.rule, Rule) and fits(known.numbers, list[float])):
-            raise ValueError(f"{values} is no decision.")
+            raise ValueError(f"{values} is not a decision.")
         return known
 
     @property

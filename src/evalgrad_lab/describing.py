@@ -66,7 +66,7 @@ def _trained(options: TrainOptions, metric: Metric) -> str:
     """The loss that says what the network gives; raises for one that is not known."""
     if options.loss == AUTO and options.mix != "none":
         raise UserError(
-            "--loss auto mixes by itself. Drop --mix, or name the loss to mix: --loss"
+            "--loss auto does its own mixing. Drop --mix, or name the loss to mix: --loss"
             f" {metric.loss}."
         )
     trained = metric.loss if options.loss == AUTO else options.loss

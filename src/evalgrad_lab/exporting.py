@@ -71,7 +71,7 @@ def exportable(decision: Decision | None) -> tuple[Decision | None, str]:
     cut = Decision("threshold", decision.numbers)
     return cut, (
         f"its labels are those of the threshold {cut.numbers[0]:g}, the next best on validation:"
-        f" {decision.rule}, which `evalgrad predict` uses, has no program"
+        f" {decision.rule}, which `evalgrad predict` uses, cannot be exported"
     )
 
 

@@ -102,7 +102,7 @@ def phase_at(phases: Sequence[Phase], step: int) -> tuple[Phase, int]:
 
 @dataclass(frozen=True)
 class Pace:
-    """How the parameters move. `clip` is the largest norm of the gradient; `accumulate` is in how
+    """How the parameters move. `clip` is the maximum gradient norm; `accumulate` is in how
     many parts a batch goes through the network, to save memory, with the gradient of the whole.
     """
 

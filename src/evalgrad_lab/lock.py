@@ -45,7 +45,7 @@ def _lock(descriptor: int, folder: Path) -> None:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError as error:
         raise UserError(
-            f"another process is at work in {folder}. Wait for it, or choose another --out."
+            f"another process is using {folder}. Wait for it, or choose another --out."
         ) from error
     except OSError:  # a file system without locks
         return

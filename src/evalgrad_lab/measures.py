@@ -127,7 +127,7 @@ def foreground(num_classes: int, ignore_index: int, *, name: str, dice: bool) ->
     if num_classes != 2:
         others = "image-miou" if name == "image-iou" else "dice"
         raise UserError(
-            f"--metric {name} is for two classes; the data have {num_classes}. Take {others}."
+            f"--metric {name} is for two classes; the data have {num_classes}. Use {others}."
         )
     return overlap(2, ignore_index, by_image=True, dice=dice, classes=[1])
 
@@ -181,7 +181,7 @@ def top_k(k: int, num_classes: int, ignore_index: int) -> Measure:
     """Share of the examples whose label is among the k best scores."""
     if k >= num_classes:
         raise UserError(
-            f"--metric top{k} needs more than {k} classes; the data have {num_classes}. Take a"
+            f"--metric top{k} needs more than {k} classes; the data have {num_classes}. Use a"
             " smaller k or accuracy."
         )
 

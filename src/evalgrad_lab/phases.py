@@ -39,7 +39,7 @@ def kind_of(loss: str, task: str, num_classes: int) -> str:
     if task == "segmentation" and "binary segmentation" in kinds:
         if num_classes != 2:
             raise UserError(
-                f"--loss {loss} is for two classes; the data have {num_classes}. Take"
+                f"--loss {loss} is for two classes; the data have {num_classes}. Use"
                 " lovasz_softmax."
             )
         return "binary segmentation"

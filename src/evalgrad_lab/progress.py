@@ -37,7 +37,7 @@ class Progress(Hook):
         self.total, self.steps = torch.tensor(0.0), 0
         if not torch.tensor(loss).isfinite() and not self.second:
             raise UserError(
-                f"the loss was not finite in epoch {training.epoch}. Begin again with a smaller"
+                f"the loss was not finite in epoch {training.epoch}. Start over with a smaller"
                 " --learning-rate."
             )
         metric = self.validation.curve[-1]["metric"]

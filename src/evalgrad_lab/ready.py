@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from lightning.fabric import Fabric
 
 SMOOTH = 3  # looks whose mean chooses the network: one alone is noise
-BATCH = 16  # the default; doubled while too many batches would hold no positive
+BATCH = 16  # the default; doubled while too many batches would have no positive
 VOID = 0.05  # share of such batches that is accepted
 
 
@@ -296,7 +296,7 @@ def _batch_size(options: TrainOptions, train: Examples) -> tuple[int, str]:
     size = asked
     while options.batch_size is None and negatives**size > VOID and size < len(train):
         size *= 2
-    void = f"{negatives**asked:.0%} of the batches of {asked} would hold no positive"
+    void = f"{negatives**asked:.0%} of the batches of {asked} would have no positive"
     if size != asked:
-        return size, f"--batch-size {size} is taken: {void}."
+        return size, f"--batch-size {size} is used: {void}."
     return asked, f"{void}; a larger --batch-size helps." if negatives**asked > 0.5 else ""

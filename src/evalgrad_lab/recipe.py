@@ -24,6 +24,7 @@ from torch import Tensor
 from torch.nn.utils import get_total_norm
 
 from evalgrad_lab.data.dataset import Examples
+from evalgrad_lab.errors import UserError
 from evalgrad_lab.fit import Hook, Training
 from evalgrad_lab.metrics import Metric
 from evalgrad_lab.phases import BASELINES, Given, class_counts, on_batches
@@ -59,12 +60,15 @@ class Recipe:
     second: str | None
     second_options: dict[str, Any]
     why: str
+    shares: tuple[float, ...] = SHARES
 
     def branch(self, attempt: int) -> tuple[str, dict[str, Any]]:
         """The sum that the second branch trains on, and its options."""
         assert self.second is not None
+        if not self.shares[attempt]:
+            return self.first, self.first_options
         options = {self.first: self.first_options, self.second: self.second_options}
-        return f"{self.first}+{self.second}", {**options, "share": SHARES[attempt]}
+        return f"{self.first}+{self.second}", {**options, "share": self.shares[attempt]}
 
 
 def recipe_for(
@@ -72,18 +76,47 @@ def recipe_for(
 ) -> Recipe:
     """The recipe for these data. `options` are the user's for the loss of the metric."""
     baseline = BASELINES[kind]
-    first, first_options = baseline, dict[str, Any]()
-    if baseline == "cross_entropy" and metric.name in OF_CLASSES and _has_rare(given):
-        first, first_options = "weighted_cross_entropy", {"weight_power": 0.5}
     own = {**metric.options, **OPTIONS.get(metric.loss, {}), **options}
+    shares = _shares(own.pop("share", None))
+    first, first_options = _start(baseline, metric, given, own)
+    on_batches(first, first_options, kind, given)
     on_batches(
         metric.loss, own, kind, given
     )  # raises before the training if something does not fit
     if metric.loss == baseline:
-        return Recipe(baseline, own, None, {}, f"{baseline} is what trains for {metric.name}")
+        why = f"{baseline} is what trains for {metric.name}"
+        return Recipe(first, {**first_options, **own}, None, {}, why)
     if few := _too_few(kind, validation):
         return Recipe(first, first_options, None, own, few)
-    return Recipe(first, first_options, metric.loss, own, "")
+    return Recipe(first, first_options, metric.loss, own, "", shares)
+
+
+def _start(
+    baseline: str, metric: Metric, given: Given, own: dict[str, Any]
+) -> tuple[str, dict[str, Any]]:
+    """The loss of the start and its options: class weights as `own` says, from which they are
+    taken, else where classes are rare and the metric is a mean over classes.
+    """
+    if baseline != "cross_entropy":
+        weight = own.pop("positive_weight", 1.0)
+        return baseline, {} if weight == 1.0 else {"positive_weight": weight}
+    rare = metric.name in OF_CLASSES and _has_rare(given)
+    power = own.pop("weight_power", 0.5 if rare else 0.0)
+    return ("weighted_cross_entropy", {"weight_power": power}) if power else (baseline, {})
+
+
+def _shares(asked: Any) -> tuple[float, ...]:
+    """The share of the metric's loss in the second branch, and that after a collapse; 0 has
+    nothing of it, which shows what the schedule that begins again does alone.
+    """
+    if asked is None:
+        return SHARES
+    if not isinstance(asked, (int, float)) or not 0 <= asked < 1:
+        raise UserError(
+            "--loss-options: the share of --loss auto must be at least 0 and below 1; got"
+            f" {asked!r}. 0.5 trains on the mean of both losses."
+        )
+    return asked, asked * SHARES[1] / SHARES[0]
 
 
 def _has_rare(given: Given) -> bool:

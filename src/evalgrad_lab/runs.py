@@ -119,7 +119,7 @@ class Runs:
             if isinstance(error, BrokenProcessPool):
                 raise UserError(
                     "a process was killed, perhaps because memory ran out. What is finished is"
-                    " kept; the same command with fewer --jobs goes on."
+                    " kept; run the same command with fewer --jobs."
                 ) from error
             raise
 

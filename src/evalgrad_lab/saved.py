@@ -1,5 +1,6 @@
 """What a training leaves as plain data: weights, and `model.json`, all it takes to use them."""
 
+import hashlib
 import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields
@@ -7,8 +8,8 @@ from pathlib import Path
 from typing import Any, get_type_hints
 
 import torch
-from safetensors import SafetensorError
-from safetensors.torch import load, save
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save
 from torch import Tensor, nn
 
 from evalgrad_lab import models
@@ -21,7 +22,7 @@ from evalgrad_lab.losses import KINDS
 from evalgrad_lab.options import fits, in_words
 from evalgrad_lab.store import read_json, write_atomically
 
-FINISHED = "Give the --out folder of a finished `evalgrad train`."
+FINISHED = "Pass the --out folder of a finished `evalgrad train`."
 
 
 @dataclass(frozen=True)
@@ -93,7 +94,17 @@ def write(folder: Path, description: Description, network: nn.Module) -> None:
     write_atomically(folder / "model.json", json.dumps(asdict(description), indent=1).encode())
     state = network.state_dict()
     weights = {name: tensor.detach().cpu().contiguous() for name, tensor in state.items()}
-    write_atomically(folder / "best.safetensors", save(weights))
+    data = save(weights, metadata={"sha256": check_sum(weights)})
+    write_atomically(folder / "best.safetensors", data)
+
+
+def check_sum(weights: dict[str, Tensor]) -> str:
+    """Of names, types, shapes and numbers: one bit that flips on a disk would go unseen."""
+    digest = hashlib.sha256()
+    for name, tensor in sorted(weights.items()):
+        digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
+        digest.update(tensor.reshape(-1).view(torch.uint8).numpy().tobytes())
+    return digest.hexdigest()
 
 
 def write_parts(folder: Path, data: Dataset[Examples], files: Sequence[Path | None]) -> None:
@@ -125,13 +136,7 @@ def read(folder: Path, trusted: bool = False) -> tuple[Description, nn.Sequentia
             " made the folder, add --trust-model."
         )
     path = folder / "best.safetensors"
-    try:
-        weights = load(path.read_bytes())
-    except (OSError, SafetensorError) as error:
-        raise UserError(
-            f"{path} cannot be read ({error}). Let `evalgrad train` finish, or give the folder of"
-            " another run."
-        ) from error
+    weights = read_weights(path)
     if description.model in models.MODELS:
         with torch.device("meta"):  # no memory is taken for a network that the weights do not fit
             check_weights(path, weights, build(description))
@@ -139,6 +144,22 @@ def read(folder: Path, trusted: bool = False) -> tuple[Description, nn.Sequentia
     check_weights(path, weights, network)
     network.load_state_dict(weights)
     return description, network.eval()
+
+
+def read_weights(path: Path) -> dict[str, Tensor]:
+    """The tensors, if they are the ones that were written."""
+    try:
+        with safe_open(path, framework="pt") as file:
+            weights = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+            expected = (file.metadata() or {}).get("sha256")
+        if check_sum(weights) != expected:
+            raise OSError("its check sum is wrong: it has been damaged or edited")
+    except (OSError, SafetensorError) as error:
+        raise UserError(
+            f"{path} cannot be read ({error}). Let `evalgrad train` finish, or give the folder of"
+            " another run."
+        ) from error
+    return weights
 
 
 def read_description(folder: Path) -> Description:
@@ -192,6 +213,6 @@ def check_weights(path: Path, weights: dict[str, Tensor], network: nn.Module) ->
         if expected.get(name) != found.get(name):
             raise UserError(
                 f"{path} is a checkpoint of another model: {name} is {found.get(name, 'missing')}"
-                f" there and {expected.get(name, 'missing')} here. Give the same --model,"
+                f" there and {expected.get(name, 'missing')} here. Pass the same --model,"
                 " --model-options and data, or another --out."
             )

@@ -36,7 +36,7 @@ def write_atomically(path: Path, data: bytes) -> None:
     except OSError as error:
         raise UserError(
             f"{path} cannot be written ({error.strerror or error}). Nothing that was there is lost;"
-            " make room or give access, and the same command goes on."
+            " free space or grant access, then run the same command again."
         ) from error
     finally:
         with suppress(OSError):

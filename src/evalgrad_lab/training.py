@@ -171,7 +171,7 @@ def make_fabric(options: TrainOptions) -> "Fabric":
     except Exception as error:  # Lightning's own exceptions have no common class
         reason = str(error).splitlines()[0]
         raise UserError(
-            f"lightning cannot train with {where}: {reason} Change these options."
+            f"Lightning cannot train with {where}: {reason} Change these options."
         ) from error
 
 
@@ -182,7 +182,7 @@ def _state_to_resume(ready: Ready) -> dict[str, Any] | None:
     if options.resume == "never" or (options.resume == "auto" and not last.exists()):
         return None
     path = last if options.resume == "auto" else Path(options.resume)
-    repair = "Give the last.ckpt of an `evalgrad train`, or --resume never to begin again."
+    repair = "Pass the last.ckpt of an `evalgrad train`, or --resume never to start over."
     state = checkpoints.read(path, repair)
     saved.check_weights(path, state["network"], ready.network())
     return state
@@ -201,7 +201,7 @@ def holds(options: TrainOptions) -> bool:
 
 def _known(folder: Path) -> dict[str, Any]:
     """What the run in a folder is."""
-    repair = "Choose another --out, or --resume never to begin again."
+    repair = "Choose another --out, or --resume never to start over."
     return read_json(folder / "options.json", repair)
 
 
@@ -233,7 +233,7 @@ def _is_longer(ready: Ready) -> bool:
         what = name if " " in name else f"--{name.replace('_', '-')}"
         raise UserError(
             f"{out} holds a run with {what} {_said(before[name])}; got {_said(value)}. Choose"
-            " another --out, give the old option to go on, or --resume never to begin again."
+            " another --out, pass the old option to continue, or --resume never to start over."
         )
     return longer
 
@@ -241,14 +241,14 @@ def _is_longer(ready: Ready) -> bool:
 def stored_test(folder: Path) -> Examples:
     """The test part of a run, read again; raises if the data have changed since."""
     parts = saved.read_parts(folder)
-    values = read_json(folder / "options.json", "Give data with --data.")
+    values = read_json(folder / "options.json", "Pass data with --data.")
     files = dict(zip(("data", "validation_data", "test_data"), parts["data"], strict=True))
     options = TrainOptions.of({**values, **files, "out": str(folder)})
     test = dataset(options, digest_of(files_of(options))).test
     if not len(test):
-        raise UserError(f"{folder} was trained without a test part. Give data with --data.")
+        raise UserError(f"{folder} was trained without a test part. Pass data with --data.")
     if fingerprints(test) != [mark for _, mark in parts["test"]]:
         raise UserError(
-            f"{options.data} has changed since {folder} was trained. Give data with --data."
+            f"{options.data} has changed since {folder} was trained. Pass data with --data."
         )
     return test

@@ -101,7 +101,32 @@ def lists(draw):
     return scores, target, draw(st.sampled_from([None, mask])), epsilon, sign, ndcg, k
 
 
+@st.composite
+def batches(draw):
+    """Offsets (R, n), positives, weights (R, 2), surrogate, square and prior."""
+    shape, generator = (draw(FEW), draw(PIXELS | st.just(5000))), draw(_generators())
+    offset = draw(st.sampled_from([0.5, 20.0])) * torch.randn(shape, generator=generator)
+    offset = offset.round() if draw(st.booleans()) else offset
+    positive = torch.rand(shape, generator=generator) < draw(st.sampled_from([0.0, 0.3, 1.0]))
+    square, prior = draw(st.sampled_from([(0.0, 0.0), (1.0, 0.0), (4.0, 3.5)]))
+    weight = _factor(draw, (shape[0], 2))
+    return offset, positive, weight, draw(st.integers(0, 3)), square, prior
+
+
+@st.composite
+def scored_data(draw):
+    """Scores (n,), some not seen, positives, scales and thresholds (K,), due, surrogate."""
+    items, rows, generator = draw(PIXELS | st.just(5000)), draw(FEW), draw(_generators())
+    scores = torch.randn(items, generator=generator)
+    scores[torch.rand(items, generator=generator) < draw(st.sampled_from([0.0, 0.3]))] = torch.nan
+    positive = torch.rand(items, generator=generator) < draw(st.sampled_from([0.0, 0.3, 1.0]))
+    scale, threshold = torch.rand(2, rows, generator=generator) + 0.5
+    return scores, positive, scale, threshold, torch.tensor(True), draw(st.integers(0, 3))
+
+
 DRAWS = {
+    "s_measure_errors": batches(),
+    "s_measure_totals": scored_data(),
     "direct_ranking": lists(),
     "smooth_topk": samples(),
     "loss_max_pooling": losses(),
@@ -143,7 +168,28 @@ def _lists_of_training(rows, items, *options):
     return scores, flags, flags, 0.1, *options
 
 
+def _batches_of_training(rows, items, surrogate, square):
+    offset, weight = torch.empty(rows, items, device="meta"), torch.empty(rows, 2, device="meta")
+    flags = torch.empty(rows, items, dtype=torch.bool, device="meta")
+    return offset, flags, weight, surrogate, square, 3.5
+
+
+def _data_of_training(rows, items, surrogate):
+    scores, numbers = torch.empty(items, device="meta"), torch.empty(rows, device="meta")
+    flags = torch.empty(items, dtype=torch.bool, device="meta")
+    return scores, flags, numbers, numbers, torch.tensor(True), surrogate
+
+
 TRAINING = {
+    "s_measure_errors": [
+        _batches_of_training(1, 64, 0, 1.0),
+        *(_batches_of_training(10, 4096, surrogate, 0.0) for surrogate in range(4)),
+        _batches_of_training(1, 2_000_000, 2, 1.0),
+    ],
+    "s_measure_totals": [
+        _data_of_training(1, 500, 0),
+        *(_data_of_training(10, 60_000, surrogate) for surrogate in range(4)),
+    ],
     "direct_ranking": [
         _lists_of_training(*sizes, *options)
         for sizes in ((64, 20), (80, 2048), (1, 100_000))

@@ -29,8 +29,8 @@ PROBABILITY = number(
     above=0,
     below=1,
     none=True,
-    repair="It is a probability: pixels whose class has less are kept; 0.7 is usual, None keeps"
-    " exactly k.",
+    repair="It is a probability: pixels whose true class has less are kept; 0.7 is usual, None"
+    " keeps exactly k.",
 )
 
 
@@ -55,11 +55,11 @@ def bootstrapped_cross_entropy(
         logits: ``(N, C, *)`` raw scores.
         target: ``(N, *)`` or ``(N, 1, *)`` class indices.
         k: how many pixels of a group are kept: an integer, or a float in (0, 1] for a fraction of
-            the valid pixels, rounded down but not to 0. The hardest are those with the highest
+            the valid pixels, rounded down but at least one. The hardest are those with the highest
             cross-entropy, before class weights.
-        threshold: keep every pixel whose class has a probability below this, and `k` pixels at
-            least.
-        per_image: True: every image is a group. False: the batch is one group.
+        threshold: keep every pixel whose true class has a probability below this, but at least `k`
+            pixels.
+        per_image: if True, every image is a group; if False, the batch is one group.
         ignore_index: label of pixels to ignore.
         weight: C class weights, a tensor or a sequence; the loss of a group is the weighted mean
             over the pixels kept.
@@ -97,11 +97,11 @@ class BootstrappedCrossEntropy(LossModule):
 
     Args:
         k: how many pixels of a group are kept: an integer, or a float in (0, 1] for a fraction of
-            the valid pixels, rounded down but not to 0. The hardest are those with the highest
+            the valid pixels, rounded down but at least one. The hardest are those with the highest
             cross-entropy, before class weights.
-        threshold: keep every pixel whose class has a probability below this, and `k` pixels at
-            least.
-        per_image: True: every image is a group. False: the batch is one group.
+        threshold: keep every pixel whose true class has a probability below this, but at least `k`
+            pixels.
+        per_image: if True, every image is a group; if False, the batch is one group.
         ignore_index: label of pixels to ignore.
         weight: C class weights, a tensor or a sequence; the loss of a group is the weighted mean
             over the pixels kept.

@@ -23,7 +23,7 @@ ALPHA = number(
     above=0,
     below=1,
     none=True,
-    repair="It is the share of the positives; 0.25 is the paper's, None weighs both alike.",
+    repair="It is the weight of the positives; the paper uses 0.25, None weights both equally.",
 )
 
 
@@ -42,16 +42,16 @@ def focal_loss(
     """Focal loss, (1 - p)^gamma times cross-entropy, with p the probability of the true label.
 
     Args:
-        logits: ``(N, C, *)`` raw scores, C >= 2; in binary and multilabel mode any shape, with a
-            decision of its own for each entry.
+        logits: ``(N, C, *)`` raw scores, C >= 2; in binary and multilabel mode any shape, each
+            entry a binary task.
         target: class indices ``(N, *)`` or ``(N, 1, *)``; otherwise labels 0 and 1 of the shape of
             the logits.
-        gamma: how much less easy items count; 0 is cross-entropy.
-        alpha: binary and multilabel mode: positives count alpha, negatives 1 - alpha; the mean is
-            over the number of entries, as in torchvision.
-        mode: ``"multiclass"``: softmax over axis 1; ``"binary"`` and ``"multilabel"``: sigmoid.
+        gamma: how strongly easy items are down-weighted; 0 is cross-entropy.
+        alpha: binary and multilabel mode: weight of the positives, with 1 - alpha for the
+            negatives; the mean is over the number of entries, as in torchvision.
+        mode: ``"multiclass"``: softmax over dim 1; ``"binary"`` and ``"multilabel"``: sigmoid.
         ignore_index: label of items to ignore.
-        weight: C class weights in multiclass mode; the mean is weighted, as cross-entropy's.
+        weight: C class weights in multiclass mode; the mean is weighted, as in `F.cross_entropy`.
         reduction: over items ``"mean"`` | ``"sum"`` | ``"none"``: the shape of `target`.
 
     Example:
@@ -76,12 +76,12 @@ class FocalLoss(LossModule):
     """`focal_loss` as an `nn.Module`: ``loss(logits, target)``.
 
     Args:
-        gamma: how much less easy items count; 0 is cross-entropy.
-        alpha: binary and multilabel mode: positives count alpha, negatives 1 - alpha; the mean is
-            over the number of entries, as in torchvision.
-        mode: ``"multiclass"``: softmax over axis 1; ``"binary"`` and ``"multilabel"``: sigmoid.
+        gamma: how strongly easy items are down-weighted; 0 is cross-entropy.
+        alpha: binary and multilabel mode: weight of the positives, with 1 - alpha for the
+            negatives; the mean is over the number of entries, as in torchvision.
+        mode: ``"multiclass"``: softmax over dim 1; ``"binary"`` and ``"multilabel"``: sigmoid.
         ignore_index: label of items to ignore.
-        weight: C class weights in multiclass mode; the mean is weighted, as cross-entropy's.
+        weight: C class weights in multiclass mode; the mean is weighted, as in `F.cross_entropy`.
         reduction: over items ``"mean"`` | ``"sum"`` | ``"none"``: the shape of `target`.
 
     Example:
@@ -111,7 +111,7 @@ def _check_together(mode: Mode, alpha: float | None, weight: object) -> None:
         repair = "Pass `weight`, one number per class."
         fail(ValueError, "focal_loss", "alpha", "None in multiclass mode", repr(alpha), repair)
     if mode != "multiclass" and weight is not None:
-        repair = "Pass `alpha` to weigh positives against negatives."
+        repair = "Pass `alpha` to weight positives and negatives."
         fail(ValueError, "focal_loss", "weight", f"None in {mode} mode", describe(weight), repair)
 
 

@@ -14,15 +14,15 @@ from evalgrad._options import CHECKS
 def median_frequency_weights(
     targets: Tensor | Iterable[Tensor], *, num_classes: int, ignore_index: int | None = None
 ) -> Tensor:
-    """Class weights median(f) / f_c, f_c = the share of class c in the pixels of the images that
-    have it.
+    """Class weights median(f) / f_c, f_c = the fraction of pixels of class c in the images that
+    contain it.
 
     Eigen, Fergus: Predicting Depth, Surface Normals and Semantic Labels, 2015. A class that never
     occurs has the weight 0.
 
     Args:
-        targets: ``(N, *)`` class indices, or a stream of such batches, e.g. ``(target for _, target
-            in loader)``.
+        targets: ``(N, *)`` class indices, or an iterable of such batches, e.g. ``(target for _,
+            target in loader)``.
         num_classes: C.
         ignore_index: label of pixels to ignore.
 
@@ -49,8 +49,8 @@ def inverse_frequency_weights(
     A class that never occurs has the weight 0.
 
     Args:
-        targets: ``(N, *)`` class indices, or a stream of such batches, e.g. ``(target for _, target
-            in loader)``.
+        targets: ``(N, *)`` class indices, or an iterable of such batches, e.g. ``(target for _,
+            target in loader)``.
         num_classes: C.
         ignore_index: label of pixels to ignore.
 
@@ -72,12 +72,15 @@ def _count_stream(
     words = {"argument": "targets", "more": "pass num_classes={number}"}
     pixels = among = torch.zeros(num_classes, dtype=torch.float64)
     if not isinstance(targets, Iterable):
-        must, repair = "a tensor or a stream of them", "Pass labels (N, *), or their batches."
+        must, repair = (
+            "a tensor or an iterable of tensors",
+            "Pass labels (N, *), or batches of them.",
+        )
         fail(TypeError, function, "targets", must, describe(targets), repair)
     for target in [targets] if isinstance(targets, Tensor) else targets:
         target = plain(function, "targets", target)
         if not target.ndim:
-            repair = "Give a map of labels its axis of images: `target.unsqueeze(0)`."
+            repair = "Add a batch dimension: `target.unsqueeze(0)`."
             fail(ValueError, function, "targets", "(N, *)", describe(target), repair)
         rows = target.reshape(target.shape[0], target.shape[1:].numel()).cpu()
         labels = class_labels(function, rows, num_classes, ignore_index, **words)
@@ -85,12 +88,12 @@ def _count_stream(
         pixels = pixels + counts.sum(0)
         among = among + torch.where(counts > 0, counts.sum(1, keepdim=True), 0.0).sum(0)
     if not bool(pixels.sum()):
-        repair = "Check `ignore_index`, and pass a stream that has not been used up."
+        repair = "Check `ignore_index`, and pass an iterator that is not exhausted."
         fail(
             ValueError,
             function,
             "targets",
-            "labels of at least one pixel that counts",
+            "labels with at least one pixel that is not ignored",
             "none",
             repair,
         )

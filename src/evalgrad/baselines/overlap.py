@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from evalgrad._errors import describe, fail
-from evalgrad._inputs import ClassMaps, class_maps, plain
+from evalgrad._inputs import ClassMaps, Weight, class_maps, plain
 from evalgrad._options import Classes, Reduction
 from evalgrad._repairs import few_shares_repair, soft_target_repair
 from evalgrad._rows import class_factor
@@ -31,28 +31,30 @@ class Overlap(NamedTuple):
 
 def overlap_loss(
     function: str,
+    misses: float,
+    false_alarms: float,
     logits: Tensor,
     target: Tensor,
     mask: Tensor | None,
-    *,
-    misses: float,
-    false_alarms: float,
-    smooth: float,
     mode: Mode,
-    classes: Classes,
+    smooth: float,
     reduction: Reduction,
-    **options: Any,
+    classes: Classes,
+    per_image: bool,
+    ignore_index: int | None,
+    weight: Weight,
 ) -> Tensor:
     """1 - the index of each class that counts, reduced."""
     maps: ClassMaps | SoftMaps
+    options: dict[str, Any] = {"ignore_index": ignore_index, "weight": weight, "classes": classes}
     logits, target = plain(function, "logits", logits), plain(function, "target", target)
     _refuse_misfit(function, logits, target, mode)
     if mode == "multiclass" and not _same_shape(logits, target):
         _refuse_mask(function, mask)
-        maps = class_maps(function, logits, target, classes=classes, **options)
+        maps = class_maps(function, logits, target, per_image=per_image, **options)
         overlap = _of_indices(maps)
     else:
-        maps = soft_maps(function, logits, target, mask, mode=mode, classes=classes, **options)
+        maps = soft_maps(function, logits, target, mask, mode=mode, per_image=per_image, **options)
         overlap = _of_shares(maps, mode)
     errors = misses * overlap.missed + false_alarms * overlap.alarms
     total = overlap.hits + errors + smooth
@@ -81,14 +83,14 @@ def _refuse_misfit(function: str, logits: object, target: object, mode: Mode) ->
     wrong = None if _same_shape(logits, target) else soft_target_repair(target, logits.shape, mode)
     if wrong is not None:
         indices = "an integer or bool tensor of labels, or " if mode == "multiclass" else ""
-        must = f"{indices}shares of shape {tuple(logits.shape)}"
+        must = f"{indices}soft labels of shape {tuple(logits.shape)}"
         fail(wrong[0], function, "target", must, describe(target), wrong[1])
 
 
 def _refuse_mask(function: str, mask: Tensor | None) -> None:
     if mask is not None:
-        repair = "Mark the pixels to leave out in `target`, and pass their label as ignore_index."
-        fail(ValueError, function, "mask", "None beside class indices", describe(mask), repair)
+        repair = "Mark the pixels to ignore in `target`, and pass their label as ignore_index."
+        fail(ValueError, function, "mask", "None with class indices", describe(mask), repair)
 
 
 def _of_indices(maps: ClassMaps) -> Overlap:

@@ -18,7 +18,7 @@ from evalgrad._soft_targets import MODES, Mode
 from evalgrad.baselines.overlap import overlap_loss
 
 COST = number(at_least=0, repair="1 and 1 is Jaccard, 0.5 and 0.5 is Dice.")
-SMOOTH = number(at_least=0, repair="0 is the index itself; 1 is usual where objects are tiny.")
+SMOOTH = number(at_least=0, repair="0 is the plain index; 1 is usual for tiny objects.")
 
 
 @checked(mode=MODES, smooth=SMOOTH)
@@ -37,23 +37,23 @@ def soft_jaccard_loss(
 ) -> Tensor:
     """1 - the Jaccard index (IoU) with probabilities in place of a hard prediction.
 
-    It equals 1 - IoU at confident predictions, and is 0 exactly where the probabilities equal the
-    target, soft or hard. A class neither predicted nor true has the loss 0.
+    It equals 1 - IoU if every probability is 0 or 1, and is 0 exactly if the probabilities equal
+    the target, soft or hard. A class neither predicted nor true has the loss 0.
 
     Args:
         logits: ``(N, C, *)`` raw scores, C >= 2; in binary mode ``(N, *)`` or ``(N, 1, *)``; in
-            multilabel mode ``(N, C, *)``, C >= 1, with a decision of its own for each class.
-        target: class indices ``(N, *)`` or ``(N, 1, *)`` (multiclass only), or shares in [0, 1] of
-            the shape of the logits: one-hot or soft labels, of any dtype.
-        mask: what counts (True), beside a target of shares: of their shape, or ``(N, *)``.
-        mode: ``"multiclass"``: softmax over axis 1; ``"binary"`` and ``"multilabel"``: sigmoid.
-        smooth: added to both sides of the fraction, which lessens the loss of tiny objects.
-        classes: ``"present"`` averages over the classes that occur in the group's target, ``"all"``
-            over all C, a list over those it names. In binary mode the foreground is class 0, and
-            ``"all"`` counts images without foreground too.
-        per_image: False: the batch is one group. True: every image is a group.
+            multilabel mode ``(N, C, *)``, C >= 1, each class a binary task.
+        target: class indices ``(N, *)`` or ``(N, 1, *)`` (multiclass only), or one-hot or soft
+            labels in [0, 1] of the shape of the logits, of any dtype.
+        mask: True = keep; only with soft labels, of their shape or ``(N, *)``.
+        mode: ``"multiclass"``: softmax over dim 1; ``"binary"`` and ``"multilabel"``: sigmoid.
+        smooth: added to numerator and denominator, which lowers the loss of tiny objects.
+        classes: ``"present"`` averages over the classes in the group's target, ``"all"`` over all
+            C, a list over the classes in it. In binary mode the foreground is class 0, and
+            ``"all"`` includes images without foreground.
+        per_image: if False, the batch is one group; if True, every image is a group.
         ignore_index: label of pixels to ignore.
-        weight: C class weights, a tensor or a sequence, normalised over the classes averaged.
+        weight: C class weights, a tensor or a sequence, normalised over the classes in the mean.
         reduction: ``"mean"`` over classes, then groups; ``"sum"``; ``"none"``: ``(groups, C)``.
 
     Example:
@@ -62,8 +62,9 @@ def soft_jaccard_loss(
         >>> soft_jaccard_loss(torch.zeros(1, 4), torch.full((1, 4), 0.5), mode="binary")
         tensor(0.)
     """
-    given = {**locals(), "misses": 1.0, "false_alarms": 1.0}
-    return overlap_loss("soft_jaccard_loss", **given)
+    groups = (classes, per_image, ignore_index, weight)
+    given = (logits, target, mask, mode, smooth, reduction, *groups)
+    return overlap_loss("soft_jaccard_loss", 1.0, 1.0, *given)
 
 
 @checked(mode=MODES, smooth=SMOOTH)
@@ -84,26 +85,27 @@ def soft_dice_loss(
 
     Args:
         logits: ``(N, C, *)`` raw scores, C >= 2; in binary mode ``(N, *)`` or ``(N, 1, *)``; in
-            multilabel mode ``(N, C, *)``, C >= 1, with a decision of its own for each class.
-        target: class indices ``(N, *)`` or ``(N, 1, *)`` (multiclass only), or shares in [0, 1] of
-            the shape of the logits: one-hot or soft labels, of any dtype.
-        mask: what counts (True), beside a target of shares: of their shape, or ``(N, *)``.
-        mode: ``"multiclass"``: softmax over axis 1; ``"binary"`` and ``"multilabel"``: sigmoid.
-        smooth: added to both sides of the fraction, which lessens the loss of tiny objects.
-        classes: ``"present"`` averages over the classes that occur in the group's target, ``"all"``
-            over all C, a list over those it names. In binary mode the foreground is class 0, and
-            ``"all"`` counts images without foreground too.
-        per_image: False: the batch is one group. True: every image is a group.
+            multilabel mode ``(N, C, *)``, C >= 1, each class a binary task.
+        target: class indices ``(N, *)`` or ``(N, 1, *)`` (multiclass only), or one-hot or soft
+            labels in [0, 1] of the shape of the logits, of any dtype.
+        mask: True = keep; only with soft labels, of their shape or ``(N, *)``.
+        mode: ``"multiclass"``: softmax over dim 1; ``"binary"`` and ``"multilabel"``: sigmoid.
+        smooth: added to numerator and denominator, which lowers the loss of tiny objects.
+        classes: ``"present"`` averages over the classes in the group's target, ``"all"`` over all
+            C, a list over the classes in it. In binary mode the foreground is class 0, and
+            ``"all"`` includes images without foreground.
+        per_image: if False, the batch is one group; if True, every image is a group.
         ignore_index: label of pixels to ignore.
-        weight: C class weights, a tensor or a sequence, normalised over the classes averaged.
+        weight: C class weights, a tensor or a sequence, normalised over the classes in the mean.
         reduction: ``"mean"`` over classes, then groups; ``"sum"``; ``"none"``: ``(groups, C)``.
 
     Example:
         >>> soft_dice_loss(torch.zeros(1, 2, 4), torch.tensor([[0, 0, 1, 1]]))
         tensor(0.5000)
     """
-    given = {**locals(), "misses": 0.5, "false_alarms": 0.5}
-    return overlap_loss("soft_dice_loss", **given)
+    groups = (classes, per_image, ignore_index, weight)
+    given = (logits, target, mask, mode, smooth, reduction, *groups)
+    return overlap_loss("soft_dice_loss", 0.5, 0.5, *given)
 
 
 @checked(mode=MODES, smooth=SMOOTH, misses=COST, false_alarms=COST)
@@ -126,42 +128,43 @@ def soft_tversky_loss(
 
     Args:
         logits: ``(N, C, *)`` raw scores, C >= 2; in binary mode ``(N, *)`` or ``(N, 1, *)``; in
-            multilabel mode ``(N, C, *)``, C >= 1, with a decision of its own for each class.
-        target: class indices ``(N, *)`` or ``(N, 1, *)`` (multiclass only), or shares in [0, 1] of
-            the shape of the logits: one-hot or soft labels, of any dtype.
-        mask: what counts (True), beside a target of shares: of their shape, or ``(N, *)``.
-        misses: what a missed pixel (false negative) costs, where a hit counts 1.
-        false_alarms: what a false alarm (false positive) costs. More for misses than for false
-            alarms favours recall.
-        mode: ``"multiclass"``: softmax over axis 1; ``"binary"`` and ``"multilabel"``: sigmoid.
-        smooth: added to both sides of the fraction, which lessens the loss of tiny objects.
-        classes: ``"present"`` averages over the classes that occur in the group's target, ``"all"``
-            over all C, a list over those it names. In binary mode the foreground is class 0, and
-            ``"all"`` counts images without foreground too.
-        per_image: False: the batch is one group. True: every image is a group.
+            multilabel mode ``(N, C, *)``, C >= 1, each class a binary task.
+        target: class indices ``(N, *)`` or ``(N, 1, *)`` (multiclass only), or one-hot or soft
+            labels in [0, 1] of the shape of the logits, of any dtype.
+        mask: True = keep; only with soft labels, of their shape or ``(N, *)``.
+        misses: weight of a false negative, relative to a hit.
+        false_alarms: weight of a false positive. `misses` above `false_alarms` favours recall.
+        mode: ``"multiclass"``: softmax over dim 1; ``"binary"`` and ``"multilabel"``: sigmoid.
+        smooth: added to numerator and denominator, which lowers the loss of tiny objects.
+        classes: ``"present"`` averages over the classes in the group's target, ``"all"`` over all
+            C, a list over the classes in it. In binary mode the foreground is class 0, and
+            ``"all"`` includes images without foreground.
+        per_image: if False, the batch is one group; if True, every image is a group.
         ignore_index: label of pixels to ignore.
-        weight: C class weights, a tensor or a sequence, normalised over the classes averaged.
+        weight: C class weights, a tensor or a sequence, normalised over the classes in the mean.
         reduction: ``"mean"`` over classes, then groups; ``"sum"``; ``"none"``: ``(groups, C)``.
 
     Example:
         >>> soft_tversky_loss(torch.zeros(1, 2, 4), torch.tensor([[0, 0, 1, 1]]), misses=0.9)
         tensor(0.5455)
     """
-    return overlap_loss("soft_tversky_loss", **locals())
+    groups = (classes, per_image, ignore_index, weight)
+    given = (logits, target, mask, mode, smooth, reduction, *groups)
+    return overlap_loss("soft_tversky_loss", misses, false_alarms, *given)
 
 
 class SoftJaccardLoss(LossModule):
     """`soft_jaccard_loss` as an `nn.Module`: ``loss(logits, target)``.
 
     Args:
-        mode: ``"multiclass"``: softmax over axis 1; ``"binary"`` and ``"multilabel"``: sigmoid.
-        smooth: added to both sides of the fraction, which lessens the loss of tiny objects.
-        classes: ``"present"`` averages over the classes that occur in the group's target, ``"all"``
-            over all C, a list over those it names. In binary mode the foreground is class 0, and
-            ``"all"`` counts images without foreground too.
-        per_image: False: the batch is one group. True: every image is a group.
+        mode: ``"multiclass"``: softmax over dim 1; ``"binary"`` and ``"multilabel"``: sigmoid.
+        smooth: added to numerator and denominator, which lowers the loss of tiny objects.
+        classes: ``"present"`` averages over the classes in the group's target, ``"all"`` over all
+            C, a list over the classes in it. In binary mode the foreground is class 0, and
+            ``"all"`` includes images without foreground.
+        per_image: if False, the batch is one group; if True, every image is a group.
         ignore_index: label of pixels to ignore.
-        weight: C class weights, a tensor or a sequence, normalised over the classes averaged.
+        weight: C class weights, a tensor or a sequence, normalised over the classes in the mean.
         reduction: ``"mean"`` over classes, then groups; ``"sum"``; ``"none"``: ``(groups, C)``.
 
     Example:
@@ -190,14 +193,14 @@ class SoftDiceLoss(SoftJaccardLoss):
     """`soft_dice_loss` as an `nn.Module`: ``loss(logits, target)``.
 
     Args:
-        mode: ``"multiclass"``: softmax over axis 1; ``"binary"`` and ``"multilabel"``: sigmoid.
-        smooth: added to both sides of the fraction, which lessens the loss of tiny objects.
-        classes: ``"present"`` averages over the classes that occur in the group's target, ``"all"``
-            over all C, a list over those it names. In binary mode the foreground is class 0, and
-            ``"all"`` counts images without foreground too.
-        per_image: False: the batch is one group. True: every image is a group.
+        mode: ``"multiclass"``: softmax over dim 1; ``"binary"`` and ``"multilabel"``: sigmoid.
+        smooth: added to numerator and denominator, which lowers the loss of tiny objects.
+        classes: ``"present"`` averages over the classes in the group's target, ``"all"`` over all
+            C, a list over the classes in it. In binary mode the foreground is class 0, and
+            ``"all"`` includes images without foreground.
+        per_image: if False, the batch is one group; if True, every image is a group.
         ignore_index: label of pixels to ignore.
-        weight: C class weights, a tensor or a sequence, normalised over the classes averaged.
+        weight: C class weights, a tensor or a sequence, normalised over the classes in the mean.
         reduction: ``"mean"`` over classes, then groups; ``"sum"``; ``"none"``: ``(groups, C)``.
 
     Example:
@@ -213,17 +216,16 @@ class SoftTverskyLoss(LossModule):
     """`soft_tversky_loss` as an `nn.Module`: ``loss(logits, target)``.
 
     Args:
-        misses: what a missed pixel (false negative) costs, where a hit counts 1.
-        false_alarms: what a false alarm (false positive) costs. More for misses than for false
-            alarms favours recall.
-        mode: ``"multiclass"``: softmax over axis 1; ``"binary"`` and ``"multilabel"``: sigmoid.
-        smooth: added to both sides of the fraction, which lessens the loss of tiny objects.
-        classes: ``"present"`` averages over the classes that occur in the group's target, ``"all"``
-            over all C, a list over those it names. In binary mode the foreground is class 0, and
-            ``"all"`` counts images without foreground too.
-        per_image: False: the batch is one group. True: every image is a group.
+        misses: weight of a false negative, relative to a hit.
+        false_alarms: weight of a false positive. `misses` above `false_alarms` favours recall.
+        mode: ``"multiclass"``: softmax over dim 1; ``"binary"`` and ``"multilabel"``: sigmoid.
+        smooth: added to numerator and denominator, which lowers the loss of tiny objects.
+        classes: ``"present"`` averages over the classes in the group's target, ``"all"`` over all
+            C, a list over the classes in it. In binary mode the foreground is class 0, and
+            ``"all"`` includes images without foreground.
+        per_image: if False, the batch is one group; if True, every image is a group.
         ignore_index: label of pixels to ignore.
-        weight: C class weights, a tensor or a sequence, normalised over the classes averaged.
+        weight: C class weights, a tensor or a sequence, normalised over the classes in the mean.
         reduction: ``"mean"`` over classes, then groups; ``"sum"``; ``"none"``: ``(groups, C)``.
 
     Example:

@@ -39,13 +39,13 @@ def sorting_network_topk_loss(
         scores: ``(N, C)``, ``(N, C, *)`` or ``(C,)`` raw scores, as `F.cross_entropy` takes them.
         target: ``(N,)``, ``(N, *)`` or ``()`` class indices, of any integer dtype.
         k: number of guesses, 1 to C - 1.
-        temperature: of the comparators; towards 0 the network sorts.
+        temperature: temperature of the comparators; towards 0 the network sorts exactly.
         candidates: how many scores are sorted, the label's and the highest of the others; more than
             `k`. The others have no gradient.
         ignore_index: label of samples to ignore.
         weight: C class weights, a tensor or a sequence.
-        reduction: ``"mean"`` over the samples that count, weighted; ``"sum"``; ``"none"``: the
-            shape of `target`, 0 for what does not count.
+        reduction: ``"mean"``: the weighted mean over the samples that are not ignored; ``"sum"``;
+            ``"none"``: the shape of `target`, 0 for ignored samples.
 
     Example:
         >>> sorting_network_topk_loss(torch.tensor([[3.0, 3.0]]), torch.tensor([0]), k=1)  # log 2
@@ -66,13 +66,13 @@ class SortingNetworkTopKLoss(LossModule):
 
     Args:
         k: number of guesses, 1 to C - 1.
-        temperature: of the comparators; towards 0 the network sorts.
+        temperature: temperature of the comparators; towards 0 the network sorts exactly.
         candidates: how many scores are sorted, the label's and the highest of the others; more than
             `k`. The others have no gradient.
         ignore_index: label of samples to ignore.
         weight: C class weights, a tensor or a sequence.
-        reduction: ``"mean"`` over the samples that count, weighted; ``"sum"``; ``"none"``: the
-            shape of `target`, 0 for what does not count.
+        reduction: ``"mean"``: the weighted mean over the samples that are not ignored; ``"sum"``;
+            ``"none"``: the shape of `target`, 0 for ignored samples.
 
     Example:
         >>> loss = SortingNetworkTopKLoss(k=3)
@@ -98,7 +98,7 @@ class SortingNetworkTopKLoss(LossModule):
 
 def _check_candidates(candidates: int, k: int) -> None:
     if candidates <= k:
-        must, repair = f"above k = {k}", "Sort some more scores than the k that count."
+        must, repair = f"above k = {k}", "Sort more scores than k."
         fail(ValueError, "sorting_network_topk_loss", "candidates", must, repr(candidates), repair)
 
 

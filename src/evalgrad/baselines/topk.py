@@ -47,13 +47,13 @@ def topk_svm_loss(
         scores: ``(N, C)``, ``(N, C, *)`` or ``(C,)`` raw scores, as `F.cross_entropy` takes them.
         target: ``(N,)``, ``(N, *)`` or ``()`` class indices, of any integer dtype.
         k: number of guesses, 1 to C - 1.
-        variant: ``"alpha"`` takes the mean of the k largest violations, then what is above 0;
-            ``"beta"`` what is above 0 of each, then the mean.
+        variant: ``"alpha"`` clamps the mean of the k largest violations at 0; ``"beta"`` clamps
+            each of them at 0 and takes the mean.
         margin: by how much the label should lead the others.
         ignore_index: label of samples to ignore.
         weight: C class weights, a tensor or a sequence.
-        reduction: ``"mean"`` over the samples that count, weighted; ``"sum"``; ``"none"``: the
-            shape of `target`, 0 for what does not count.
+        reduction: ``"mean"``: the weighted mean over the samples that are not ignored; ``"sum"``;
+            ``"none"``: the shape of `target`, 0 for ignored samples.
 
     Example:
         >>> topk_svm_loss(torch.tensor([[3.0, 1.0, 0.0]]), torch.tensor([1]), k=2)  # (3 + 0) / 2
@@ -65,7 +65,8 @@ def topk_svm_loss(
         largest = violation.topk(k, dim=1).values
         return largest.mean(1).relu() if variant == "alpha" else largest.relu().mean(1)
 
-    return of_samples("topk_svm_loss", core, **_given(locals()))
+    options = {"ignore_index": ignore_index, "weight": weight}
+    return of_samples("topk_svm_loss", core, scores, target, k, reduction, **options)
 
 
 @checked(truncated=flag)
@@ -85,12 +86,12 @@ def topk_entropy_loss(
         scores: ``(N, C)``, ``(N, C, *)`` or ``(C,)`` raw scores, as `F.cross_entropy` takes them.
         target: ``(N,)``, ``(N, *)`` or ``()`` class indices, of any integer dtype.
         k: number of guesses, 1 to C - 1.
-        truncated: True leaves the k - 1 strongest competitors out instead of bounding their share;
-            the loss is then not convex.
+        truncated: if True, leave out the k - 1 strongest competitors instead of bounding their
+            probabilities; the loss is then not convex.
         ignore_index: label of samples to ignore.
         weight: C class weights, a tensor or a sequence.
-        reduction: ``"mean"`` over the samples that count, weighted; ``"sum"``; ``"none"``: the
-            shape of `target`, 0 for what does not count.
+        reduction: ``"mean"``: the weighted mean over the samples that are not ignored; ``"sum"``;
+            ``"none"``: the shape of `target`, 0 for ignored samples.
 
     Example:
         >>> scores, target = torch.tensor([[2.0, 1.0, 0.0]]), torch.tensor([1])
@@ -112,7 +113,8 @@ def topk_entropy_loss(
         h = free if truncated else _with_bounded(lead, free, first, bounded.squeeze(1), k)
         return F.softplus(h, threshold=50)
 
-    return of_samples("topk_entropy_loss", core, **_given(locals()))
+    options = {"ignore_index": ignore_index, "weight": weight}
+    return of_samples("topk_entropy_loss", core, scores, target, k, reduction, **options)
 
 
 class TopKSVMLoss(LossModule):
@@ -120,13 +122,13 @@ class TopKSVMLoss(LossModule):
 
     Args:
         k: number of guesses, 1 to C - 1.
-        variant: ``"alpha"`` takes the mean of the k largest violations, then what is above 0;
-            ``"beta"`` what is above 0 of each, then the mean.
+        variant: ``"alpha"`` clamps the mean of the k largest violations at 0; ``"beta"`` clamps
+            each of them at 0 and takes the mean.
         margin: by how much the label should lead the others.
         ignore_index: label of samples to ignore.
         weight: C class weights, a tensor or a sequence.
-        reduction: ``"mean"`` over the samples that count, weighted; ``"sum"``; ``"none"``: the
-            shape of `target`, 0 for what does not count.
+        reduction: ``"mean"``: the weighted mean over the samples that are not ignored; ``"sum"``;
+            ``"none"``: the shape of `target`, 0 for ignored samples.
 
     Example:
         >>> loss = TopKSVMLoss(k=3)
@@ -154,12 +156,12 @@ class TopKEntropyLoss(LossModule):
 
     Args:
         k: number of guesses, 1 to C - 1.
-        truncated: True leaves the k - 1 strongest competitors out instead of bounding their share;
-            the loss is then not convex.
+        truncated: if True, leave out the k - 1 strongest competitors instead of bounding their
+            probabilities; the loss is then not convex.
         ignore_index: label of samples to ignore.
         weight: C class weights, a tensor or a sequence.
-        reduction: ``"mean"`` over the samples that count, weighted; ``"sum"``; ``"none"``: the
-            shape of `target`, 0 for what does not count.
+        reduction: ``"mean"``: the weighted mean over the samples that are not ignored; ``"sum"``;
+            ``"none"``: the shape of `target`, 0 for ignored samples.
 
     Example:
         >>> loss = TopKEntropyLoss(k=3)
@@ -209,12 +211,6 @@ def finite_scores(x: Tensor) -> Tensor:
     """Infinite scores as their limit: their differences and sums would have no slope."""
     widest = torch.finfo(x.dtype).max / 8
     return x.nan_to_num(torch.nan, widest, -widest)
-
-
-def _given(arguments: dict[str, Any]) -> dict[str, Any]:
-    """Of a function's locals the arguments that all losses of samples have."""
-    names = ("scores", "target", "k", "ignore_index", "weight", "reduction")
-    return {name: arguments[name] for name in names}
 
 
 # ---- the top-k entropy: p_j = min(1/k, exp(a_j - t)) ---------------------------------------------

@@ -18,19 +18,20 @@ CUTS = (
 def class_offsets(
     logits: Tensor, target: Tensor, *, ignore_index: int | None = None, rounds: int = 3
 ) -> Tensor:
-    """Offsets ``(C,)`` that raise the mean IoU of ``(logits + offsets).argmax(1)`` on these data.
+    """Offsets ``(C,)`` that raise the mean IoU of ``(logits + offsets).argmax(1)`` on the given
+    data.
 
-    Class by class, the others fixed, the best of 255 quantiles of the offsets at which pixels
-    change to the class, or what it has; so the mean IoU of these data never falls, but for the
-    rounding of ``logits + offsets``. Choose them on validation data. The mean is over the classes
-    that occur in the target.
+    Class by class, with the others fixed, it tries 255 quantiles of the offsets at which pixels
+    change to the class and keeps the best, so the mean IoU on these data never falls, up to the
+    rounding of ``logits + offsets``. Call it on validation data. The mean is over the classes that
+    occur in the target.
 
     Args:
-        logits: ``(N, C, *)`` raw scores, of all validation images or a sample of their pixels;
-            infinite ones rule a class out, or make it certain.
+        logits: ``(N, C, *)`` raw scores, of all validation images or a sample of their pixels; -inf
+            excludes a class, inf makes it certain.
         target: ``(N, *)`` class indices.
         ignore_index: label of pixels to ignore.
-        rounds: how often each class gets its turn.
+        rounds: number of passes over the classes.
 
     Returns:
         ``(C,)`` of the dtype of the logits; ``logits + offsets.view(-1, 1, 1)`` for images.

@@ -33,12 +33,12 @@ def jaccard_mask(
     """The mask with the highest expected IoU of each image.
 
     Args:
-        probabilities: ``(N, *)`` of the foreground, in [0, 1]: calibrated ones, or the decision is
-            best for what the network believes only. For several labels flatten their axis into the
-            first, ``probabilities.flatten(0, 1)``: each has a mask of its own.
-        mask: bool, the same shape, True = counts.
-        exact: True: exact for independent pixels, at a cost that grows with the square of their
-            number; False: by two moments; None: exact for images of up to 1,024 pixels.
+        probabilities: ``(N, *)`` calibrated probabilities of the foreground, in [0, 1]; the mask is
+            only as good as they are. For several labels flatten the first two dimensions,
+            ``probabilities.flatten(0, 1)``: each label has its own mask.
+        mask: bool, the same shape, True = keep.
+        exact: if True, exact for independent pixels, at a cost quadratic in their number; if False,
+            approximated by two moments; None is exact for images of up to 1,024 pixels.
 
     Returns:
         Bool, the shape of `probabilities`.
@@ -56,12 +56,12 @@ def dice_mask(
     """The mask with the highest expected Dice (F1) of each image.
 
     Args:
-        probabilities: ``(N, *)`` of the foreground, in [0, 1]: calibrated ones, or the decision is
-            best for what the network believes only. For several labels flatten their axis into the
-            first, ``probabilities.flatten(0, 1)``: each has a mask of its own.
-        mask: bool, the same shape, True = counts.
-        exact: True: exact for independent pixels, at a cost that grows with the square of their
-            number; False: by two moments; None: exact for images of up to 1,024 pixels.
+        probabilities: ``(N, *)`` calibrated probabilities of the foreground, in [0, 1]; the mask is
+            only as good as they are. For several labels flatten the first two dimensions,
+            ``probabilities.flatten(0, 1)``: each label has its own mask.
+        mask: bool, the same shape, True = keep.
+        exact: if True, exact for independent pixels, at a cost quadratic in their number; if False,
+            approximated by two moments; None is exact for images of up to 1,024 pixels.
 
     Example:
         >>> dice_mask(torch.tensor([[0.7, 0.45, 0.45, 0.1]]))
@@ -81,14 +81,16 @@ def _best(
     p = floating(function, "probabilities", probabilities).detach()
     if p.ndim < 2:
         repair = "Pass `probabilities[None]` for one image."
-        fail(ValueError, function, "probabilities", "(N, *), of images", describe(p), repair)
+        fail(
+            ValueError, function, "probabilities", "(N, *), a batch of images", describe(p), repair
+        )
     rows = p.reshape(p.shape[0], p.shape[1:].numel()).double()
     valid = None
     if mask is not None:
         valid = read_mask(function, like(function, "mask", mask, p).reshape(rows.shape))
         rows = torch.where(valid, rows, 0.0)
     check_shares(
-        function, rows, "Pass `logits.sigmoid()`, or the softmax's channel of the foreground."
+        function, rows, "Pass `logits.sigmoid()`, or the foreground channel of the softmax."
     )
     ordered, order = rows.sort(-1, descending=True)
     if exact is None:

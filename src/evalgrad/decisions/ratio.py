@@ -22,16 +22,16 @@ def dataset_jaccard_labels(
 ) -> Tensor:
     """Labels that raise the mean over classes of E[intersection] / E[union] over all images.
 
-    Approximate: with exclusive classes no exact way is known. Over many pixels intersections and
-    unions are close to their expectations, whose ratios are raised from the labels of argmax on:
-    the pixels that gain most by another label, to first order, change it, as many of them as raise
-    the mean, until none do.
+    Approximate: with exclusive classes no exact algorithm is known. Over many pixels intersections
+    and unions are close to their expectations, whose ratios are raised from the labels of argmax
+    on: the pixels that gain most by another label, to first order, change it, as many of them as
+    raise the mean, until none do.
 
     Args:
-        probabilities: ``(N, C, *)`` of the classes, calibrated ones, of all images that are judged
+        probabilities: ``(N, C, *)`` calibrated class probabilities of all images that are judged
             together.
-        mask: bool ``(N, *)``, True = counts; the other pixels keep the label of argmax.
-        steps: at most so many.
+        mask: bool ``(N, *)``, True = keep; the other pixels keep the label of argmax.
+        steps: maximum number of steps.
 
     Returns:
         ``(N, *)`` int64 labels.
@@ -53,18 +53,20 @@ def dataset_jaccard_labels(
 
 @checked()
 def greedy_jaccard_labels(probabilities: Tensor, *, mask: Tensor | None = None) -> Tensor:
-    """Labels that raise the same, one pixel at a time, until no single change does.
+    """Labels that raise the objective of `dataset_jaccard_labels` one pixel at a time, until no
+    single change does.
 
     Approximate: a local maximum of the ratio of expectations, from the labels of argmax on. Each
-    change is the best of all pixels and classes and costs a look at all of them, so that it is for
-    batches of images, not for data sets; `dataset_jaccard_labels` changes many at a time, and stops
-    earlier. The objective is that of Nowozin: Optimal decisions from probabilistic models: the
-    intersection-over-union case, CVPR 2014, whose own algorithm is a linear program.
+    change is the best over all pixels and classes, and its cost is proportional to their number, so
+    this is for batches of images, not for whole datasets; `dataset_jaccard_labels` changes many
+    pixels at a time, and stops earlier. The objective is that of Nowozin: Optimal decisions from
+    probabilistic models: the intersection-over-union case, CVPR 2014, whose own algorithm is a
+    linear program.
 
     Args:
-        probabilities: ``(N, C, *)`` of the classes, calibrated ones, of all images that are judged
+        probabilities: ``(N, C, *)`` calibrated class probabilities of all images that are judged
             together.
-        mask: bool ``(N, *)``, True = counts; the other pixels keep the label of argmax.
+        mask: bool ``(N, *)``, True = keep; the other pixels keep the label of argmax.
 
     Returns:
         ``(N, *)`` int64 labels.

@@ -15,7 +15,7 @@ Metric = Literal[
     "fbeta", "jaccard", "precision_at_recall", "recall_at_precision", "sensitivity_at_specificity"
 ]
 ROUNDING = 1e-9  # of `rate * count`, so that a rate reached exactly is reached
-AT_LEAST = number(above=0, at_most=1, none=True, repair="Give it as a fraction, not in per cent.")
+AT_LEAST = number(above=0, at_most=1, none=True, repair="Pass a fraction, not a percentage.")
 
 
 def _fbeta(tp: Tensor, fp: Tensor, fn: Tensor, tn: Tensor, beta: float) -> Tensor:
@@ -59,25 +59,25 @@ def best_threshold(
     at_least: float | None = None,
     mask: Tensor | None = None,
 ) -> Tensor:
-    """The threshold t for which predicting ``scores > t`` is best for the metric on these data.
+    """The threshold t with the best value of the metric for the prediction ``scores > t``.
 
-    Choose it on validation data, never on those it is judged by; with few positives it follows
-    their noise.
+    Call it on validation data, never on test data; with few positives the threshold fits their
+    noise.
 
     Args:
-        scores: of all items, any shape, all of them one list.
+        scores: any shape; all items are one list.
         target: the same shape, 1 or True for positives.
         metric: ``"fbeta"`` (F1, Dice), ``"jaccard"`` (IoU over all items), or the first of
             ``"precision_at_recall"``, ``"recall_at_precision"``, ``"sensitivity_at_specificity"``
             given the second.
         beta: of ``"fbeta"``: recall counts beta times as much as precision.
-        at_least: what the recall, the precision or the specificity must reach.
-        mask: bool, the same shape, True = counts.
+        at_least: the recall, precision or specificity to reach.
+        mask: bool, the same shape, True = keep.
 
     Returns:
-        A float64 scalar between two neighbouring scores, or the lower of them where their dtype has
-        no number between; inf where no threshold reaches `at_least`, or there is no positive: then
-        nothing is best predicted. -inf: everything.
+        A float64 scalar between two neighbouring scores, or the lower of them if their dtype has no
+        number between; inf (predict nothing) if no threshold reaches `at_least` or there is no
+        positive; -inf means predict everything.
 
     Example:
         >>> best_threshold(torch.tensor([0.9, 0.4, 0.3, 0.1]), torch.tensor([1, 1, 0, 0]))
@@ -108,7 +108,7 @@ def _counted(scores: Tensor, target: Tensor, mask: Tensor | None) -> tuple[Tenso
         counts = items.mask.flatten()
         x, positive = x[counts], positive[counts]
     if readable(x) and bool(x.isnan().any()):
-        repair = "Leave such items out by `mask=~scores.isnan()`."
+        repair = "Mask such items with `mask=~scores.isnan()`."
         fail(ValueError, "best_threshold", "scores", "without NaN", "NaN", repair)
     return x, positive
 

@@ -31,8 +31,8 @@ def direct_loss(
 ) -> Tensor:
     """The task loss of the model's prediction, with the direct loss gradient.
 
-    Outputs y are whatever the four functions agree upon: class indices, labellings, trees; usually
-    those of a whole batch.
+    The outputs y can be of any type that the four functions share: class indices, labellings,
+    trees; usually those of a whole batch.
 
     Args:
         score: ``score(y)`` is F(y), differentiable in the network's outputs, one number per sample:
@@ -42,13 +42,13 @@ def direct_loss(
         predict: ``predict()`` returns y_w, the maximiser of F.
         augment: ``augment(weight)`` returns the maximiser of F + weight Delta. It is called once,
             with weight = epsilon or, in the negative direction, -epsilon. An approximate maximiser
-            biases the gradient; nothing else checks it.
+            biases the gradient; this is not checked.
         epsilon: on the scale of the scores; smaller is less biased and more noisy.
         direction: ``"positive"`` moves away from a worse output, ``"negative"`` towards a better
             one.
 
     Returns:
-        The task losses of y_w, unreduced: take the mean.
+        The task losses of y_w, without reduction: take the mean.
 
     Example:
         Three classes, where confusing 0 with 2 costs 5 and any other mistake 1.
@@ -74,7 +74,7 @@ def direct_loss(
     slope = (_scored(score, direct) - _scored(score, model)) * (sign / epsilon)
     if not isinstance(value, Tensor) or value.shape != slope.shape:
         must = f"of shape {tuple(slope.shape)}"
-        repair = "Return one task loss per score, and do not reduce either."
+        repair = "Return one task loss per score, without reducing either."
         fail(ValueError, "direct_loss", "task_loss", must, describe(value), repair)
     slope = slope.to(WORKING[slope.dtype])
     return with_gradient(slope, value.to(slope.dtype), torch.ones_like(slope))
@@ -91,6 +91,6 @@ def _scored(score: Callable[[Any], Tensor], y: object) -> Tensor:
     value: object = score(y)
     if not isinstance(value, Tensor) or value.dtype not in WORKING:
         must = "a function that returns a floating-point tensor"
-        repair = "Return F(y) as computed from the outputs of the network, with its graph."
+        repair = "Return F(y), computed from the network's outputs with autograd."
         fail(TypeError, "direct_loss", "score", must, describe(value), repair)
     return value

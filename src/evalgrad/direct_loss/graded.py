@@ -36,30 +36,32 @@ def direct_graded_ndcg_loss(
     dim: int | None = None,
     reduction: Reduction = "mean",
 ) -> Tensor:
-    """1 - NDCG of the scores as they are, for graded relevance, with the direct loss gradient.
+    """1 - NDCG of the scores, for graded relevance, with the direct loss gradient.
 
-    On the labels 0 and 1 its value is that of `direct_ndcg_loss`; its gradient is another one, for
-    it has another score F of a ranking.
+    With labels 0 and 1 its value equals that of `direct_ndcg_loss`, but its gradient differs,
+    because it uses another score F of a ranking.
 
     Args:
-        scores: ``(*, n)``, what ranks the n items of each list; the leading axes are queries.
+        scores: ``(*, n)``, the scores by which the n items of each list are ranked; the leading
+            dimensions are queries.
         target: the same shape, the grade of every item, a number of at least 0. A list of equal
             gains, whose order does not matter, is skipped: value 0, left out of the mean.
-        k: count the first k places only (NDCG@k); None counts all. In the positive direction a
-            list whose first k items gain nothing has no gradient (docs/direct_loss.md).
+        k: use only the first k items (NDCG@k); None uses all. In the positive direction a list
+            whose first k items gain nothing has no gradient (docs/direct_loss.md).
         gain: ``"linear"``, the grade itself, or ``"exponential"``, 2^grade - 1. Your own gains are
             grades with "linear".
         epsilon: how far, on the scale of the scores, y_direct moves an item of the highest gain;
-            others move in proportion to their gains. `suggest_epsilon` gives a first value.
+            others move in proportion to their gains. `suggest_epsilon` returns a starting value.
         direction: ``"positive"`` moves away from a worse ranking, ``"negative"`` towards a better
             one; both cost the same.
-        mask: bool, the same shape, True = counts; the other items are ignored. For padding.
-        item_weight: the same shape, factors of the gains, of at least 0.
-        dim: the axis of the items; None is the last one. Scores ``(batch, classes)`` of a
-            multilabel task are ranked per class, as scikit-learn and torchmetrics do, by ``dim=0``.
-        reduction: over lists ``"mean"`` | ``"sum"`` | ``"none"``: the other axes.
+        mask: bool, the same shape, True = keep; the other items are ignored. Use it for padding.
+        item_weight: the same shape, factors >= 0 of the gains.
+        dim: the dimension of the items; None is the last one. Pass ``dim=0`` to rank the scores
+            ``(batch, classes)`` of a multilabel task per class, as scikit-learn and torchmetrics
+            do.
+        reduction: over lists ``"mean"`` | ``"sum"`` | ``"none"``: one value per list.
 
-    Of items with equal scores those of lower gain rank above.
+    Among items with equal scores, those with lower gain rank first.
 
     Example:
         >>> scores = torch.tensor([0.3, 0.1, 0.2], requires_grad=True)
@@ -91,21 +93,22 @@ def direct_graded_ndcg_loss(
 
 
 class DirectGradedNDCGLoss(LossModule):
-    """`direct_graded_ndcg_loss` as an `nn.Module`: ``loss(scores, target, mask)``.
-    `item_weight` may be given by name.
+    """`direct_graded_ndcg_loss` as an `nn.Module`: ``loss(scores, target, mask)``. `item_weight`
+    can be passed as a keyword.
 
     Args:
-        k: count the first k places only (NDCG@k); None counts all. In the positive direction a
-            list whose first k items gain nothing has no gradient (docs/direct_loss.md).
+        k: use only the first k items (NDCG@k); None uses all. In the positive direction a list
+            whose first k items gain nothing has no gradient (docs/direct_loss.md).
         gain: ``"linear"``, the grade itself, or ``"exponential"``, 2^grade - 1. Your own gains are
             grades with "linear".
         epsilon: how far, on the scale of the scores, y_direct moves an item of the highest gain;
-            others move in proportion to their gains. `suggest_epsilon` gives a first value.
+            others move in proportion to their gains. `suggest_epsilon` returns a starting value.
         direction: ``"positive"`` moves away from a worse ranking, ``"negative"`` towards a better
             one; both cost the same.
-        dim: the axis of the items; None is the last one. Scores ``(batch, classes)`` of a
-            multilabel task are ranked per class, as scikit-learn and torchmetrics do, by ``dim=0``.
-        reduction: over lists ``"mean"`` | ``"sum"`` | ``"none"``: the other axes.
+        dim: the dimension of the items; None is the last one. Pass ``dim=0`` to rank the scores
+            ``(batch, classes)`` of a multilabel task per class, as scikit-learn and torchmetrics
+            do.
+        reduction: over lists ``"mean"`` | ``"sum"`` | ``"none"``: one value per list.
 
     Example:
         >>> loss = DirectGradedNDCGLoss(k=10, epsilon=0.5)

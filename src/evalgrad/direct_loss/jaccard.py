@@ -37,21 +37,21 @@ def direct_jaccard_loss(
     """1 - Jaccard index of the prediction `scores > 0` in each list, with the direct loss gradient.
 
     Args:
-        scores: ``(*, n)``, positive where an item is predicted; for images name the axes of the
-            pixels by `dim`.
+        scores: ``(*, n)``, positive where an item is predicted as foreground; for images pass the
+            dimensions of the pixels as `dim`.
         target: the same shape, 1 or True on the foreground.
-        epsilon: how far y_direct may go from the prediction; a score beyond eps n never changes
-            sides. Choose it on validation data.
+        epsilon: how far y_direct may be from the prediction; a score beyond eps n never changes its
+            sign. Choose it on validation data.
         direction: ``"positive"`` moves away from a worse labelling, ``"negative"`` towards a better
             one.
-        empty: a list without foreground: ``"max"``, the value is 0 if nothing is predicted and 1
-            otherwise; ``"skip"``, it is left out of the mean.
-        mask: bool, the same shape, True = counts. A list of which nothing counts is left out of the
+        empty: what to do with a list without foreground: with ``"max"`` its value is 0 if nothing
+            is predicted and 1 otherwise; ``"skip"`` leaves it out of the mean.
+        mask: bool, the same shape, True = keep. A list that is entirely masked is left out of the
             mean.
-        dim: the axis or axes of the items; None is the last one. Of multilabel maps ``(N, C, H,
-            W)``, whose classes are decided one by one, ``dim=(0, 2, 3)`` is the IoU of every class
-            over the batch and ``dim=(2, 3)`` that of every class in every image.
-        reduction: over lists ``"mean"`` | ``"sum"`` | ``"none"``: the other axes.
+        dim: the dimension or dimensions of the items; None is the last one. For multilabel maps
+            ``(N, C, H, W)``, ``dim=(0, 2, 3)`` gives the IoU of every class over the batch and
+            ``dim=(2, 3)`` that of every class in every image.
+        reduction: over lists ``"mean"`` | ``"sum"`` | ``"none"``: one value per list.
 
     Example:
         >>> scores = torch.tensor([2.0, 0.1, -0.1, -3.0], requires_grad=True)
@@ -75,16 +75,16 @@ class DirectJaccardLoss(LossModule):
     """`direct_jaccard_loss` as an `nn.Module`: ``loss(scores, target, mask)``.
 
     Args:
-        epsilon: how far y_direct may go from the prediction; a score beyond eps n never changes
-            sides. Choose it on validation data.
+        epsilon: how far y_direct may be from the prediction; a score beyond eps n never changes its
+            sign. Choose it on validation data.
         direction: ``"positive"`` moves away from a worse labelling, ``"negative"`` towards a better
             one.
-        empty: a list without foreground: ``"max"``, the value is 0 if nothing is predicted and 1
-            otherwise; ``"skip"``, it is left out of the mean.
-        dim: the axis or axes of the items; None is the last one. Of multilabel maps ``(N, C, H,
-            W)``, whose classes are decided one by one, ``dim=(0, 2, 3)`` is the IoU of every class
-            over the batch and ``dim=(2, 3)`` that of every class in every image.
-        reduction: over lists ``"mean"`` | ``"sum"`` | ``"none"``: the other axes.
+        empty: what to do with a list without foreground: with ``"max"`` its value is 0 if nothing
+            is predicted and 1 otherwise; ``"skip"`` leaves it out of the mean.
+        dim: the dimension or dimensions of the items; None is the last one. For multilabel maps
+            ``(N, C, H, W)``, ``dim=(0, 2, 3)`` gives the IoU of every class over the batch and
+            ``dim=(2, 3)`` that of every class in every image.
+        reduction: over lists ``"mean"`` | ``"sum"`` | ``"none"``: one value per list.
 
     Example:
         >>> loss = DirectJaccardLoss(epsilon=0.5)

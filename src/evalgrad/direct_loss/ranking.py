@@ -18,7 +18,9 @@ from evalgrad._options import Direction, Reduction, checked, integer
 from evalgrad._rows import any_item, attach, row_factor, working
 from evalgrad.direct_loss.operators import SIGNS, direct_ranking
 
-CUTOFF = integer(1, none=True, repair="Pass the number of places that count; None counts all.")
+CUTOFF = integer(
+    1, none=True, repair="Pass the cutoff, the number of first items to use; None uses all."
+)
 
 
 @checked()
@@ -32,26 +34,29 @@ def direct_average_precision_loss(
     dim: int | None = None,
     reduction: Reduction = "mean",
 ) -> Tensor:
-    """1 - average precision of the scores as they are, with the direct loss gradient.
+    """1 - average precision of the scores, with the direct loss gradient.
 
-    The trained scores rank; they have no zero: choose a threshold on validation data.
+    The loss only ranks: the trained scores have no natural threshold; choose one on validation
+    data.
 
     Args:
-        scores: ``(*, n)``, what ranks the n items of each list; the leading axes are queries or
-            classes. ``(N, 1)``, N lists of one item, raises unless `dim` says so.
-        target: the same shape, 1 or True for positives and 0 for negatives. Every list has its own
-            number of positives; a list without a positive or a negative is skipped: value 0,
-            gradient 0, left out of the mean.
-        epsilon: how far y_direct may go from the model's ranking. It acts on F, which scales with
+        scores: ``(*, n)``, the scores by which the n items of each list are ranked; the leading
+            dimensions are queries or classes. ``(N, 1)``, N lists of one item, raises an error
+            unless `dim` is given.
+        target: the same shape, 1 or True for positives and 0 for negatives. Lists may have
+            different numbers of positives; a list without a positive or without a negative is
+            skipped: value 0, gradient 0, left out of the mean.
+        epsilon: how far y_direct may be from the model's ranking. It acts on F, which scales with
             the scores and with 1/(|P||N|). With small values the gradient is nearly unbiased, but
-            zero in most lists and noisy in the others; large ones regularise. Choose it on
-            validation data; `suggest_epsilon` gives a first value.
+            zero for most lists and noisy for the others; large values regularise. Choose it on
+            validation data; `suggest_epsilon` returns a starting value.
         direction: ``"positive"`` moves away from a worse ranking, ``"negative"`` towards a better
             one. "positive" is cheaper, and better in the paper's experiments with noisy data.
-        mask: bool, the same shape, True = counts; the other items are ignored. For padding.
-        dim: the axis of the items; None is the last one. Scores ``(batch, classes)`` of a
-            multilabel task are ranked per class, as scikit-learn and torchmetrics do, by ``dim=0``.
-        reduction: over lists ``"mean"`` | ``"sum"`` | ``"none"``: the other axes.
+        mask: bool, the same shape, True = keep; the other items are ignored. Use it for padding.
+        dim: the dimension of the items; None is the last one. Pass ``dim=0`` to rank the scores
+            ``(batch, classes)`` of a multilabel task per class, as scikit-learn and torchmetrics
+            do.
+        reduction: over lists ``"mean"`` | ``"sum"`` | ``"none"``: one value per list.
 
     A negative tied with a positive ranks above it, in value and gradient.
 
@@ -86,15 +91,16 @@ class DirectAveragePrecisionLoss(DirectLossModule):
     """`direct_average_precision_loss` as an `nn.Module`: ``loss(scores, target, mask)``.
 
     Args:
-        epsilon: how far y_direct may go from the model's ranking. It acts on F, which scales with
+        epsilon: how far y_direct may be from the model's ranking. It acts on F, which scales with
             the scores and with 1/(|P||N|). With small values the gradient is nearly unbiased, but
-            zero in most lists and noisy in the others; large ones regularise. Choose it on
-            validation data; `suggest_epsilon` gives a first value.
+            zero for most lists and noisy for the others; large values regularise. Choose it on
+            validation data; `suggest_epsilon` returns a starting value.
         direction: ``"positive"`` moves away from a worse ranking, ``"negative"`` towards a better
             one. "positive" is cheaper, and better in the paper's experiments with noisy data.
-        dim: the axis of the items; None is the last one. Scores ``(batch, classes)`` of a
-            multilabel task are ranked per class, as scikit-learn and torchmetrics do, by ``dim=0``.
-        reduction: over lists ``"mean"`` | ``"sum"`` | ``"none"``: the other axes.
+        dim: the dimension of the items; None is the last one. Pass ``dim=0`` to rank the scores
+            ``(batch, classes)`` of a multilabel task per class, as scikit-learn and torchmetrics
+            do.
+        reduction: over lists ``"mean"`` | ``"sum"`` | ``"none"``: one value per list.
 
     Example:
         >>> loss = DirectAveragePrecisionLoss(epsilon=0.5)
@@ -117,25 +123,27 @@ def direct_ndcg_loss(
     dim: int | None = None,
     reduction: Reduction = "mean",
 ) -> Tensor:
-    """1 - NDCG of the scores as they are, for binary relevance, with the direct loss gradient.
+    """1 - NDCG of the scores, for binary relevance, with the direct loss gradient.
 
     Args:
-        scores: ``(*, n)``, what ranks the n items of each list; the leading axes are queries or
-            classes. ``(N, 1)``, N lists of one item, raises unless `dim` says so.
+        scores: ``(*, n)``, the scores by which the n items of each list are ranked; the leading
+            dimensions are queries or classes. ``(N, 1)``, N lists of one item, raises an error
+            unless `dim` is given.
         target: the same shape, 1 or True for relevant items. Grades: `direct_graded_ndcg_loss`.
-        k: count the first k places only (NDCG@k); None counts all. In the positive direction a list
-            without a positive in the first k places has no gradient: start with a larger k, with
-            another loss, or take ``direction="negative"`` (docs/direct_loss.md).
-        epsilon: how far y_direct may go from the model's ranking. It acts on F, which scales with
+        k: use only the first k items (NDCG@k); None uses all. In the positive direction a list
+            without a positive among the first k items has no gradient: start with a larger k or
+            with another loss, or use ``direction="negative"`` (docs/direct_loss.md).
+        epsilon: how far y_direct may be from the model's ranking. It acts on F, which scales with
             the scores and with 1/(|P||N|). With small values the gradient is nearly unbiased, but
-            zero in most lists and noisy in the others; large ones regularise. Choose it on
-            validation data; `suggest_epsilon` gives a first value.
+            zero for most lists and noisy for the others; large values regularise. Choose it on
+            validation data; `suggest_epsilon` returns a starting value.
         direction: ``"positive"`` moves away from a worse ranking, ``"negative"`` towards a better
             one. "positive" is cheaper, and better in the paper's experiments with noisy data.
-        mask: bool, the same shape, True = counts; the other items are ignored. For padding.
-        dim: the axis of the items; None is the last one. Scores ``(batch, classes)`` of a
-            multilabel task are ranked per class, as scikit-learn and torchmetrics do, by ``dim=0``.
-        reduction: over lists ``"mean"`` | ``"sum"`` | ``"none"``: the other axes.
+        mask: bool, the same shape, True = keep; the other items are ignored. Use it for padding.
+        dim: the dimension of the items; None is the last one. Pass ``dim=0`` to rank the scores
+            ``(batch, classes)`` of a multilabel task per class, as scikit-learn and torchmetrics
+            do.
+        reduction: over lists ``"mean"`` | ``"sum"`` | ``"none"``: one value per list.
 
     Example:
         >>> import torch
@@ -151,18 +159,19 @@ class DirectNDCGLoss(LossModule):
     """`direct_ndcg_loss` as an `nn.Module`: ``loss(scores, target, mask)``.
 
     Args:
-        k: count the first k places only (NDCG@k); None counts all. In the positive direction a list
-            without a positive in the first k places has no gradient: start with a larger k, with
-            another loss, or take ``direction="negative"`` (docs/direct_loss.md).
-        epsilon: how far y_direct may go from the model's ranking. It acts on F, which scales with
+        k: use only the first k items (NDCG@k); None uses all. In the positive direction a list
+            without a positive among the first k items has no gradient: start with a larger k or
+            with another loss, or use ``direction="negative"`` (docs/direct_loss.md).
+        epsilon: how far y_direct may be from the model's ranking. It acts on F, which scales with
             the scores and with 1/(|P||N|). With small values the gradient is nearly unbiased, but
-            zero in most lists and noisy in the others; large ones regularise. Choose it on
-            validation data; `suggest_epsilon` gives a first value.
+            zero for most lists and noisy for the others; large values regularise. Choose it on
+            validation data; `suggest_epsilon` returns a starting value.
         direction: ``"positive"`` moves away from a worse ranking, ``"negative"`` towards a better
             one. "positive" is cheaper, and better in the paper's experiments with noisy data.
-        dim: the axis of the items; None is the last one. Scores ``(batch, classes)`` of a
-            multilabel task are ranked per class, as scikit-learn and torchmetrics do, by ``dim=0``.
-        reduction: over lists ``"mean"`` | ``"sum"`` | ``"none"``: the other axes.
+        dim: the dimension of the items; None is the last one. Pass ``dim=0`` to rank the scores
+            ``(batch, classes)`` of a multilabel task per class, as scikit-learn and torchmetrics
+            do.
+        reduction: over lists ``"mean"`` | ``"sum"`` | ``"none"``: one value per list.
 
     Example:
         >>> loss = DirectNDCGLoss(k=10, epsilon=0.5)

@@ -37,22 +37,22 @@ def retrieval_average_precision_loss(
     """1 - mean average precision of a batch of embeddings, with the direct loss gradient.
 
     Args:
-        embeddings: ``(N, D)``, a vector per item. Every item is a query, and its list are all
-            others by decreasing similarity.
-        labels: ``(N,)`` integers, of any values and in any numbers. Items of the query's label are
-            its positives. A query without a positive or without a negative among the others is
-            skipped: value 0, left out of the mean.
-        similarity: ``"cosine"``, or ``"dot"``, whose products must not overflow.
-        epsilon: how far y_direct may go from the model's ranking, on the scale of the similarities;
-            `suggest_epsilon` gives a first value from `metrics.retrieval_lists`.
+        embeddings: ``(N, D)``, one vector per item. Every item is a query; its list has all other
+            items by decreasing similarity.
+        labels: ``(N,)``, any integers. The items with the query's label are its positives. A query
+            without a positive or without a negative among the others is skipped: value 0, left out
+            of the mean.
+        similarity: ``"cosine"``, or ``"dot"`` for dot products, which must not overflow.
+        epsilon: how far y_direct may be from the model's ranking, on the scale of the similarities;
+            `suggest_epsilon` returns a starting value from `metrics.retrieval_lists`.
         direction: ``"positive"`` moves away from a worse ranking, ``"negative"`` towards a better
             one.
-        mask: bool ``(N,)``, True = counts; the other items are ignored.
-        reduction: over queries ``"mean"`` | ``"sum"`` | ``"none"``: ``(N,)``, for which alone all
-            N^2 similarities are kept for the backward pass.
+        mask: bool ``(N,)``, True = keep; the other items are ignored.
+        reduction: over queries ``"mean"`` | ``"sum"`` | ``"none"``: ``(N,)``. Only ``"none"`` keeps
+            all N^2 similarities for the backward pass.
 
-    A negative as similar as a positive ranks above it. Equal vectors have equal similarities up to
-    rounding only.
+    A negative as similar as a positive ranks above it. Equal vectors have equal similarities only
+    up to rounding.
 
     Example:
         >>> embeddings = torch.tensor([[1.0, 0.0], [0.8, 0.6], [0.9, 0.1]], requires_grad=True)
@@ -73,13 +73,13 @@ class RetrievalAveragePrecisionLoss(LossModule):
     """`retrieval_average_precision_loss` as an `nn.Module`: ``loss(embeddings, labels, mask)``.
 
     Args:
-        similarity: ``"cosine"``, or ``"dot"``, whose products must not overflow.
-        epsilon: how far y_direct may go from the model's ranking, on the scale of the similarities;
-            `suggest_epsilon` gives a first value from `metrics.retrieval_lists`.
+        similarity: ``"cosine"``, or ``"dot"`` for dot products, which must not overflow.
+        epsilon: how far y_direct may be from the model's ranking, on the scale of the similarities;
+            `suggest_epsilon` returns a starting value from `metrics.retrieval_lists`.
         direction: ``"positive"`` moves away from a worse ranking, ``"negative"`` towards a better
             one.
-        reduction: over queries ``"mean"`` | ``"sum"`` | ``"none"``: ``(N,)``, for which alone all
-            N^2 similarities are kept for the backward pass.
+        reduction: over queries ``"mean"`` | ``"sum"`` | ``"none"``: ``(N,)``. Only ``"none"`` keeps
+            all N^2 similarities for the backward pass.
 
     Example:
         >>> loss = RetrievalAveragePrecisionLoss(epsilon=0.01)

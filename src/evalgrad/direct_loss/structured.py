@@ -39,12 +39,12 @@ def average_precision_hinge_loss(
     least 1 - AP.
 
     Args:
-        scores: ``(*, n)``, what ranks the n items of each list.
+        scores: ``(*, n)``, the scores by which the n items of each list are ranked.
         target: the same shape, 1 or True for positives. A list without a positive or without a
             negative is skipped.
-        mask: bool, the same shape, True = counts.
-        dim: the axis of the items; None is the last one.
-        reduction: over lists ``"mean"`` | ``"sum"`` | ``"none"``: the leading axes.
+        mask: bool, the same shape, True = keep.
+        dim: the dimension of the items; None is the last one.
+        reduction: over lists ``"mean"`` | ``"sum"`` | ``"none"``: one value per list.
 
     Example:
         >>> average_precision_hinge_loss(torch.tensor([1.0, 0.0, 2.0]), torch.tensor([1, 0, 0]))
@@ -59,8 +59,8 @@ class AveragePrecisionHingeLoss(_Structured):
     """`average_precision_hinge_loss` as an `nn.Module`: ``loss(scores, target, mask)``.
 
     Args:
-        dim: the axis of the items; None is the last one.
-        reduction: over lists ``"mean"`` | ``"sum"`` | ``"none"``: the leading axes.
+        dim: the dimension of the items; None is the last one.
+        reduction: over lists ``"mean"`` | ``"sum"`` | ``"none"``: one value per list.
 
     Example:
         >>> loss = AveragePrecisionHingeLoss()
@@ -84,12 +84,12 @@ def average_precision_perceptron_loss(
     time of a sort.
 
     Args:
-        scores: ``(*, n)``, what ranks the n items of each list.
+        scores: ``(*, n)``, the scores by which the n items of each list are ranked.
         target: the same shape, 1 or True for positives. A list without a positive or without a
             negative is skipped.
-        mask: bool, the same shape, True = counts.
-        dim: the axis of the items; None is the last one.
-        reduction: over lists ``"mean"`` | ``"sum"`` | ``"none"``: the leading axes.
+        mask: bool, the same shape, True = keep.
+        dim: the dimension of the items; None is the last one.
+        reduction: over lists ``"mean"`` | ``"sum"`` | ``"none"``: one value per list.
 
     Example:
         >>> scores, target = torch.tensor([1.0, 0.0, 2.0]), torch.tensor([1, 0, 0])
@@ -105,8 +105,8 @@ class AveragePrecisionPerceptronLoss(_Structured):
     """`average_precision_perceptron_loss` as an `nn.Module`: ``loss(scores, target, mask)``.
 
     Args:
-        dim: the axis of the items; None is the last one.
-        reduction: over lists ``"mean"`` | ``"sum"`` | ``"none"``: the leading axes.
+        dim: the dimension of the items; None is the last one.
+        reduction: over lists ``"mean"`` | ``"sum"`` | ``"none"``: one value per list.
 
     Example:
         >>> loss = AveragePrecisionPerceptronLoss()
@@ -130,13 +130,13 @@ def zero_one_hinge_loss(
     list, y = -1 or +1.
 
     Args:
-        scores: ``(*, n)``, positive where the item is taken for a positive. A score of exactly 0
+        scores: ``(*, n)``, above 0 where the item is predicted positive. A score of exactly 0
             counts as wrong.
         target: the same shape, 1 or True for positives and 0 for negatives.
-        mask: bool, the same shape, True = counts. A list of which nothing counts is left out of the
+        mask: bool, the same shape, True = keep. A list that is entirely masked is left out of the
             mean.
-        dim: the axis of the items; None is the last one.
-        reduction: over lists ``"mean"`` | ``"sum"`` | ``"none"``: the leading axes.
+        dim: the dimension of the items; None is the last one.
+        reduction: over lists ``"mean"`` | ``"sum"`` | ``"none"``: one value per list.
 
     Example:
         >>> zero_one_hinge_loss(torch.tensor([1.0, 0.25, 0.5]), torch.tensor([1, 1, 0]))
@@ -149,8 +149,8 @@ class ZeroOneHingeLoss(_Structured):
     """`zero_one_hinge_loss` as an `nn.Module`: ``loss(scores, target, mask)``.
 
     Args:
-        dim: the axis of the items; None is the last one.
-        reduction: over lists ``"mean"`` | ``"sum"`` | ``"none"``: the leading axes.
+        dim: the dimension of the items; None is the last one.
+        reduction: over lists ``"mean"`` | ``"sum"`` | ``"none"``: one value per list.
 
     Example:
         >>> loss = ZeroOneHingeLoss()
@@ -173,13 +173,13 @@ def zero_one_perceptron_loss(
     """Perceptron loss: the mean of max(0, -2 y s) over the items of each list, y = -1 or +1.
 
     Args:
-        scores: ``(*, n)``, positive where the item is taken for a positive. A score of exactly 0
+        scores: ``(*, n)``, above 0 where the item is predicted positive. A score of exactly 0
             counts as wrong.
         target: the same shape, 1 or True for positives and 0 for negatives.
-        mask: bool, the same shape, True = counts. A list of which nothing counts is left out of the
+        mask: bool, the same shape, True = keep. A list that is entirely masked is left out of the
             mean.
-        dim: the axis of the items; None is the last one.
-        reduction: over lists ``"mean"`` | ``"sum"`` | ``"none"``: the leading axes.
+        dim: the dimension of the items; None is the last one.
+        reduction: over lists ``"mean"`` | ``"sum"`` | ``"none"``: one value per list.
 
     Example:
         >>> zero_one_perceptron_loss(torch.tensor([1.0, -0.25, 0.5]), torch.tensor([1, 1, 0]))
@@ -192,8 +192,8 @@ class ZeroOnePerceptronLoss(_Structured):
     """`zero_one_perceptron_loss` as an `nn.Module`: ``loss(scores, target, mask)``.
 
     Args:
-        dim: the axis of the items; None is the last one.
-        reduction: over lists ``"mean"`` | ``"sum"`` | ``"none"``: the leading axes.
+        dim: the dimension of the items; None is the last one.
+        reduction: over lists ``"mean"`` | ``"sum"`` | ``"none"``: one value per list.
 
     Example:
         >>> loss = ZeroOnePerceptronLoss()

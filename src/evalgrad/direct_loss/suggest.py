@@ -31,7 +31,7 @@ Deltas = Callable[..., tuple[Tensor, Tensor]]
     k=CUTOFF,
     gain=GAIN,
     dim=axes,
-    share=number(above=0, below=1, repair="0.1 is a start; at 1 y_direct forgets the scores."),
+    share=number(above=0, below=1, repair="Start with 0.1; at 1, y_direct ignores the scores."),
 )
 def suggest_epsilon(
     scores: Tensor,
@@ -45,32 +45,32 @@ def suggest_epsilon(
     mask: Tensor | None = None,
     dim: Axes = None,
 ) -> float:
-    """An epsilon at which y_direct goes a given share of the way from the model's output to the
+    """An epsilon at which y_direct goes a given fraction of the way from the model's output to the
     extreme one.
 
-    As epsilon -> 0 the direct gradient is unbiased, but y_direct = y_w in most lists and the others
-    carry a factor 1/epsilon: no signal, or noise. As epsilon -> infinity y_direct forgets the
-    scores. In between, its task loss moves monotonically from that of the model's output to its
-    extreme (the worst output, or the perfect one in the negative direction), whatever the scale of
-    the scores and the sizes of the classes; so the share of that way is a dial without a unit, and
-    bisection finds its epsilon.
+    As epsilon -> 0 the direct gradient is unbiased, but y_direct = y_w in most lists, which have no
+    gradient, and the others have a factor 1/epsilon. As epsilon -> infinity y_direct no longer
+    depends on the scores. In between, its task loss changes monotonically from that of the model's
+    output to its extreme (the worst output, or the perfect one in the negative direction), whatever
+    the scale of the scores and the sizes of the classes. `share` is the fraction of that way, which
+    has no unit; its epsilon is found by bisection.
 
-    Call it once, on a large batch of the network as it starts, and keep the value: the gradient has
-    a factor 1/epsilon, so an epsilon of every batch makes steps of every size.
+    Call it once, before training, on a large batch, and keep the value: because of the factor
+    1/epsilon, a new epsilon for every batch would change the step size all the time.
 
     Args:
         scores: ``(*, n)``, a batch of lists as the loss sees them.
-        target: the same shape, 1 or True for positives; grades for "graded_ndcg". Where nothing can
-            be measured because the batch has no positives (or nothing else), the item at the rank
-            sqrt(n) of each list is taken for its only positive: a guess of the order of magnitude.
+        target: the same shape, 1 or True for positives; grades for "graded_ndcg". If the batch has
+            no positives (or nothing else), the item at rank sqrt(n) of each list is used as its
+            only positive, which gives only the order of magnitude.
         metric: the loss that it is for, ``"average_precision"``, ``"ndcg"``, ``"graded_ndcg"``,
             ``"jaccard"`` or ``"zero_one"``.
         k: cutoff of "ndcg" or "graded_ndcg", None for none.
         gain: of "graded_ndcg".
         direction: of the loss, ``"positive"`` or ``"negative"``.
-        share: of the way, above 0 and below 1.
-        mask: bool, the same shape, True = counts.
-        dim: the axis or axes of the items; None is the last one.
+        share: fraction of the way, above 0 and below 1.
+        mask: bool, the same shape, True = keep.
+        dim: the dimension or dimensions of the items; None is the last one.
 
     Example:
         >>> scores = torch.linspace(0, 1, 100)
@@ -101,7 +101,7 @@ def _bisect(
     scale, whole_way = _scale(batch, metric), _whole_way(batch, deltas, sign)
     if not (scale > 0 and 0 < whole_way < math.inf):  # NaN fails this too
         got = f"scores spread over {scale:g} and a task loss that can change by {whole_way:g}"
-        must = "lists that leave something to move"
+        must = "lists whose task loss can change"
         repair = (
             "Take a batch that is neither all tied nor in the extreme order already; in the other"
             " direction there is a way to go."

@@ -27,20 +27,20 @@ def direct_zero_one_loss(
     dim: int | None = None,
     reduction: Reduction = "mean",
 ) -> Tensor:
-    """Share of wrong decisions `scores > 0` in each list, with the direct loss gradient.
+    """Fraction of wrong decisions `scores > 0` in each list, with the direct loss gradient.
 
     Args:
-        scores: ``(*, n)``, positive where the item is taken for a positive. A score of exactly 0
+        scores: ``(*, n)``, above 0 where the item is predicted positive. A score of exactly 0
             counts as wrong.
         target: the same shape, 1 or True for positives and 0 for negatives.
         epsilon: the items within eps/2 of the threshold receive a gradient. Choose it on validation
             data.
-        direction: ``"positive"`` pushes what is right by little further away from the threshold,
-            ``"negative"`` pulls what is wrong by little over it.
-        mask: bool, the same shape, True = counts. A list of which nothing counts is left out of the
+        direction: ``"positive"`` pushes items that are just right further from the threshold,
+            ``"negative"`` pulls items that are just wrong across it.
+        mask: bool, the same shape, True = keep. A list that is entirely masked is left out of the
             mean.
-        dim: the axis of the items; None is the last one.
-        reduction: over lists ``"mean"`` | ``"sum"`` | ``"none"``: the leading axes.
+        dim: the dimension of the items; None is the last one.
+        reduction: over lists ``"mean"`` | ``"sum"`` | ``"none"``: one value per list.
 
     Example:
         >>> scores = torch.tensor([0.3, -2.0, 0.02, -0.04], requires_grad=True)
@@ -61,10 +61,10 @@ class DirectZeroOneLoss(DirectLossModule):
     Args:
         epsilon: the items within eps/2 of the threshold receive a gradient. Choose it on validation
             data.
-        direction: ``"positive"`` pushes what is right by little further away from the threshold,
-            ``"negative"`` pulls what is wrong by little over it.
-        dim: the axis of the items; None is the last one.
-        reduction: over lists ``"mean"`` | ``"sum"`` | ``"none"``: the leading axes.
+        direction: ``"positive"`` pushes items that are just right further from the threshold,
+            ``"negative"`` pulls items that are just wrong across it.
+        dim: the dimension of the items; None is the last one.
+        reduction: over lists ``"mean"`` | ``"sum"`` | ``"none"``: one value per list.
 
     Example:
         >>> loss = DirectZeroOneLoss(epsilon=0.5)

@@ -48,15 +48,14 @@ def gather_batch(x: Tensor, group: dist.ProcessGroup | None = None, *, dim: int 
     process group it returns `x`.
 
     Args:
-        x: any dtype, bool and integers included. Ranks may hold different numbers of items, or
-            none; the tensor of a rank that holds none needs neither the shape nor the dtype of the
-            others.
+        x: any dtype, including bool and integers. Ranks may have different numbers of items, or
+            none; an empty tensor needs neither the shape nor the dtype of the others.
         group: the ranks among which the gradients are averaged; None: all.
-        dim: the axis of the items.
+        dim: the dimension of the items.
 
     Returns:
-        The union. Its gradient comes back to each rank as its own slice times the number of ranks,
-        for gradients that are averaged over the ranks, as DDP and FSDP do by default.
+        The concatenation. In the backward pass each rank gets its own slice of the gradient times
+        the number of ranks, because DDP and FSDP average gradients over ranks by default.
 
     Example:
         >>> gather_batch(torch.tensor([0.3, 0.1]))  # one process: the tensor itself
@@ -68,10 +67,13 @@ def gather_batch(x: Tensor, group: dist.ProcessGroup | None = None, *, dim: int 
             TypeError,
             "gather_batch",
             "x",
-            f"a tensor with 1 to {MAX_AXES} axes",
+            f"a tensor with 1 to {MAX_AXES} dimensions",
             describe(x),
             repair,
         )
+    if type(dim) is not int or not -x.ndim <= dim < x.ndim:  # one process must not hide it
+        must = f"an axis of `x`, from {-x.ndim} to {x.ndim - 1}"
+        fail(ValueError, "gather_batch", "dim", must, repr(dim), "It is the axis of the items.")
     if number_of_ranks(group) == 1:
         return x
     return _gather(x, group, dim)
@@ -97,7 +99,7 @@ def _together(function: str, collective: Callable[[], Any]) -> None:
         collective()
     except RuntimeError as error:
         raise RuntimeError(
-            f"{function}: rank {dist.get_rank()} waited for the other ranks in vain: one of them"
+            f"{function}: rank {dist.get_rank()} got no answer from the other ranks: one of them"
             " was killed, failed, or did not call this function within the timeout of the process"
             " group. Look for the first error in the logs of the ranks; every rank must call it"
             f" equally often, with an empty batch if it has none. The backend says: {error}"

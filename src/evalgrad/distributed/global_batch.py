@@ -30,8 +30,8 @@ def global_batch(
     once: str | None = None,
     dim: int = 0,
 ) -> GlobalBatch:
-    """Wrap a loss so that a call with this rank's tensors gives the loss of the batches of all
-    ranks, the same on every rank.
+    """Wrap a loss so that a call with this rank's tensors returns the loss of the concatenated
+    batches of all ranks, the same on every rank.
 
     The gradient is scaled for DDP and FSDP2, which average it over the ranks: the average equals
     the gradient of one process with the concatenated batch. Every rank must call the loss at every
@@ -39,19 +39,19 @@ def global_batch(
     itself.
 
     Args:
-        loss: a function or a module, of this library or any other. A module stays a submodule: its
-            buffers move, save and load.
+        loss: a function or a module, of this library or any other. A module becomes a submodule, so
+            its buffers are moved, saved and loaded.
         group: the ranks among which the gradients are averaged; None: all.
         gather: the names of keyword arguments that hold one entry per item. Tensors among the
-            positional arguments are always gathered; every other keyword, such as `weight`, goes to
-            the loss as it is.
-        once: name of the keyword argument with the position of each item in the data set, e.g.
-            ``"index"``. An item that several ranks hold, as the padding of a `DistributedSampler`
-            may be, then counts once, where it comes first.
-        dim: the axis of the items, e.g. -1 for lists ``(classes, items)`` of a ranking loss.
+            positional arguments are always gathered; every other keyword, such as `weight`, is
+            passed on unchanged.
+        once: name of the keyword argument with the position of each item in the dataset, e.g.
+            ``"index"``. An item that several ranks have, for example from the padding of a
+            `DistributedSampler`, is then used only once.
+        dim: the dimension of the items, e.g. -1 for lists ``(classes, items)`` of a ranking loss.
 
-    A `LovaszSoftmaxLoss` with `bins` over the batch adds up counts instead of gathering pixels: its
-    traffic does not depend on the number of pixels.
+    A `LovaszSoftmaxLoss` with `bins` over the batch all-reduces counts instead of gathering pixels:
+    its communication does not depend on the number of pixels.
 
     Example:
         >>> import evalgrad as eg
@@ -67,16 +67,16 @@ class GlobalBatch(nn.Module):
     """The loss that `global_batch` returns: an `nn.Module` with the wrapped loss as `loss`.
 
     Args:
-        loss: a function or a module, of this library or any other. A module stays a submodule: its
-            buffers move, save and load.
+        loss: a function or a module, of this library or any other. A module becomes a submodule, so
+            its buffers are moved, saved and loaded.
         group: the ranks among which the gradients are averaged; None: all.
         gather: the names of keyword arguments that hold one entry per item. Tensors among the
-            positional arguments are always gathered; every other keyword, such as `weight`, goes to
-            the loss as it is.
-        once: name of the keyword argument with the position of each item in the data set, e.g.
-            ``"index"``. An item that several ranks hold, as the padding of a `DistributedSampler`
-            may be, then counts once, where it comes first.
-        dim: the axis of the items, e.g. -1 for lists ``(classes, items)`` of a ranking loss.
+            positional arguments are always gathered; every other keyword, such as `weight`, is
+            passed on unchanged.
+        once: name of the keyword argument with the position of each item in the dataset, e.g.
+            ``"index"``. An item that several ranks have, for example from the padding of a
+            `DistributedSampler`, is then used only once.
+        dim: the dimension of the items, e.g. -1 for lists ``(classes, items)`` of a ranking loss.
 
     Example:
         >>> import evalgrad as eg
@@ -139,7 +139,7 @@ def _check_options(loss: object, gather: Collection[str], once: str | None) -> N
         fail(TypeError, function, "loss", must, repr(loss), repair)
     if isinstance(gather, str):
         repair = f"Write gather=({gather!r},)."
-        fail(TypeError, function, "gather", "several names", repr(gather), repair)
+        fail(TypeError, function, "gather", "a tuple of names", repr(gather), repair)
     if once is not None and once not in gather:
         must, repair = "one of the names in `gather`", "Add it to `gather`."
         fail(ValueError, function, "once", must, repr(once), repair)

@@ -20,16 +20,16 @@ from evalgrad.distributed.gather import gather_batch
 
 
 class CrossBatchMemory(nn.Module):
-    """Returns the scores of the batch followed by remembered ones; in training mode it then
-    remembers the batch.
+    """Returns the scores of the batch followed by stored ones of earlier batches; in training mode
+    it then stores the batch.
 
     Over ranks the batch is the union of the ranks' batches, so that the memory is the same on every
     rank and the loss is that of the global batch (do not wrap it in `global_batch`). Everything is
-    a buffer: a loaded state continues bit by bit.
+    a buffer: a run resumed from a state_dict is bitwise the same.
 
     Args:
-        capacity: how many scores each list remembers; the oldest are forgotten first.
-        lists: the leading axes of the scores: ``()`` for scores ``(n,)``, ``(classes,)`` for
+        capacity: how many scores are stored per list; the oldest are dropped first.
+        lists: the leading dimensions of the scores: ``()`` for scores ``(n,)``, ``(classes,)`` for
             ``(classes, n)``.
         group: the ranks among which the gradients are averaged; None: all.
 
@@ -52,7 +52,7 @@ class CrossBatchMemory(nn.Module):
         self, capacity: int, *, lists: Sequence[int] = (), group: dist.ProcessGroup | None = None
     ) -> None:
         super().__init__()
-        repair = "Try the number of items of a few dozen batches."
+        repair = "Try the number of items in a few dozen batches."
         integer(1, most=2**24, repair=repair)("CrossBatchMemory", "capacity", capacity)
         self.capacity, self.lists, self.group = capacity, tuple(lists), group
         self.register_buffer("scores", torch.zeros(*self.lists, capacity))
@@ -69,7 +69,7 @@ class CrossBatchMemory(nn.Module):
         Args:
             scores: ``(*lists, n)``, this rank's.
             target: the same shape, bool or integers.
-            mask: bool, the same shape, True = counts.
+            mask: bool, the same shape, True = keep.
         """
         scores, target, mask = self._plain(scores, target, mask)
         now = [gather_batch(x, self.group, dim=-1) for x in (scores, target, mask)]
@@ -103,7 +103,7 @@ class CrossBatchMemory(nn.Module):
         if tuple(scores.shape[:-1]) != self.lists:
             must, repair = (
                 f"of shape {(*self.lists, 'n')}",
-                "Name the leading axes when you construct it: `lists=(classes,)`.",
+                "Pass the leading dimensions to the constructor: `lists=(classes,)`.",
             )
             fail(ValueError, name, "scores", must, describe(scores), repair)
         return scores, target, mask

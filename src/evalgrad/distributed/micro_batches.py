@@ -28,19 +28,19 @@ def micro_batch_backward(
     """Add the gradient of ``loss(model(*inputs))`` to the parameters, with a graph of `size`
     samples at a time.
 
-    It stands for the forward and the backward pass of one training step and returns the value of
-    the loss. Both passes see the same random numbers and the same buffers, so dropout has one mask
-    per sample, and the running statistics of BatchNorm end as after one forward of each
-    micro-batch. As in every accumulation, BatchNorm normalises by the statistics of the
-    micro-batch. Under DDP the gradients are exchanged once, at the last micro-batch.
+    It replaces the forward and the backward pass of one training step and returns the value of the
+    loss. Both passes see the same random numbers and the same buffers, so dropout uses the same
+    mask, and the running statistics of BatchNorm are those after one forward pass of each
+    micro-batch. As in any gradient accumulation, BatchNorm normalises by the statistics of the
+    micro-batch. With DDP the gradients are reduced once, at the last micro-batch.
 
     Args:
-        model: returns one tensor of scores, with the samples on axis 0. It must not depend on
-            anything else that changes.
-        inputs: the tensors of the whole batch that the model takes, with the samples on axis 0.
+        model: returns one tensor of scores, with the samples in dim 0. It must not depend on any
+            other state that changes.
+        inputs: the model's input tensors for the whole batch, with the samples in dim 0.
         loss: a function of the scores of the whole batch, e.g. ``lambda scores: criterion(scores,
-            target)``; over ranks with a `global_batch` inside.
-        size: samples per micro-batch; it sets the peak of memory.
+            target)``; with several processes, use a `global_batch` inside.
+        size: samples per micro-batch; it determines the peak memory.
 
     Example:
         >>> model, target = nn.Linear(4, 1), torch.tensor([0, 1, 0, 1, 1, 0])
@@ -99,7 +99,7 @@ def _check(model: nn.Module, inputs: Tensor | tuple[Tensor, ...], size: int) -> 
     function = "micro_batch_backward"
     given = inputs if isinstance(inputs, tuple) else (inputs,)
     if not given or not all(isinstance(x, Tensor) and x.ndim for x in given):
-        repair = "Close over what has no samples: `lambda x: model(x, option)` as a module."
+        repair = "Bind other arguments in a module that calls `model(x, option)`."
         fail(
             TypeError,
             function,
@@ -114,10 +114,10 @@ def _check(model: nn.Module, inputs: Tensor | tuple[Tensor, ...], size: int) -> 
             ValueError,
             function,
             "inputs",
-            "of one length",
+            "of equal length",
             repr(lengths),
-            "Give every sample all of its inputs.",
+            "Every sample needs all inputs.",
         )
-    integer(1, repair="Take the largest number of samples that fits into memory.")(
+    integer(1, repair="Use the largest number of samples that fits into memory.")(
         function, "size", size
     )

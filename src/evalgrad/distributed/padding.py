@@ -8,17 +8,17 @@ from evalgrad._errors import fail
 
 
 def sampler_padding(sampler: "DistributedSampler[object]", start: int, count: int) -> Tensor:
-    """Which of the `count` items that this rank drew from place `start` of its epoch are padding:
-    ``(count,)`` bool.
+    """Which of the `count` items that this rank drew from position `start` of its epoch are
+    padding: ``(count,)`` bool.
 
-    The samples of an epoch are dealt to the ranks in turn, and what exceeds the data set is
-    padding. Let the network see it, so that all ranks take equally many steps, and leave it out of
-    the loss: ``real = ~sampler_padding(sampler, step * batch_size, len(target))``, then
-    ``loss(scores[real], target[real])``.
+    The samples of an epoch are distributed to the ranks in turn, and those beyond the end of the
+    dataset are padding. Pass them to the network, so that all ranks take the same number of steps,
+    but leave them out of the loss: ``real = ~sampler_padding(sampler, step * batch_size,
+    len(target))``, then ``loss(scores[real], target[real])``.
 
     Args:
-        sampler: the one of the data loader.
-        start: how many items this rank has drawn in this epoch before.
+        sampler: the sampler of the DataLoader.
+        start: number of items this rank has drawn in this epoch before.
         count: number of items in the batch.
 
     Example:

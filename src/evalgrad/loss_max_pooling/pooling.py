@@ -26,7 +26,7 @@ from evalgrad.loss_max_pooling.rows import pool_rows
 
 def _norm(function: str, argument: str, value: object) -> None:
     if value != math.inf:
-        repair = "1.3 is the paper's choice; math.inf is the plain mean."
+        repair = "The paper uses 1.3; math.inf is the plain mean."
         number(at_least=1, repair=repair)(function, argument, value)
 
 
@@ -53,20 +53,21 @@ def loss_max_pooling(
     dim: Axes = None,
     reduction: Reduction = "mean",
 ) -> Tensor:
-    """Pool element-wise losses >= 0 by their worst admissible weighting.
+    """Pool element-wise losses >= 0: their largest weighted mean over the admissible weights.
 
     Args:
-        losses: ``(N, *)``, one loss per pixel, any number of spatial axes.
+        losses: ``(N, *)``, one loss per pixel, any number of spatial dimensions.
         p: norm of the constraint, from 1 (the largest losses only) to ``math.inf`` (the plain
             mean).
-        support: fraction of the valid pixels that share at least the weight, in (0, 1]: no pixel
-            weighs more than tau = n^(-1/q) m^(-1/p) with m = max(support n, 1).
-        mask: bool, the shape of `losses`, True = counts; the other pixels are ignored.
-        per_image: True: every image is pooled by itself, as the paper does. False: the batch is one
-            group.
-        dim: the axis or axes to pool over instead, for any other layout; overrides `per_image`.
+        support: minimum fraction of the valid pixels that share the weight, in (0, 1]: the weight
+            of a pixel is at most tau = n^(-1/q) m^(-1/p) with m = max(support n, 1).
+        mask: bool, the shape of `losses`, True = keep; the other pixels are ignored.
+        per_image: if True, every image is pooled separately, as in the paper; if False, the batch
+            is one group.
+        dim: the dimension or dimensions to pool over instead, for any other layout; overrides
+            `per_image`.
         reduction: over groups ``"mean"`` | ``"sum"`` | ``"none"``: ``(groups,)``, or with `dim` the
-            shape of the axes that remain.
+            shape of the remaining dimensions.
 
     Example:
         >>> loss_max_pooling(torch.tensor([[0.0, 0.0, 0.0, 4.0]]), p=1, support=0.5)
@@ -89,18 +90,19 @@ def loss_max_pooling_weights(
     per_image: bool = True,
     dim: Axes = None,
 ) -> Tensor:
-    """The weights with which `loss_max_pooling` sums the losses, of their shape and detached.
+    """The weights that `loss_max_pooling` gives to the losses: the same shape, detached.
 
     Args:
-        losses: ``(N, *)``, one loss per pixel, any number of spatial axes.
+        losses: ``(N, *)``, one loss per pixel, any number of spatial dimensions.
         p: norm of the constraint, from 1 (the largest losses only) to ``math.inf`` (the plain
             mean).
-        support: fraction of the valid pixels that share at least the weight, in (0, 1]: no pixel
-            weighs more than tau = n^(-1/q) m^(-1/p) with m = max(support n, 1).
-        mask: bool, the shape of `losses`, True = counts; the other pixels are ignored.
-        per_image: True: every image is pooled by itself, as the paper does. False: the batch is one
-            group.
-        dim: the axis or axes to pool over instead, for any other layout; overrides `per_image`.
+        support: minimum fraction of the valid pixels that share the weight, in (0, 1]: the weight
+            of a pixel is at most tau = n^(-1/q) m^(-1/p) with m = max(support n, 1).
+        mask: bool, the shape of `losses`, True = keep; the other pixels are ignored.
+        per_image: if True, every image is pooled separately, as in the paper; if False, the batch
+            is one group.
+        dim: the dimension or dimensions to pool over instead, for any other layout; overrides
+            `per_image`.
 
     Example:
         >>> loss_max_pooling_weights(torch.tensor([[1.0, 3.0, 2.0, 0.0]]), p=1, support=0.5)
@@ -119,21 +121,23 @@ def loss_max_pooling_weights(
 class LossMaxPooling(LossModule):
     """`loss_max_pooling` of the losses of an element-wise criterion.
 
-    A call takes what the criterion takes, and by name a `mask`, as `loss_max_pooling` does. Where
-    the criterion has an `ignore_index`, pixels with that label are left out too.
+    A call takes the arguments of the criterion, and optionally the keyword `mask`, as in
+    `loss_max_pooling`. If the criterion has an `ignore_index`, pixels with that label are left out
+    too.
 
     Args:
         criterion: a module or function that returns one loss >= 0 per pixel, e.g.
             ``nn.CrossEntropyLoss(reduction="none")``.
         p: norm of the constraint, from 1 (the largest losses only) to ``math.inf`` (the plain
             mean).
-        support: fraction of the valid pixels that share at least the weight, in (0, 1]: no pixel
-            weighs more than tau = n^(-1/q) m^(-1/p) with m = max(support n, 1).
-        per_image: True: every image is pooled by itself, as the paper does. False: the batch is one
-            group.
-        dim: the axis or axes to pool over instead, for any other layout; overrides `per_image`.
+        support: minimum fraction of the valid pixels that share the weight, in (0, 1]: the weight
+            of a pixel is at most tau = n^(-1/q) m^(-1/p) with m = max(support n, 1).
+        per_image: if True, every image is pooled separately, as in the paper; if False, the batch
+            is one group.
+        dim: the dimension or dimensions to pool over instead, for any other layout; overrides
+            `per_image`.
         reduction: over groups ``"mean"`` | ``"sum"`` | ``"none"``: ``(groups,)``, or with `dim` the
-            shape of the axes that remain.
+            shape of the remaining dimensions.
 
     Example:
         >>> from torch import nn
@@ -232,8 +236,8 @@ def _pooled_axes(function: str, losses: Tensor, per_image: bool, dim: Axes) -> l
     given = (dim,) if isinstance(dim, int) else tuple(dim)
     found = {axis % losses.ndim for axis in given if -losses.ndim <= axis < losses.ndim}
     if len(found) < len(given) or not given:
-        must = f"one or more different axes in [{-losses.ndim}, {losses.ndim - 1}]"
-        fail(ValueError, function, "dim", must, repr(dim), "Name each axis to pool over once.")
+        must = f"one or more different dimensions in [{-losses.ndim}, {losses.ndim - 1}]"
+        fail(ValueError, function, "dim", must, repr(dim), "Pass each dimension to pool over once.")
     return sorted(found)
 
 
@@ -243,8 +247,5 @@ def _check_sign(function: str, rows: Tensor, mask: Tensor | None) -> None:
     losses = rows.detach()
     least = (losses if mask is None else torch.where(mask, losses, 0.0)).amin()
     if bool(least < 0):
-        repair = (
-            "The maximiser is defined for losses >= 0: shift them, or leave those pixels out by"
-            " `mask`."
-        )
+        repair = "Pooling is defined for losses >= 0: shift them, or pass a `mask` without them."
         fail(ValueError, function, "losses", "at least 0", f"a loss of {least.item():g}", repair)

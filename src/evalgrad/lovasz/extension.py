@@ -26,15 +26,15 @@ from evalgrad.lovasz.metric import METRICS
 def jaccard_lovasz_extension(
     errors: Tensor, foreground: Tensor, *, mask: Tensor | None = None
 ) -> Tensor:
-    """Lovász extension of the Jaccard loss over the last axis of `errors`.
+    """Lovász extension of the Jaccard loss over the last dimension of `errors`.
 
     Args:
-        errors: ``(*, n)``, how wrong each item is, usually >= 0.
-        foreground: bool, the same shape, which items belong to the true set.
-        mask: bool, the same shape, True = counts; the other items are ignored.
+        errors: ``(*, n)``, the error of each item, usually >= 0.
+        foreground: bool, the same shape, True for items of the true set.
+        mask: bool, the same shape, True = keep; the other items are ignored.
 
     Returns:
-        ``(*)``, one value per group of n items; 0 for a group of which nothing counts.
+        ``(*)``, one value per group of n items; 0 for a group that is entirely masked.
 
     Example:
         >>> foreground = torch.tensor([True, True, False])

@@ -55,7 +55,7 @@ def lovasz_hinge_loss(
     """Lovász hinge of raw binary scores.
 
     Where "exact" ends: the float32 kernel on CPU compares the margins of 4,096 pixels or more in
-    units of 2^-24 of their spread (at most 1e-6) and takes closer ones as tied. From 65,536 pixels
+    units of 2^-24 of their spread (at most 1e-6) and treats closer ones as tied. From 65,536 pixels
     on it may count them in fine bins instead of sorting them; the value then stays that of a sort
     to the last digits, and the number of bins is chosen so that the gradient is expected within
     3e-5 of the exact one, as a norm. float64, other devices and builds without the kernels sort.
@@ -64,26 +64,27 @@ def lovasz_hinge_loss(
     Args:
         logits: ``(N, *)`` raw scores, foreground where positive; with `per_class` ``(N, C, *)``,
             one binary task per class.
-        target: the same shape, with or without an axis 1 of size 1; 1 or True on the foreground and
-            0 elsewhere, of any dtype.
-        per_image: True: every image is a group, as the mean IoU of images is. False: the batch is
-            one group. None is True, but images of one pixel, such as logits ``(N,)``, raise an
-            error: of a table of items say which is meant.
-        per_class: give every class of axis 1 its own groups (multilabel segmentation).
+        target: the same shape, with or without a dimension 1 of size 1; 1 or True on the foreground
+            and 0 elsewhere, of any dtype.
+        per_image: if True, every image is a group, as in the mean IoU over images; if False, the
+            batch is one group. None means True, except that images of one pixel, such as logits
+            ``(N,)``, raise an error: for tables of items pass True or False.
+        per_class: treat every class in dim 1 as a binary task with its own groups (multilabel
+            segmentation).
         ignore_index: label of pixels to ignore.
-        empty: groups without foreground: ``"max"`` counts them with their largest error, which
-            keeps false positives down on empty images; ``"skip"`` leaves them out of the mean. The
-            choice can decide a comparison: state it.
-        bins: None is exact; K counts losses in K equal bins between 0 and the
-            largest of the group instead, which needs no sort: the value is then within 1/K of that
-            largest loss of the exact one. 4096 is a good number.
-        metric: ``"jaccard"`` | ``"dice"`` | ``Tversky(misses=, false_alarms=)``: what the loss
-            follows. It is twice 1 - metric where every logit is -1 or 1: a wrong pixel has loss 2.
+        empty: what to do with groups without foreground: with ``"max"`` their loss is the largest
+            error, which penalises false positives on empty images; ``"skip"`` leaves them out of
+            the mean. The choice can decide a comparison: report it.
+        bins: None for the exact loss; K groups the losses into K equal bins between 0 and the
+            largest of the group instead of sorting them: the value is then within 1/K of that
+            largest loss of the exact one. 4096 is a good choice.
+        metric: ``"jaccard"`` | ``"dice"`` | ``Tversky(misses=, false_alarms=)``: the metric to
+            optimise. The loss is twice 1 - metric if every logit is -1 or 1, since the hinge loss
+            of a wrong pixel is then 2.
         gradient: ``"subgradient"`` of the loss, or ``"prox"``: lam (x - u) with u the proximal
-            point of the margins x, see `lovasz_prox`; the value is the same. Of the Jaccard index
-            only.
-        lam: factor of the quadratic term under ``"prox"``; a decaying step size is an increasing
-            lam.
+            point of the margins x, see `lovasz_prox`; the value is the same. Only for the Jaccard
+            index.
+        lam: factor of the quadratic term with ``"prox"``; increase it for a decaying step size.
         reduction: over groups ``"mean"`` | ``"sum"`` | ``"none"``: ``(groups,)``, or ``(groups,
             C)`` with `per_class`.
 
@@ -116,24 +117,25 @@ class LovaszHingeLoss(LossModule):
     """`lovasz_hinge_loss` as an `nn.Module`: ``loss(logits, target)``.
 
     Args:
-        per_image: True: every image is a group, as the mean IoU of images is. False: the batch is
-            one group. None is True, but images of one pixel, such as logits ``(N,)``, raise an
-            error: of a table of items say which is meant.
-        per_class: give every class of axis 1 its own groups (multilabel segmentation).
+        per_image: if True, every image is a group, as in the mean IoU over images; if False, the
+            batch is one group. None means True, except that images of one pixel, such as logits
+            ``(N,)``, raise an error: for tables of items pass True or False.
+        per_class: treat every class in dim 1 as a binary task with its own groups (multilabel
+            segmentation).
         ignore_index: label of pixels to ignore.
-        empty: groups without foreground: ``"max"`` counts them with their largest error, which
-            keeps false positives down on empty images; ``"skip"`` leaves them out of the mean. The
-            choice can decide a comparison: state it.
-        bins: None is exact; K counts losses in K equal bins between 0 and the
-            largest of the group instead, which needs no sort: the value is then within 1/K of that
-            largest loss of the exact one. 4096 is a good number.
-        metric: ``"jaccard"`` | ``"dice"`` | ``Tversky(misses=, false_alarms=)``: what the loss
-            follows. It is twice 1 - metric where every logit is -1 or 1: a wrong pixel has loss 2.
+        empty: what to do with groups without foreground: with ``"max"`` their loss is the largest
+            error, which penalises false positives on empty images; ``"skip"`` leaves them out of
+            the mean. The choice can decide a comparison: report it.
+        bins: None for the exact loss; K groups the losses into K equal bins between 0 and the
+            largest of the group instead of sorting them: the value is then within 1/K of that
+            largest loss of the exact one. 4096 is a good choice.
+        metric: ``"jaccard"`` | ``"dice"`` | ``Tversky(misses=, false_alarms=)``: the metric to
+            optimise. The loss is twice 1 - metric if every logit is -1 or 1, since the hinge loss
+            of a wrong pixel is then 2.
         gradient: ``"subgradient"`` of the loss, or ``"prox"``: lam (x - u) with u the proximal
-            point of the margins x, see `lovasz_prox`; the value is the same. Of the Jaccard index
-            only.
-        lam: factor of the quadratic term under ``"prox"``; a decaying step size is an increasing
-            lam.
+            point of the margins x, see `lovasz_prox`; the value is the same. Only for the Jaccard
+            index.
+        lam: factor of the quadratic term with ``"prox"``; increase it for a decaying step size.
         reduction: over groups ``"mean"`` | ``"sum"`` | ``"none"``: ``(groups,)``, or ``(groups,
             C)`` with `per_class`.
 
@@ -166,13 +168,12 @@ def _check_together(bins: int | None, metric: Metric, gradient: Gradient) -> Non
     if gradient != "prox":
         return
     if bins is not None:
-        must, repair = 'None with gradient="prox"', "The proximal point is found exactly."
+        must, repair = 'None with gradient="prox"', "The proximal point is computed exactly."
         fail(ValueError, "lovasz_hinge_loss", "bins", must, repr(bins), repair)
     if metric != "jaccard":
         must = '"jaccard" with gradient="prox"'
         repair = (
-            "The proximal point is known of the Jaccard loss only; train with"
-            ' gradient="subgradient".'
+            'The proximal point is known only for the Jaccard loss; use gradient="subgradient".'
         )
         fail(ValueError, "lovasz_hinge_loss", "metric", must, repr(metric), repair)
 

@@ -16,8 +16,8 @@ class Tversky(NamedTuple):
     """The Tversky index as a `metric` of the Lovász losses.
 
     Args:
-        misses: what a missed pixel of the class (a false negative) weighs against a hit.
-        false_alarms: what a pixel wrongly given to the class (a false positive) weighs.
+        misses: weight of a false negative, a missed pixel of the class, relative to a hit.
+        false_alarms: weight of a false positive, a pixel wrongly assigned to the class.
 
     Example:
         >>> import evalgrad as eg
@@ -37,11 +37,11 @@ METRICS: dict[object, Tversky] = {"jaccard": Tversky(1.0, 1.0), "dice": Tversky(
 def metric_choice(function: str, argument: str, value: object) -> None:
     """A check of options: the name of a metric, or `Tversky` with its weights."""
     if isinstance(value, Tversky):
-        for name, weight in value._asdict().items():
-            CHECKS[name](function, f"{argument}.{name}", weight)
+        for name in ("misses", "false_alarms"):  # torch 2.6 cannot compile `_asdict`
+            CHECKS[name](function, f"{argument}.{name}", getattr(value, name))
     elif isinstance(value, str):
         one_of(*METRICS)(function, argument, value)  # type: ignore[arg-type]
     else:
         must = '"jaccard", "dice" or a Tversky'
-        repair = "Write metric=evalgrad.Tversky(misses=0.7, false_alarms=0.3)."
+        repair = "Pass e.g. metric=evalgrad.Tversky(misses=0.7, false_alarms=0.3)."
         fail(TypeError, function, argument, must, describe(value), repair)

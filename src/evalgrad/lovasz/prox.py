@@ -21,7 +21,7 @@ from evalgrad._binary_inputs import set_rows
 from evalgrad._options import checked, flag, number
 from evalgrad._rows import working
 
-LAM = number(above=0, repair="lam multiplies the quadratic term; 1.0 is a start.")
+LAM = number(above=0, repair="It multiplies the quadratic term; start with 1.0.")
 
 
 @checked(lam=LAM, hinge=flag)
@@ -33,8 +33,8 @@ def lovasz_prox(
     hinge: bool = False,
     mask: Tensor | None = None,
 ) -> Tensor:
-    """Proximal point of the Lovász extension of the Jaccard loss, over the last axis; exact, and
-    without a graph.
+    """Proximal point of the Lovász extension of the Jaccard loss, over the last dimension; exact,
+    without autograd.
 
     A step of the proximal method moves x to u, that is, along the gradient lam (x - u):
     `lovasz_hinge_loss(gradient="prox")` trains with it.
@@ -43,10 +43,9 @@ def lovasz_prox(
         errors: ``(*, n)``, the point x.
         foreground: bool, the same shape.
         lam: factor of the quadratic term, > 0. The larger, the closer u stays to x.
-        hinge: take the extension of max(u, 0) instead of u, so that x are margins 1 - F y of either
+        hinge: use the extension of max(u, 0) instead of u, so that x are margins 1 - F y of either
             sign.
-        mask: bool, the same shape, True = counts. The other items are ignored, and stay where
-            they are.
+        mask: bool, the same shape, True = keep. The other items are ignored and returned unchanged.
 
     Example:
         >>> lovasz_prox(torch.tensor([1.0, 0.2]), torch.tensor([True, False]), lam=4.0)

@@ -38,31 +38,31 @@ def lovasz_softmax_loss(
     """Lovász-Softmax loss of raw class scores.
 
     Where "exact" ends: the float32 kernel on CPU compares errors in units of 2^-22, about what
-    float32 resolves of a probability, and takes closer ones as tied. From 65,536 pixels on it may
+    float32 resolves of a probability, and treats closer ones as tied. From 65,536 pixels on it may
     count the errors of a class in fine bins instead of sorting them; the value then stays that of a
     sort to the last digits, and the number of bins is chosen so that the gradient is expected
     within 3e-5 of the exact one, as a norm. float64, other devices and builds without the kernels
     sort. docs/lovasz.md has the tests.
 
     Args:
-        logits: ``(N, C, *)`` raw scores, C >= 2, any number of spatial axes.
+        logits: ``(N, C, *)`` raw scores, C >= 2, any number of spatial dimensions.
         target: ``(N, *)`` or ``(N, 1, *)`` class indices, of any integer dtype. Soft targets raise
             an error: the Jaccard index is a function of sets.
-        classes: ``"present"`` averages over the classes that occur in the group's target, ``"all"``
-            over all C, a list over those it names. The loss of a class that is averaged without
-            occurring is its largest error.
-        per_image: False: the batch is one group, which follows the IoU over a dataset. True: every
-            image is a group.
+        classes: ``"present"`` averages over the classes in the group's target, ``"all"`` over all
+            C, a list over the classes in it. The loss of a class that is averaged but not in the
+            target is its largest error.
+        per_image: if False, the batch is one group, a proxy for the IoU over the dataset; if True,
+            every image is a group.
         ignore_index: label of pixels to ignore.
-        weight: C class weights, a tensor or a sequence, normalised over the classes averaged.
-        bins: None is exact; K counts errors in K equal bins instead, which needs no
-            sort: the value is then within 1/K of the exact one, and the gradient close where a
-            class has many pixels, but off by some percent where it has a few dozen.
-        metric: ``"jaccard"`` | ``"dice"`` | ``Tversky(misses=, false_alarms=)``: what the loss
-            follows. It equals 1 - metric where every probability is 0 or 1.
+        weight: C class weights, a tensor or a sequence, normalised over the classes in the mean.
+        bins: None for the exact loss; K groups the errors into K equal bins instead of sorting
+            them: the value is then within 1/K of the exact one; the gradient is close for classes
+            with many pixels, and can be off by a few percent for a class with a few dozen.
+        metric: ``"jaccard"`` | ``"dice"`` | ``Tversky(misses=, false_alarms=)``: the metric to
+            optimise. The loss equals 1 - metric if every probability is 0 or 1.
         reduction: ``"mean"``: the weighted mean over the classes of each group, then the mean over
-            the groups of which something counts; ``"sum"``: the weighted sum; ``"none"``:
-            ``(groups, C)`` weighted losses, 0 for what is not averaged.
+            the groups that are not entirely ignored; ``"sum"``: the weighted sum; ``"none"``:
+            ``(groups, C)`` weighted losses, 0 for classes that are not averaged.
 
     Example:
         >>> import torch
@@ -94,21 +94,21 @@ class LovaszSoftmaxLoss(LossModule):
     """`lovasz_softmax_loss` as an `nn.Module`: ``loss(logits, target)``.
 
     Args:
-        classes: ``"present"`` averages over the classes that occur in the group's target, ``"all"``
-            over all C, a list over those it names. The loss of a class that is averaged without
-            occurring is its largest error.
-        per_image: False: the batch is one group, which follows the IoU over a dataset. True: every
-            image is a group.
+        classes: ``"present"`` averages over the classes in the group's target, ``"all"`` over all
+            C, a list over the classes in it. The loss of a class that is averaged but not in the
+            target is its largest error.
+        per_image: if False, the batch is one group, a proxy for the IoU over the dataset; if True,
+            every image is a group.
         ignore_index: label of pixels to ignore.
-        weight: C class weights, a tensor or a sequence, normalised over the classes averaged.
-        bins: None is exact; K counts errors in K equal bins instead, which needs no
-            sort: the value is then within 1/K of the exact one, and the gradient close where a
-            class has many pixels, but off by some percent where it has a few dozen.
-        metric: ``"jaccard"`` | ``"dice"`` | ``Tversky(misses=, false_alarms=)``: what the loss
-            follows. It equals 1 - metric where every probability is 0 or 1.
+        weight: C class weights, a tensor or a sequence, normalised over the classes in the mean.
+        bins: None for the exact loss; K groups the errors into K equal bins instead of sorting
+            them: the value is then within 1/K of the exact one; the gradient is close for classes
+            with many pixels, and can be off by a few percent for a class with a few dozen.
+        metric: ``"jaccard"`` | ``"dice"`` | ``Tversky(misses=, false_alarms=)``: the metric to
+            optimise. The loss equals 1 - metric if every probability is 0 or 1.
         reduction: ``"mean"``: the weighted mean over the classes of each group, then the mean over
-            the groups of which something counts; ``"sum"``: the weighted sum; ``"none"``:
-            ``(groups, C)`` weighted losses, 0 for what is not averaged.
+            the groups that are not entirely ignored; ``"sum"``: the weighted sum; ``"none"``:
+            ``(groups, C)`` weighted losses, 0 for classes that are not averaged.
 
     Example:
         >>> loss = LovaszSoftmaxLoss(ignore_index=255)

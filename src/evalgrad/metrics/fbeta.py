@@ -38,29 +38,31 @@ def fbeta_score(
 ) -> Tensor:
     """F-beta: (1 + beta^2) tp / ((1 + beta^2) tp + beta^2 fn + fp).
 
-    Of lists, `target` has the shape of `scores`, and an item is predicted if its score is above
-    the threshold: binary ``(n,)``, multi-label ``(N, C)`` with ``dim=0``. Of classes, `scores` are
-    ``(N, C, *)`` and `target` holds class indices ``(N, *)``; the class of the highest score is
-    predicted, and every class is a list of all samples.
+    For lists, `target` has the shape of `scores`, and an item is predicted positive if its score is
+    above the threshold: binary ``(n,)``, multilabel ``(N, C)`` with ``dim=0``. For classes,
+    `scores` are ``(N, C, *)`` and `target` holds class indices ``(N, *)``; the class with the
+    highest score is predicted, and every class is a list of all samples.
 
     Args:
-        scores: of lists of any shape, one list by default along the last axis; or of classes.
+        scores: for lists, any shape, by default with one list along the last dimension; for classes
+            ``(N, C, *)``.
         target: 1 or True for positives; or class indices.
-        beta: how many times recall matters as much as precision.
-        threshold: of lists; 0 is for logits, 0.5 for probabilities.
-        dim: of lists, the axis of the items.
-        mask: of lists, bool, the shape of `scores`, True = counts.
-        ignore_index: of classes, the label of samples to ignore.
-        ties: of lists. ``"standard"`` does not predict a score on the threshold; to ``"worst"`` it
-            is wrong on both sides: a positive is missed, a negative is a false alarm.
+        beta: recall counts beta times as much as precision.
+        threshold: for lists; 0 for logits, 0.5 for probabilities.
+        dim: for lists, the dimension of the items.
+        mask: for lists, bool, the shape of `scores`, True = keep.
+        ignore_index: for classes, the label of samples to ignore.
+        ties: for lists. With ``"standard"`` a score equal to the threshold is predicted negative;
+            with ``"worst"`` it counts as wrong: a positive is missed, a negative is a false alarm.
         zero_division: value of 0/0, neither positives nor predictions; NaN leaves it out of the
             mean.
         reduction: ``"mean"`` over lists or classes (macro), ``"weighted"`` by their positives,
-            ``"micro"`` of all decisions together, or ``"none"``.
+            ``"micro"`` over all decisions pooled, or ``"none"``.
 
     Returns:
-        float64. A list in which nothing counts is out of the mean and NaN under "none"; the mean
-        of no list is NaN. A NaN score that counts makes its list NaN, and all of the classes.
+        float64. A list that is entirely masked is left out of the mean, and NaN with "none"; the
+        mean of no list is NaN. A NaN score makes its list NaN, unless it is masked; with classes,
+        it makes all of them NaN.
 
     Example:
         >>> fbeta_score(torch.tensor([2.0, 1.0, -1.0]), torch.tensor([1, 0, 1]))
@@ -73,11 +75,11 @@ def fbeta_score(
     scores, target = floating(function, "scores", scores), plain(function, "target", target)
     if _holds_classes(scores, target):
         given = {"threshold": threshold or None, "dim": dim, "mask": mask}
-        _refuse(given, "class indices", "Mark samples to leave out by `ignore_index`.")
+        _refuse(given, "class indices", "Use `ignore_index` to ignore samples.")
         _refuse({"ties": None if ties == "standard" else ties}, "class indices", "Leave it out.")
         counts = _of_classes(function, scores, target, ignore_index)
     else:
-        repair = "Leave items out by `mask`, e.g. `mask=target != 255`."
+        repair = "Pass a `mask`, e.g. `mask=target != 255`."
         _refuse({"ignore_index": ignore_index}, "a label for every score", repair)
         counts = _of_lists(function, scores, target, mask, dim, threshold, ties)
     return _averaged(counts, beta, zero_division, reduction)
@@ -102,7 +104,7 @@ def _holds_classes(scores: Tensor, target: Tensor) -> bool:
 def _refuse(options: Mapping[str, object], beside: str, repair: str) -> None:
     for argument, value in options.items():
         if value is not None:
-            must = f"left out beside a `target` of {beside}"
+            must = f"left out with a `target` of {beside}"
             fail(ValueError, "fbeta_score", argument, must, describe(value), repair)
 
 

@@ -13,8 +13,10 @@ from evalgrad._options import checked, integer
 from evalgrad.metrics.curves import Curve, ListReduction, Ties, curve, list_reduction, over_lists
 from evalgrad.metrics.tied_groups import group_mean
 
-PLACES = integer(1, repair="Pass the number of places that count.")
-CUTOFF = integer(1, none=True, repair="Pass the number of places that count; None counts all.")
+PLACES = integer(1, repair="Pass the cutoff, the number of first items to use.")
+CUTOFF = integer(
+    1, none=True, repair="Pass the cutoff, the number of first items to use; None uses all."
+)
 
 
 @checked(k=PLACES, reduction=list_reduction)
@@ -28,17 +30,18 @@ def precision_at_k(
     ties: Ties = "standard",
     reduction: ListReduction = "mean",
 ) -> Tensor:
-    """Share of the first k places that hold a positive.
+    """Fraction of the first k items that are positive.
 
     Args:
-        scores: what ranks the items, of any shape; one list by default along the last axis.
+        scores: the scores by which items are ranked, of any shape; by default the last dimension is
+            one list.
         target: the same shape, 1 or True for positives. A list without positives has the value 0.
-        k: number of places. A shorter list leaves some of them without a positive.
-        dim: the axis of the items; ``dim=0`` of ``(batch, classes)`` is a list per class.
-        mask: bool, the same shape, True = counts; the other items are ignored.
+        k: the cutoff. In a shorter list the missing items count as negatives.
+        dim: the dimension of the items; with ``dim=0``, ``(batch, classes)`` is one list per class.
+        mask: bool, the same shape, True = keep; the other items are ignored.
         ties: ``"standard"`` averages over the orders of a tied group; ``"worst"`` puts its
             negatives first.
-        reduction: ``"mean"`` over the lists, or ``"none"``: the axes of `scores` without `dim`.
+        reduction: ``"mean"`` over the lists, or ``"none"``: the shape of `scores` without `dim`.
 
     Returns:
         As `average_precision`.
@@ -64,18 +67,19 @@ def recall_at_k(
     zero_division: float = nan,
     reduction: ListReduction = "mean",
 ) -> Tensor:
-    """Share of the positives that stand in the first k places.
+    """Fraction of the positives that are among the first k items.
 
     Args:
-        scores: what ranks the items, of any shape; one list by default along the last axis.
+        scores: the scores by which items are ranked, of any shape; by default the last dimension is
+            one list.
         target: the same shape, 1 or True for positives.
-        k: number of places. With more positives than places the value stays below 1.
-        dim: the axis of the items; ``dim=0`` of ``(batch, classes)`` is a list per class.
-        mask: bool, the same shape, True = counts; the other items are ignored.
+        k: the cutoff. With more than k positives the value stays below 1.
+        dim: the dimension of the items; with ``dim=0``, ``(batch, classes)`` is one list per class.
+        mask: bool, the same shape, True = keep; the other items are ignored.
         ties: ``"standard"`` averages over the orders of a tied group; ``"worst"`` puts its
             negatives first.
         zero_division: value of 0/0, a list without positives; NaN leaves it out of the mean.
-        reduction: ``"mean"`` over the lists, or ``"none"``: the axes of `scores` without `dim`.
+        reduction: ``"mean"`` over the lists, or ``"none"``: the shape of `scores` without `dim`.
 
     Returns:
         As `average_precision`.
@@ -104,15 +108,16 @@ def reciprocal_rank(
     """1 over the rank of the first positive; the mean over lists is the mean reciprocal rank.
 
     Args:
-        scores: what ranks the items, of any shape; one list by default along the last axis.
+        scores: the scores by which items are ranked, of any shape; by default the last dimension is
+            one list.
         target: the same shape, 1 or True for positives.
-        k: count the first k places only: without a positive there the value is 0. None counts all.
-        dim: the axis of the items; ``dim=0`` of ``(batch, classes)`` is a list per class.
-        mask: bool, the same shape, True = counts; the other items are ignored.
+        k: use only the first k items: without a positive there the value is 0. None uses all.
+        dim: the dimension of the items; with ``dim=0``, ``(batch, classes)`` is one list per class.
+        mask: bool, the same shape, True = keep; the other items are ignored.
         ties: ``"standard"`` averages over the orders of a tied group; ``"worst"`` puts its
             negatives first.
         zero_division: value of a list without positives; NaN leaves it out of the mean.
-        reduction: ``"mean"`` over the lists, or ``"none"``: the axes of `scores` without `dim`.
+        reduction: ``"mean"`` over the lists, or ``"none"``: the shape of `scores` without `dim`.
 
     Returns:
         As `average_precision`.

@@ -31,24 +31,25 @@ def ndcg(
     zero_division: float = nan,
     reduction: ListReduction = "mean",
 ) -> Tensor:
-    """Normalised discounted cumulative gain of rankings: an item at rank r counts its gain over
-    log2(1 + r), and the sum is divided by that of the best order.
+    """Normalised discounted cumulative gain of rankings: the sum of the items' gains over log2(1 +
+    rank), divided by that of the best order.
 
     Args:
-        scores: what ranks the items, of any shape; one list by default along the last axis.
+        scores: the scores by which items are ranked, of any shape; by default the last dimension is
+            one list.
         target: the same shape, the relevance of every item: 1 or True and 0, or grades of at least
             0. Your own gains are grades with ``gain="linear"``.
-        k: count the first k places only, in the gain and in the ideal gain; None counts all.
+        k: use only the first k items, in the gain and in the ideal gain; None uses all.
         gain: ``"linear"``, the grade itself, as in scikit-learn and torchmetrics;
             ``"exponential"``, 2^grade - 1, as in TF-Ranking. They agree on 0 and 1.
-        item_weight: the same shape, factors of the gains, of at least 0.
-        dim: the axis of the items; ``dim=0`` of ``(batch, classes)`` is a list per class, whose
-            mean is the macro average. ``(N, 1)`` has to say which axis it means.
-        mask: bool, the same shape, True = counts; the other items are ignored.
+        item_weight: the same shape, factors >= 0 of the gains.
+        dim: the dimension of the items; with ``dim=0``, ``(batch, classes)`` is one list per class,
+            and the mean is the macro average. Required for ``(N, 1)``.
+        mask: bool, the same shape, True = keep; the other items are ignored.
         ties: ``"standard"`` averages over the orders of the tied group, as scikit-learn does;
             ``"worst"`` puts its least relevant items first.
         zero_division: value of 0/0, a list without relevant items; NaN leaves it out of the mean.
-        reduction: ``"mean"`` over the lists, or ``"none"``: the axes of `scores` without `dim`.
+        reduction: ``"mean"`` over the lists, or ``"none"``: the shape of `scores` without `dim`.
 
     Returns:
         As `average_precision`.

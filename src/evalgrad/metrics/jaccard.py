@@ -21,8 +21,8 @@ def jaccard_counts(
     """Intersection, predicted and true pixels of every class in every image: ``(N, C, 3)``
     integers.
 
-    Counts of several batches or ranks add up (over the first axis) to those of the dataset;
-    `jaccard_from_counts` does the rest.
+    Counts of several batches or ranks can be summed (over dim 0) to those of the dataset;
+    `jaccard_from_counts` computes the index from them.
 
     Args:
         prediction: ``(N, *)`` predicted class indices; for binary tasks `logits > 0`.
@@ -32,8 +32,8 @@ def jaccard_counts(
         ignore_index: label of pixels to ignore.
 
     Returns:
-        int64. Under compile, vmap or on a GPU, where labels are not read, an image with an
-        undeclared label has negative counts, and the index of every group that it is in is NaN.
+        int64. With `torch.compile` or `vmap` and on a GPU, where labels are not read, an image with
+        an invalid label has negative counts, and the index of every group that contains it is NaN.
 
     Example:
         >>> prediction, target = torch.tensor([[0, 1, 1]]), torch.tensor([[0, 0, 1]])
@@ -52,14 +52,14 @@ def jaccard_from_counts(
     then over the groups.
 
     Args:
-        counts: intersection, predicted and true pixels, as `jaccard_counts` returns them, summed
-            over whatever is one group.
-        classes: ``"present"`` averages over the classes that occur in the group's target, ``"all"``
-            over all C, a list over those it names.
+        counts: intersection, predicted and true pixels, as returned by `jaccard_counts`, summed
+            over each group.
+        classes: ``"present"`` averages over the classes in the group's target, ``"all"`` over all
+            C, a list over the classes in it.
         zero_division: value of 0/0, a class neither predicted nor true; NaN leaves it out.
 
     Returns:
-        The mean as a float64 scalar. A group in which nothing counts is left out; the mean of no
+        The mean as a float64 scalar. A group that is entirely ignored is left out; the mean of no
         group is NaN.
 
     Example:
@@ -96,8 +96,8 @@ def jaccard_index(
         over: ``"dataset"`` counts over all N images, ``"image"`` takes the mean over images,
             ``"batch"`` the mean over consecutive batches of `batch_size` images.
         batch_size: for ``over="batch"``.
-        classes: ``"present"`` averages over the classes that occur in the group's target, ``"all"``
-            over all C, a list over those it names.
+        classes: ``"present"`` averages over the classes in the group's target, ``"all"`` over all
+            C, a list over the classes in it.
         zero_division: value of 0/0, a class neither predicted nor true; NaN leaves it out.
         ignore_index: label of pixels to ignore.
 

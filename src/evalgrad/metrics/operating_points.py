@@ -12,7 +12,7 @@ from evalgrad._options import checked, number
 from evalgrad.metrics.curves import Curve, ListReduction, Ties, curve, list_reduction, over_lists
 
 ROUNDING = 1e-9  # of `rate * count`, so that a rate reached exactly is reached
-rate = number(above=0, at_most=1, repair="Give it as a fraction, not in per cent.")
+rate = number(above=0, at_most=1, repair="Pass a fraction, not a percentage.")
 
 
 @checked(recall=rate, reduction=list_reduction)
@@ -29,13 +29,14 @@ def precision_at_recall(
     """Highest precision of any threshold whose recall is at least `recall`, 0 < recall <= 1.
 
     Args:
-        scores: what ranks the items, of any shape; one list by default along the last axis.
+        scores: the scores by which items are ranked, of any shape; by default the last dimension is
+            one list.
         target: the same shape, 1 or True for positives.
-        recall: to be reached.
-        dim: the axis of the items; ``dim=0`` of ``(batch, classes)`` is a list per class.
-        mask: bool, the same shape, True = counts; the other items are ignored.
+        recall: the recall to reach.
+        dim: the dimension of the items; with ``dim=0``, ``(batch, classes)`` is one list per class.
+        mask: bool, the same shape, True = keep; the other items are ignored.
         zero_division: value of 0/0, a list without positives; NaN leaves it out of the mean.
-        reduction: ``"mean"`` over the lists, or ``"none"``: the axes of `scores` without `dim`.
+        reduction: ``"mean"`` over the lists, or ``"none"``: the shape of `scores` without `dim`.
 
     Returns:
         As `average_precision`.
@@ -61,17 +62,18 @@ def recall_at_precision(
     zero_division: float = nan,
     reduction: ListReduction = "mean",
 ) -> Tensor:
-    """Highest recall of any threshold whose precision is at least `precision`; 0 where no threshold
+    """Highest recall of any threshold whose precision is at least `precision`; 0 if no threshold
     reaches it.
 
     Args:
-        scores: what ranks the items, of any shape; one list by default along the last axis.
+        scores: the scores by which items are ranked, of any shape; by default the last dimension is
+            one list.
         target: the same shape, 1 or True for positives.
-        precision: to be reached, in (0, 1].
-        dim: the axis of the items; ``dim=0`` of ``(batch, classes)`` is a list per class.
-        mask: bool, the same shape, True = counts; the other items are ignored.
+        precision: the precision to reach, in (0, 1].
+        dim: the dimension of the items; with ``dim=0``, ``(batch, classes)`` is one list per class.
+        mask: bool, the same shape, True = keep; the other items are ignored.
         zero_division: value of 0/0, a list without positives; NaN leaves it out of the mean.
-        reduction: ``"mean"`` over the lists, or ``"none"``: the axes of `scores` without `dim`.
+        reduction: ``"mean"`` over the lists, or ``"none"``: the shape of `scores` without `dim`.
 
     Returns:
         As `average_precision`.
@@ -105,12 +107,13 @@ def pr_auc(
     without interpolation.
 
     Args:
-        scores: what ranks the items, of any shape; one list by default along the last axis.
+        scores: the scores by which items are ranked, of any shape; by default the last dimension is
+            one list.
         target: the same shape, 1 or True for positives.
-        dim: the axis of the items; ``dim=0`` of ``(batch, classes)`` is a list per class.
-        mask: bool, the same shape, True = counts; the other items are ignored.
+        dim: the dimension of the items; with ``dim=0``, ``(batch, classes)`` is one list per class.
+        mask: bool, the same shape, True = keep; the other items are ignored.
         zero_division: value of 0/0, a list without positives; NaN leaves it out of the mean.
-        reduction: ``"mean"`` over the lists, or ``"none"``: the axes of `scores` without `dim`.
+        reduction: ``"mean"`` over the lists, or ``"none"``: the shape of `scores` without `dim`.
 
     Returns:
         As `average_precision`.
@@ -137,18 +140,19 @@ def sensitivity_at_specificity(
     zero_division: float = nan,
     reduction: ListReduction = "mean",
 ) -> Tensor:
-    """Highest sensitivity (recall) of any threshold whose specificity, the share of the negatives
-    that are recognised as such, is at least `specificity`.
+    """Highest sensitivity (recall) of any threshold whose specificity, the fraction of the
+    negatives that are predicted negative, is at least `specificity`.
 
     Args:
-        scores: what ranks the items, of any shape; one list by default along the last axis.
+        scores: the scores by which items are ranked, of any shape; by default the last dimension is
+            one list.
         target: the same shape, 1 or True for positives.
-        specificity: to be reached, in (0, 1].
-        dim: the axis of the items; ``dim=0`` of ``(batch, classes)`` is a list per class.
-        mask: bool, the same shape, True = counts; the other items are ignored.
+        specificity: the specificity to reach, in (0, 1].
+        dim: the dimension of the items; with ``dim=0``, ``(batch, classes)`` is one list per class.
+        mask: bool, the same shape, True = keep; the other items are ignored.
         zero_division: value of 0/0, a list without positives or without negatives; NaN leaves it
             out of the mean.
-        reduction: ``"mean"`` over the lists, or ``"none"``: the axes of `scores` without `dim`.
+        reduction: ``"mean"`` over the lists, or ``"none"``: the shape of `scores` without `dim`.
 
     Returns:
         As `average_precision`.
@@ -181,16 +185,17 @@ def partial_roc_auc(
     in scikit-learn and torchmetrics: 0.5 for the diagonal, 1 for a perfect ranking.
 
     Args:
-        scores: what ranks the items, of any shape; one list by default along the last axis.
+        scores: the scores by which items are ranked, of any shape; by default the last dimension is
+            one list.
         target: the same shape, 1 or True for positives.
-        max_fpr: where the area ends, in (0, 1]; 1 gives `roc_auc`.
-        dim: the axis of the items; ``dim=0`` of ``(batch, classes)`` is a list per class, whose
-            mean is the macro average. ``(N, 1)`` has to say which axis it means.
-        mask: bool, the same shape, True = counts; the other items are ignored.
-        ties: ``"standard"`` counts half a tied pair, as scikit-learn does; to ``"worst"`` it is in
-            the wrong order.
+        max_fpr: the false-positive rate at which the area ends, in (0, 1]; 1 gives `roc_auc`.
+        dim: the dimension of the items; with ``dim=0``, ``(batch, classes)`` is one list per class,
+            and the mean is the macro average. Required for ``(N, 1)``.
+        mask: bool, the same shape, True = keep; the other items are ignored.
+        ties: with ``"standard"`` a tied pair counts 1/2, as in scikit-learn; with ``"worst"`` it
+            counts as in the wrong order.
         zero_division: value of 0/0, a list without pairs; NaN leaves it out of the mean.
-        reduction: ``"mean"`` over the lists, or ``"none"``: the axes of `scores` without `dim`.
+        reduction: ``"mean"`` over the lists, or ``"none"``: the shape of `scores` without `dim`.
 
     Returns:
         As `average_precision`.

@@ -26,7 +26,7 @@ UNDECLARED_COUNT = -(2**42)
 
 LEAVE_OUT = {
     "target": "pass ignore_index={value}",
-    "prediction": "mark them in the target by `ignore_index`",
+    "prediction": "mark them in the target and pass `ignore_index`",
 }
 
 
@@ -61,7 +61,9 @@ def _labels(
         return found.label, found.invalid
     if num_classes != 2:
         must = "an integer or bool tensor of class indices"
-        repair = "Of scores take the best class, `scores.argmax(1)`; else convert with `.long()`."
+        repair = (
+            "For scores pass the best class, `scores.argmax(1)`; otherwise convert with `.long()`."
+        )
         fail(TypeError, function, argument, must, describe(x), repair)
     binary = binary_labels(function, rows, argument, None, ignore_index, leave_out)
     label = binary.positive.long()
@@ -79,7 +81,7 @@ def mean_index(
 ) -> Tensor:
     """Mean index of groups from their counts ``(G, C, 3)``; by default the Jaccard index."""
     if counts.ndim != 3 or counts.shape[2] != 3:
-        repair = "Counts of one group need its axis: `counts.unsqueeze(0)`."
+        repair = "For one group add a dimension: `counts.unsqueeze(0)`."
         fail(ValueError, function, "counts", "(G, C, 3)", describe(counts), repair)
     check_classes(function, classes, counts.shape[1])
     right, predicted, true = counts.to(exact_dtype(counts)).unbind(-1)

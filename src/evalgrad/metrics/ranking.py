@@ -27,25 +27,26 @@ def average_precision(
     zero_division: float = nan,
     reduction: ListReduction = "mean",
 ) -> Tensor:
-    """Average precision of rankings: the mean over the positives of the precision at their place.
+    """Average precision of rankings: the mean over the positives of the precision at their rank.
 
     Args:
-        scores: what ranks the items, of any shape; one list by default along the last axis.
+        scores: the scores by which items are ranked, of any shape; by default the last dimension is
+            one list.
         target: the same shape, 1 or True for positives.
-        k: count the first k places only: a positive behind them counts 0 in the mean over all
-            positives, as in TF-Ranking and trec_eval. None counts all.
-        dim: the axis of the items; ``dim=0`` of ``(batch, classes)`` is a list per class, whose
-            mean is the macro average. ``(N, 1)`` has to say which axis it means.
-        mask: bool, the same shape, True = counts; the other items are ignored.
-        ties: ``"standard"`` takes the precision behind the tied group, as scikit-learn does, and
-            of a group that the cutoff divides the share within; ``"worst"`` puts the negatives of
+        k: use only the first k items: a positive after them adds 0 to the mean over all positives,
+            as in TF-Ranking and trec_eval. None uses all.
+        dim: the dimension of the items; with ``dim=0``, ``(batch, classes)`` is one list per class,
+            and the mean is the macro average. Required for ``(N, 1)``.
+        mask: bool, the same shape, True = keep; the other items are ignored.
+        ties: ``"standard"`` takes the precision at the end of the tied group, as scikit-learn does;
+            a group that the cutoff divides counts in proportion. ``"worst"`` puts the negatives of
             the group first.
         zero_division: value of 0/0, a list without positives; NaN leaves it out of the mean.
-        reduction: ``"mean"`` over the lists, or ``"none"``: the axes of `scores` without `dim`.
+        reduction: ``"mean"`` over the lists, or ``"none"``: the shape of `scores` without `dim`.
 
     Returns:
-        float64. A list in which nothing counts is out of the mean and NaN under "none"; the mean
-        of no list is NaN. A NaN score that counts makes its list NaN.
+        float64. A list that is entirely masked is left out of the mean, and NaN with "none"; the
+        mean of no list is NaN. A NaN score makes its list NaN, unless it is masked.
 
     Example:
         >>> average_precision(torch.tensor([0.9, 0.8, 0.7]), torch.tensor([1, 0, 1]))
@@ -79,18 +80,19 @@ def roc_auc(
     zero_division: float = nan,
     reduction: ListReduction = "mean",
 ) -> Tensor:
-    """Area under the ROC curve: the share of the (positive, negative) pairs in the right order.
+    """Area under the ROC curve: the fraction of (positive, negative) pairs in the right order.
 
     Args:
-        scores: what ranks the items, of any shape; one list by default along the last axis.
+        scores: the scores by which items are ranked, of any shape; by default the last dimension is
+            one list.
         target: the same shape, 1 or True for positives.
-        dim: the axis of the items; ``dim=0`` of ``(batch, classes)`` is a list per class, whose
-            mean is the macro average. ``(N, 1)`` has to say which axis it means.
-        mask: bool, the same shape, True = counts; the other items are ignored.
-        ties: ``"standard"`` counts half a tied pair, as scikit-learn does; to ``"worst"`` it is in
-            the wrong order.
+        dim: the dimension of the items; with ``dim=0``, ``(batch, classes)`` is one list per class,
+            and the mean is the macro average. Required for ``(N, 1)``.
+        mask: bool, the same shape, True = keep; the other items are ignored.
+        ties: with ``"standard"`` a tied pair counts 1/2, as in scikit-learn; with ``"worst"`` it
+            counts as in the wrong order.
         zero_division: value of 0/0, a list without pairs; NaN leaves it out of the mean.
-        reduction: ``"mean"`` over the lists, or ``"none"``: the axes of `scores` without `dim`.
+        reduction: ``"mean"`` over the lists, or ``"none"``: the shape of `scores` without `dim`.
 
     Returns:
         As `average_precision`.

@@ -29,21 +29,22 @@ def hit_rate_at_k(
     zero_division: float = nan,
     reduction: ListReduction = "mean",
 ) -> Tensor:
-    """Whether a positive stands in the first k places; the mean over lists is a rate.
+    """Whether a positive is among the first k items; the mean over lists is a rate.
 
-    Image retrieval calls this recall@k; `recall_at_k` is the share of the positives found, as
-    everywhere else. With k = 1 both fields have precision@1.
+    Image retrieval calls this recall@k; `recall_at_k` is the fraction of the positives found, as in
+    other fields. With k = 1 this is precision@1.
 
     Args:
-        scores: what ranks the items, of any shape; one list by default along the last axis.
+        scores: the scores by which items are ranked, of any shape; by default the last dimension is
+            one list.
         target: the same shape, 1 or True for positives.
-        k: number of places.
-        dim: the axis of the items; ``dim=0`` of ``(batch, classes)`` is a list per class.
-        mask: bool, the same shape, True = counts; the other items are ignored.
+        k: the cutoff, the number of first items.
+        dim: the dimension of the items; with ``dim=0``, ``(batch, classes)`` is one list per class.
+        mask: bool, the same shape, True = keep; the other items are ignored.
         ties: ``"standard"`` averages over the orders of a tied group; ``"worst"`` puts its
             negatives first.
         zero_division: value of a list without positives; NaN leaves it out of the mean.
-        reduction: ``"mean"`` over the lists, or ``"none"``: the axes of `scores` without `dim`.
+        reduction: ``"mean"`` over the lists, or ``"none"``: the shape of `scores` without `dim`.
 
     Returns:
         As `average_precision`.
@@ -68,17 +69,18 @@ def r_precision(
     zero_division: float = nan,
     reduction: ListReduction = "mean",
 ) -> Tensor:
-    """Share of the first R places that hold a positive, R being the number of positives.
+    """Fraction of the first R items that are positive, R being the number of positives.
 
     Args:
-        scores: what ranks the items, of any shape; one list by default along the last axis.
+        scores: the scores by which items are ranked, of any shape; by default the last dimension is
+            one list.
         target: the same shape, 1 or True for positives.
-        dim: the axis of the items; ``dim=0`` of ``(batch, classes)`` is a list per class.
-        mask: bool, the same shape, True = counts; the other items are ignored.
+        dim: the dimension of the items; with ``dim=0``, ``(batch, classes)`` is one list per class.
+        mask: bool, the same shape, True = keep; the other items are ignored.
         ties: ``"standard"`` averages over the orders of a tied group; ``"worst"`` puts its
             negatives first.
         zero_division: value of 0/0, a list without positives; NaN leaves it out of the mean.
-        reduction: ``"mean"`` over the lists, or ``"none"``: the axes of `scores` without `dim`.
+        reduction: ``"mean"`` over the lists, or ``"none"``: the shape of `scores` without `dim`.
 
     Returns:
         As `average_precision`.
@@ -104,21 +106,22 @@ def map_at_r(
     zero_division: float = nan,
     reduction: ListReduction = "mean",
 ) -> Tensor:
-    """MAP@R: average precision over the first R places, R being the number of positives.
+    """MAP@R: average precision over the first R items, R being the number of positives.
 
     `average_precision(k=R)` with each list's own R. Musgrave, Belongie, Lim: A metric learning
     reality check, ECCV 2020.
 
     Args:
-        scores: what ranks the items, of any shape; one list by default along the last axis.
+        scores: the scores by which items are ranked, of any shape; by default the last dimension is
+            one list.
         target: the same shape, 1 or True for positives.
-        dim: the axis of the items; ``dim=0`` of ``(batch, classes)`` is a list per class.
-        mask: bool, the same shape, True = counts; the other items are ignored.
-        ties: ``"standard"`` takes the precision behind the tied group, as scikit-learn does, and
-            of a group that the cutoff divides the share within; ``"worst"`` puts the negatives of
+        dim: the dimension of the items; with ``dim=0``, ``(batch, classes)`` is one list per class.
+        mask: bool, the same shape, True = keep; the other items are ignored.
+        ties: ``"standard"`` takes the precision at the end of the tied group, as scikit-learn does;
+            a group that the cutoff divides counts in proportion. ``"worst"`` puts the negatives of
             the group first.
         zero_division: value of 0/0, a list without positives; NaN leaves it out of the mean.
-        reduction: ``"mean"`` over the lists, or ``"none"``: the axes of `scores` without `dim`.
+        reduction: ``"mean"`` over the lists, or ``"none"``: the shape of `scores` without `dim`.
 
     Returns:
         As `average_precision`.
@@ -141,19 +144,19 @@ def retrieval_lists(
     similarity: Similarity = "cosine",
     mask: Tensor | None = None,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Scores, target and mask ``(Q, N)`` of the lists that every metric of rankings takes.
+    """Scores, target and mask ``(Q, N)`` of all queries, as input for the ranking metrics.
 
     Args:
         embeddings: ``(N, D)``, a vector per item.
-        labels: ``(N,)`` integers; items of the query's label are its positives.
-        queries: ``(Q,)`` indices of the items whose lists are made, for a data set whose N^2
-            similarities would not fit; None: all.
+        labels: ``(N,)`` integers; the items with the query's label are its positives.
+        queries: ``(Q,)`` indices of the items to use as queries, for a dataset whose N^2
+            similarities would not fit into memory; None: all.
         similarity: ``"cosine"`` or ``"dot"``.
-        mask: bool ``(N,)``, True = counts.
+        mask: bool ``(N,)``, True = keep.
 
     Returns:
         The similarity of each query to each item, whether their labels are equal, and which items
-        count: all but the query itself and what `mask` leaves out.
+        to keep: all but the query itself and the items that `mask` leaves out.
 
     Example:
         >>> embeddings = torch.tensor([[1.0, 0.0], [0.8, 0.6], [0.9, 0.1]])

@@ -12,11 +12,11 @@ from evalgrad._options import checked, integer
 def topk_error(
     scores: Tensor, target: Tensor, *, k: int = 5, ignore_index: int | None = None
 ) -> Tensor:
-    """Share of the samples whose label is not among the k best scores.
+    """Fraction of the samples whose label is not among the k highest scores.
 
     Ties count against the model: a sample is right if fewer than k of the other classes score at
-    least as much as its label, so that constant scores are wrong, not perfect. A NaN score counts
-    against the model too.
+    least as much as its label, so that constant scores are wrong. A NaN score counts against the
+    model too.
 
     Args:
         scores: ``(N, C)``, ``(N, C, *)`` or ``(C,)`` scores.
@@ -25,7 +25,7 @@ def topk_error(
         ignore_index: label of samples to ignore.
 
     Returns:
-        The share as a float64 scalar; NaN if there is nothing to average.
+        The fraction as a float64 scalar; NaN if there is nothing to average.
 
     Example:
         >>> topk_error(torch.tensor([[3.0, 2.0, 1.0], [1.0, 1.0, 1.0]]), torch.tensor([1, 0]), k=2)
@@ -34,7 +34,7 @@ def topk_error(
     function = "topk_error"
     given = samples(function, scores, target, ignore_index=ignore_index, weight=None)
     classes = given.rows.shape[1]
-    integer(1, classes, repair=f"There are {classes} classes on axis 1.")(function, "k", k)
+    integer(1, classes, repair=f"There are {classes} classes in dim 1.")(function, "k", k)
     own = given.rows.gather(1, given.label.clamp(min=0).unsqueeze(1))
     ahead = (~(given.rows < own)).sum(1) - 1  # without the label itself
     counted = given.label != IGNORED

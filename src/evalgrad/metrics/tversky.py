@@ -42,8 +42,8 @@ def dice(
         over: ``"dataset"`` counts over all N images, ``"image"`` takes the mean over images,
             ``"batch"`` the mean over consecutive batches of `batch_size` images.
         batch_size: for ``over="batch"``.
-        classes: ``"present"`` averages over the classes that occur in the group's target, ``"all"``
-            over all C, a list over those it names.
+        classes: ``"present"`` averages over the classes in the group's target, ``"all"`` over all
+            C, a list over the classes in it.
         zero_division: value of 0/0, a class neither predicted nor true; NaN leaves it out.
         ignore_index: label of pixels to ignore.
 
@@ -71,7 +71,7 @@ def tversky_index(
     ignore_index: int | None = None,
 ) -> Tensor:
     """Mean Tversky index of hard predictions: hits / (hits + `misses` x missed pixels +
-    `false_alarms` x pixels wrongly given to the class).
+    `false_alarms` x pixels wrongly assigned to the class).
 
     Weights of 1 and 1 are the Jaccard index, 0.5 and 0.5 the Dice coefficient.
 
@@ -81,13 +81,13 @@ def tversky_index(
         target: ``(N, *)`` or ``(N, 1, *)``, true class indices. With two classes both may be
             floating-point masks of 0 and 1.
         num_classes: C.
-        misses: what a missed pixel of the class (a false negative) weighs against a hit.
-        false_alarms: what a pixel wrongly given to the class (a false positive) weighs.
+        misses: weight of a false negative, a missed pixel of the class, relative to a hit.
+        false_alarms: weight of a false positive, a pixel wrongly assigned to the class.
         over: ``"dataset"`` counts over all N images, ``"image"`` takes the mean over images,
             ``"batch"`` the mean over consecutive batches of `batch_size` images.
         batch_size: for ``over="batch"``.
-        classes: ``"present"`` averages over the classes that occur in the group's target, ``"all"``
-            over all C, a list over those it names.
+        classes: ``"present"`` averages over the classes in the group's target, ``"all"`` over all
+            C, a list over the classes in it.
         zero_division: value of 0/0, a class neither predicted nor true; NaN leaves it out.
         ignore_index: label of pixels to ignore.
 
@@ -113,15 +113,15 @@ def tversky_from_counts(
     zero_division: float = 1.0,
 ) -> Tensor:
     """Mean Tversky index of groups from their counts ``(G, C, 3)``: those of `jaccard_counts`,
-    summed over whatever is one group. Weights of 0.5 and 0.5 are the Dice coefficient.
+    summed over each group. Weights of 0.5 and 0.5 are the Dice coefficient.
 
     Args:
-        counts: intersection, predicted and true pixels, as `jaccard_counts` returns them, summed
-            over whatever is one group.
-        misses: what a missed pixel of the class (a false negative) weighs against a hit.
-        false_alarms: what a pixel wrongly given to the class (a false positive) weighs.
-        classes: ``"present"`` averages over the classes that occur in the group's target, ``"all"``
-            over all C, a list over those it names.
+        counts: intersection, predicted and true pixels, as returned by `jaccard_counts`, summed
+            over each group.
+        misses: weight of a false negative, a missed pixel of the class, relative to a hit.
+        false_alarms: weight of a false positive, a pixel wrongly assigned to the class.
+        classes: ``"present"`` averages over the classes in the group's target, ``"all"`` over all
+            C, a list over the classes in it.
         zero_division: value of 0/0, a class neither predicted nor true; NaN leaves it out.
 
     Example:

@@ -18,7 +18,7 @@ class ROCAUC(SMeasure):
     """Area under the ROC curve, from below: true-positive rates at the false-positive rates
     `anchors`.
 
-    Every anchor learns its own threshold: give `primal_groups(lr)` to the optimiser.
+    Every anchor learns its own threshold: add `primal_groups(lr)` to the optimiser.
 
     Args:
         anchors: their number (evenly spread), or the rates themselves, ascending in (0, 1).
@@ -30,13 +30,13 @@ class ROCAUC(SMeasure):
         surrogate: "hinge", "square", "cross_entropy" or "margin", the bound on the 0-1 errors.
         dual_lr: step of the multipliers.
         max_multiplier: cap of the multipliers of inequality constraints.
-        momentum: forgetting, when no `index` is given: the share of their weight that the totals of
-            earlier batches keep at each batch.
-        project_every: lagrangian: `project_()` works at every such call.
+        momentum: decay of the totals if no `index` is given: at each batch the totals of earlier
+            batches are multiplied by it.
+        project_every: lagrangian: `project_()` projects only at every n-th call.
         augment: lagrangian: penalty of the augmented Lagrangian, 0 for the paper's plain one.
         average: "macro" or "micro" of labels (N, C), which are C tasks; of more than two groups
             also "pairwise". None: macro for groups.
-        ignore_index: label of items that do not count, in `labels` and `target`.
+        ignore_index: label of items to ignore, in `labels` and `target`.
 
     Example:
         >>> reg = ROCAUC(4, labels=[1, 0, 0, 1])
@@ -73,13 +73,13 @@ class PartialROCAUC(SMeasure):
         surrogate: "hinge", "square", "cross_entropy" or "margin", the bound on the 0-1 errors.
         dual_lr: step of the multipliers.
         max_multiplier: cap of the multipliers of inequality constraints.
-        momentum: forgetting, when no `index` is given: the share of their weight that the totals of
-            earlier batches keep at each batch.
-        project_every: lagrangian: `project_()` works at every such call.
+        momentum: decay of the totals if no `index` is given: at each batch the totals of earlier
+            batches are multiplied by it.
+        project_every: lagrangian: `project_()` projects only at every n-th call.
         augment: lagrangian: penalty of the augmented Lagrangian, 0 for the paper's plain one.
         average: "macro" or "micro" of labels (N, C), which are C tasks; of more than two groups
             also "pairwise". None: macro for groups.
-        ignore_index: label of items that do not count, in `labels` and `target`.
+        ignore_index: label of items to ignore, in `labels` and `target`.
 
     Example:
         >>> import torch
@@ -105,8 +105,8 @@ class PRAUC(SMeasure):
     """Area under the interpolated precision-recall curve, from below: recalls at the precisions
     `anchors`.
 
-    Every anchor learns its own threshold, as in `ROCAUC`. An anchor that no threshold can reach
-    keeps its multiplier at `max_multiplier`; `diagnostics()` says so.
+    Every anchor learns its own threshold, as in `ROCAUC`. If no threshold can reach an anchor, its
+    multiplier stays at `max_multiplier`, and `diagnostics()` says so.
 
     Args:
         anchors: their number (evenly spread), or the precisions themselves, ascending in (0, 1).
@@ -118,13 +118,13 @@ class PRAUC(SMeasure):
         surrogate: "hinge", "square", "cross_entropy" or "margin", the bound on the 0-1 errors.
         dual_lr: step of the multipliers.
         max_multiplier: cap of the multipliers of inequality constraints.
-        momentum: forgetting, when no `index` is given: the share of their weight that the totals of
-            earlier batches keep at each batch.
-        project_every: lagrangian: `project_()` works at every such call.
+        momentum: decay of the totals if no `index` is given: at each batch the totals of earlier
+            batches are multiplied by it.
+        project_every: lagrangian: `project_()` projects only at every n-th call.
         augment: lagrangian: penalty of the augmented Lagrangian, 0 for the paper's plain one.
         average: "macro" or "micro" of labels (N, C), which are C tasks; of more than two groups
             also "pairwise". None: macro for groups.
-        ignore_index: label of items that do not count, in `labels` and `target`.
+        ignore_index: label of items to ignore, in `labels` and `target`.
 
     Example:
         >>> reg = PRAUC(4, labels=[1, 0, 0, 1])

@@ -144,14 +144,17 @@ def _of_items(name: str, scores: Tensor, target: object, layout: Layout) -> Tens
     """A plain tensor of the shape of `scores`; an axis of one column may be missing in either."""
     target, axes = plain(name, "target", target), scores.shape
     if len(axes) > 1 and axes[1] > 1 and (*axes[:1], *axes[2:]) == tuple(target.shape):
-        repair = "Two-class logits become one score per item by `scores[:, 1] - scores[:, 0]`."
+        repair = "For two-class logits pass one score per item, `scores[:, 1] - scores[:, 0]`."
         if axes[1] > 2:
-            repair = f"For {axes[1]} groups give the constructor `labels=` that hold them all."
+            repair = f"For {axes[1]} groups pass `labels=` with all of them to the constructor."
         must = f"of the shape of `target`, {tuple(target.shape)}"
         fail(ValueError, name, "scores", must, describe(scores), repair)
     target = like(name, "target", target, scores)
     if layout.columns and scores.shape[-1] != layout.size:
-        must, repair = f"of shape (*, {layout.size})", "Give every column of `labels` its scores."
+        must, repair = (
+            f"of shape (*, {layout.size})",
+            "Pass one column of scores per column of `labels`.",
+        )
         fail(ValueError, name, "scores", must, describe(scores), repair)
     if layout.average is None and scores.ndim == 2 and scores.shape[1] > 1:
         fail_pooling(name, "target", target)
@@ -162,10 +165,10 @@ def _of_groups(name: str, scores: Tensor, target: object, layout: Layout) -> Ten
     """A plain tensor of the shape of `scores` without its last axis, that of the groups."""
     target, groups = plain(name, "target", target), layout.size
     if scores.shape[-1] != groups or scores.ndim == 1:
-        repair = "Give every group its column of scores."
+        repair = "Pass one column of scores per group."
         if scores.ndim > 2 and scores.shape[1] == groups:
             repair = "Put the groups last: `scores.movedim(1, -1)`."
-        must = f"of shape (*, {groups}), a column for each group"
+        must = f"of shape (*, {groups}), one column per group"
         fail(ValueError, name, "scores", must, describe(scores), repair)
     if target.shape == scores.shape:
         repair = "It looks one-hot: pass `target.argmax(-1)`."
@@ -177,7 +180,7 @@ def _of_groups(name: str, scores: Tensor, target: object, layout: Layout) -> Ten
 def _positions(name: str, index: object, target: Tensor, items: int) -> Tensor:
     """(B,) where the items are in the data."""
     if items == 0:
-        repair = "Give `labels=` to the constructor."
+        repair = "Pass `labels=` to the constructor."
         fail(ValueError, name, "index", "left out without `labels`", describe(index), repair)
     index = like(name, "index", index, target)
     if index.dtype == torch.bool or index.is_floating_point() or index.is_complex():

@@ -150,5 +150,5 @@ def check_index(index: Tensor, positive: Tensor, labels: Tensor) -> None:
             "Pass the dataset positions of the batch, not positions within it, and `labels` in the"
             " order of the dataset."
         )
-        must, got = "what `labels` holds at `index`", f"another label for item {item}"
+        must, got = "equal to `labels` at `index`", f"a different label for item {item}"
         fail(ValueError, "S-measure", "target", must, got, repair)

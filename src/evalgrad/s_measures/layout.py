@@ -50,7 +50,9 @@ def members(
     if labels is None:
         if average in ("macro", "pairwise"):
             must = f"given with average={average!r}"
-            repair = "Pass those of the training set: (N, C) of C tasks, or (N,) of C groups."
+            repair = (
+                "Pass the labels of the training set: (N, C) for C tasks, or (N,) for C groups."
+            )
             fail(ValueError, name, "labels", must, "None", repair)
         return Layout(average=average, ignore_index=ignore_index), [None]
     given = plain(name, "labels", torch.as_tensor(labels)).cpu()
@@ -63,7 +65,7 @@ def members(
     groups = given[counted].unique().tolist()
     if len(groups) <= 2 or given.is_floating_point():
         if average in ("macro", "pairwise"):
-            repair = "Leave it out: there is one task of two groups."
+            repair = "Leave it out: there is one binary task."
             fail(ValueError, name, "average", "left out", repr(average), repair)
         layout = Layout(1, False, average, ignore_index, len(given))
         return layout, [_two_groups(name, given, ignore_index)]
@@ -75,7 +77,7 @@ def _exclusive(
 ) -> tuple[Layout, list[Members | None]]:
     if groups != list(range(len(groups))):
         repair = (
-            "Leave out what does not count by `ignore_index`, and number the rest:"
+            "Pass `ignore_index` for items to ignore, and number the groups:"
             " `labels.unique(return_inverse=True)[1]`."
         )
         got = f"labels from {groups[0]} to {groups[-1]}, {len(groups)} of them"
@@ -90,7 +92,7 @@ def _columns(
     if average is None:
         fail_pooling(name, "labels", given)
     if average == "pairwise":
-        repair = "Take 'macro': pairs are of exclusive groups."
+        repair = "Use 'macro': pairs are only for exclusive groups."
         fail(ValueError, name, "average", "'macro' or 'micro' of (N, C)", repr(average), repair)
     layout = Layout(given.shape[1], True, average, ignore_index, len(given))
     parts = [given.flatten()] if average == "micro" else list(given.unbind(1))

@@ -30,11 +30,11 @@ if TYPE_CHECKING:  # known to every type checker; `typing` has it from Python 3.
 class FBeta(SMeasure):
     """F-beta at threshold 0; lower is better.
 
-    The value, with either solver, is V = (beta^2 + F) / T, where T are the true and F the false
-    positives per positive by the surrogate: on the whole data F_beta >= (1 + beta^2) / (1 + V)
-    wherever T > 0, and V = beta^2 once all items lie beyond the margin. On a batch V is an
-    estimate. The gradient is that of the solver: for "ratio" of F - v T, v the V of the whole data,
-    which is T times that of V; for "lagrangian" of the Lagrangian.
+    The value, with either solver, is V = (beta^2 + F) / T, where T and F are the surrogate numbers
+    of true and false positives, divided by the number of positives: on the whole data F_beta >= (1
+    + beta^2) / (1 + V) if T > 0, and V = beta^2 once all items are beyond the margin. On a batch V
+    is an estimate. The gradient is that of the solver: for "ratio" of F - v T, v the V of the whole
+    data, which is T times that of V; for "lagrangian" of the Lagrangian.
 
     Args:
         beta: > 0, weight of recall against precision.
@@ -47,13 +47,13 @@ class FBeta(SMeasure):
         surrogate: "hinge", "square", "cross_entropy" or "margin", the bound on the 0-1 errors.
         dual_lr: step of the multipliers.
         max_multiplier: cap of the multipliers of inequality constraints.
-        momentum: forgetting, when no `index` is given: the share of their weight that the totals of
-            earlier batches keep at each batch.
-        project_every: lagrangian: `project_()` works at every such call.
+        momentum: decay of the totals if no `index` is given: at each batch the totals of earlier
+            batches are multiplied by it.
+        project_every: lagrangian: `project_()` projects only at every n-th call.
         augment: lagrangian: penalty of the augmented Lagrangian, 0 for the paper's plain one.
         average: "macro" or "micro" of labels (N, C), which are C tasks; of more than two groups
             also "pairwise". None: macro for groups.
-        ignore_index: label of items that do not count, in `labels` and `target`.
+        ignore_index: label of items to ignore, in `labels` and `target`.
 
     Example:
         >>> import torch
@@ -72,11 +72,11 @@ class FBeta(SMeasure):
 
 
 class PrecisionAtRecall(SMeasure):
-    """Precision among scorers that find the share `recall` of the positives. The value is the false
-    positives per positive.
+    """Precision at a recall of at least `recall`. The value is the number of false positives per
+    positive.
 
     Args:
-        recall: share of the positives that must be found, in (0, 1].
+        recall: fraction of the positives that must be found, in (0, 1].
         at_least: make it a constraint instead: precision >= at_least and recall >= `recall`.
         labels: (N,) group of every training item; more than two groups are averaged one-vs-rest.
             None (ratio only): class frequencies and totals are estimated from the batches.
@@ -85,13 +85,13 @@ class PrecisionAtRecall(SMeasure):
         surrogate: "hinge", "square", "cross_entropy" or "margin", the bound on the 0-1 errors.
         dual_lr: step of the multipliers.
         max_multiplier: cap of the multipliers of inequality constraints.
-        momentum: forgetting, when no `index` is given: the share of their weight that the totals of
-            earlier batches keep at each batch.
-        project_every: lagrangian: `project_()` works at every such call.
+        momentum: decay of the totals if no `index` is given: at each batch the totals of earlier
+            batches are multiplied by it.
+        project_every: lagrangian: `project_()` projects only at every n-th call.
         augment: lagrangian: penalty of the augmented Lagrangian, 0 for the paper's plain one.
         average: "macro" or "micro" of labels (N, C), which are C tasks; of more than two groups
             also "pairwise". None: macro for groups.
-        ignore_index: label of items that do not count, in `labels` and `target`.
+        ignore_index: label of items to ignore, in `labels` and `target`.
 
     Example:
         >>> reg = PrecisionAtRecall(0.9, labels=[1, 0, 0, 1])
@@ -108,11 +108,11 @@ class PrecisionAtRecall(SMeasure):
 
 
 class RecallAtPrecision(SMeasure):
-    """Recall among scorers whose alarms are right to the share `precision`. The value is 1 - recall
-    where that is met.
+    """Recall at a precision of at least `precision`. The value is 1 - recall if the precision is
+    reached.
 
     Args:
-        precision: share of the predicted positives that must be right, in (0, 1).
+        precision: fraction of the predicted positives that must be right, in (0, 1).
         at_least: make it a constraint instead: recall >= at_least and precision >= `precision`.
         labels: (N,) group of every training item; more than two groups are averaged one-vs-rest.
             None (ratio only): class frequencies and totals are estimated from the batches.
@@ -121,13 +121,13 @@ class RecallAtPrecision(SMeasure):
         surrogate: "hinge", "square", "cross_entropy" or "margin", the bound on the 0-1 errors.
         dual_lr: step of the multipliers.
         max_multiplier: cap of the multipliers of inequality constraints.
-        momentum: forgetting, when no `index` is given: the share of their weight that the totals of
-            earlier batches keep at each batch.
-        project_every: lagrangian: `project_()` works at every such call.
+        momentum: decay of the totals if no `index` is given: at each batch the totals of earlier
+            batches are multiplied by it.
+        project_every: lagrangian: `project_()` projects only at every n-th call.
         augment: lagrangian: penalty of the augmented Lagrangian, 0 for the paper's plain one.
         average: "macro" or "micro" of labels (N, C), which are C tasks; of more than two groups
             also "pairwise". None: macro for groups.
-        ignore_index: label of items that do not count, in `labels` and `target`.
+        ignore_index: label of items to ignore, in `labels` and `target`.
 
     Example:
         >>> reg = RecallAtPrecision(0.9, labels=[1, 0, 0, 1])
@@ -144,11 +144,11 @@ class RecallAtPrecision(SMeasure):
 
 
 class SensitivityAtSpecificity(SMeasure):
-    """Sensitivity (recall) among scorers that recognise the share `specificity` of the negatives.
-    The value is 1 - sensitivity where that is met.
+    """Sensitivity (recall) at a specificity of at least `specificity`. The value is 1 - sensitivity
+    if the specificity is reached.
 
     Args:
-        specificity: share of the negatives that must be recognised as such, in (0, 1).
+        specificity: fraction of the negatives that must be predicted negative, in (0, 1).
         at_least: make it a constraint instead: sensitivity >= at_least and specificity >=
             `specificity`.
         labels: (N,) group of every training item; more than two groups are averaged one-vs-rest.
@@ -158,13 +158,13 @@ class SensitivityAtSpecificity(SMeasure):
         surrogate: "hinge", "square", "cross_entropy" or "margin", the bound on the 0-1 errors.
         dual_lr: step of the multipliers.
         max_multiplier: cap of the multipliers of inequality constraints.
-        momentum: forgetting, when no `index` is given: the share of their weight that the totals of
-            earlier batches keep at each batch.
-        project_every: lagrangian: `project_()` works at every such call.
+        momentum: decay of the totals if no `index` is given: at each batch the totals of earlier
+            batches are multiplied by it.
+        project_every: lagrangian: `project_()` projects only at every n-th call.
         augment: lagrangian: penalty of the augmented Lagrangian, 0 for the paper's plain one.
         average: "macro" or "micro" of labels (N, C), which are C tasks; of more than two groups
             also "pairwise". None: macro for groups.
-        ignore_index: label of items that do not count, in `labels` and `target`.
+        ignore_index: label of items to ignore, in `labels` and `target`.
 
     Example:
         >>> import torch

@@ -41,8 +41,8 @@ DEFAULTS = {"solver": "ratio", "surrogate": "hinge", "average": None, "ignore_in
     name: value for name, value in vars(Settings).items() if not name.startswith("_")
 }
 _above_zero = number(above=0, repair="Leave it out for the default.")
-_rate = number(above=0, below=1, none=True, repair="Give it as a fraction, not in per cent.")
-_share = number(above=0, at_most=1, repair="Give it as a fraction, not in per cent.")
+_rate = number(above=0, below=1, none=True, repair="Pass a fraction, not a percentage.")
+_share = number(above=0, at_most=1, repair="Pass a fraction, not a percentage.")
 
 
 def _average(function: str, argument: str, value: object) -> None:
@@ -61,7 +61,7 @@ MEASURE_CHECKS = CHECKS | {
     "average": _average,
     "dual_lr": _above_zero,
     "max_multiplier": _above_zero,
-    "momentum": number(at_least=0, below=1, repair="Use 0 to trust each batch alone."),
+    "momentum": number(at_least=0, below=1, repair="Use 0 to use each batch alone."),
     "project_every": integer(1, repair="Use 1 to project at every call."),
     "augment": number(at_least=0, repair="Use 0 for the plain Lagrangian."),
 }
@@ -186,9 +186,7 @@ class SMeasure(OptionsModule, Settings):
         if self.training and not torch.compiler.is_compiling() and transformed(batch.scores):
             must = "a plain tensor in training mode, where they enter the totals of the data"
             got = "one inside a torch.func transform"
-            repair = (
-                "Put the measure in `eval()` there, and call it once more outside in `train()`."
-            )
+            repair = "Call `eval()` on the measure there, and call it again outside in `train()`."
             fail(RuntimeError, name, "scores", must, got, repair)
 
 

@@ -214,7 +214,7 @@ def _required_area(
         must = (
             f"below {at_least - wanted + float(share.sum()):.4g}, the most these anchors can show"
         )
-        repair = "Give more `anchors`, or some closer to the ends."
+        repair = "Pass more `anchors`, or some closer to the ends."
         fail(ValueError, name, "at_least", must, repr(at_least), repair)
     both = torch.tensor([[row, _recall_row(mean)] for row in rows])
     return Program(

@@ -23,7 +23,7 @@ def project_onto_ceiling(
     otherwise projected descent stops at a wrong point.
 
     Args:
-        tau: (*, n) points, the last axis holds the n values under one ceiling; n = 0 is allowed.
+        tau: (*, n) points; the last dimension has the n values under one ceiling, n = 0 is allowed.
         epsilon: (*) the ceilings, the leading shape of `tau`.
         rho: weight of `tau` in the distance, > 0 and finite.
 
@@ -63,5 +63,5 @@ def _checked(tau: object, epsilon: object, rho: float) -> tuple[Tensor, Tensor]:
         must = f"of shape {tuple(tau.shape[:-1])}, one ceiling per row of `tau`"
         repair = "For one row pass a 0-d `epsilon`."
         fail(ValueError, name, "epsilon", must, describe(epsilon), repair)
-    number(above=0, repair="Use 1.0 for Euclidean.")(name, "rho", rho)
+    number(above=0, repair="Use 1.0 for the Euclidean projection.")(name, "rho", rho)
     return tau, epsilon

@@ -33,7 +33,7 @@ class SizeHead(nn.Module):
 
     def __init__(self, in_features: int, groups: int = 2) -> None:
         super().__init__()
-        repair = "Pass the channels of the layer it reads."
+        repair = "Pass the number of channels of its input."
         integer(1, most=2**31 - 1, repair=repair)("SizeHead", "in_features", in_features)
         integer(2, most=2**20, repair="Use 2 for small and large.")("SizeHead", "groups", groups)
         self.node = nn.Linear(in_features, 1 if groups == 2 else groups)
@@ -42,19 +42,19 @@ class SizeHead(nn.Module):
         features = floating("SizeHead", "features", features, at_least=2)
         if features.shape[1] != self.node.in_features:
             must = f"(N, {self.node.in_features}, *)"
-            repair = "Build the head with the channel count of the layer it reads."
+            repair = "Construct the head with the number of channels of its input."
             fail(ValueError, "SizeHead", "features", must, describe(features), repair)
         average = features.flatten(2).mean(-1) if features.ndim > 2 else features
         return self.node(average).squeeze(-1)
 
 
 class SizeLabels(nn.Module):
-    """Size labels of masks: 1 where the foreground is larger than the mean foreground of the
-    training masks.
+    """Size labels of masks: 1 if the foreground is larger than the mean foreground of the training
+    masks.
 
     `fit` takes the mean over training masks (n, *), bool or any dtype with foreground != 0, and
-    forgets what it had; `partial_fit` takes in one batch more, for masks that come as a stream.
-    Calling gives (n,) int64 labels.
+    discards earlier ones; `partial_fit` adds one batch, for masks that come in batches. A call
+    returns (n,) int64 labels.
 
     Example:
         >>> rule = SizeLabels()
@@ -100,18 +100,18 @@ def majority_size_labels(
     threshold: float | Tensor = 0.05,
     ignore_index: int | None = None,
 ) -> Tensor:
-    """1 where most classes present in a label map are large: more than half of them cover more than
+    """1 if most classes present in a label map are large: more than half of them cover more than
     `threshold`.
 
     Args:
         target: (N, *) class of every pixel.
         classes: number of classes.
-        threshold: share of the counted pixels above which a class is large, one number or
-            (classes,) one per class.
+        threshold: fraction of the pixels that are not ignored above which a class is large, one
+            number or (classes,) one per class.
         ignore_index: label left out of the volumes and of the pixel count.
 
     Returns:
-        (N,) int64. An even vote, and an image without a counted pixel, is small (0).
+        (N,) int64. An image with an even vote, or with all pixels ignored, is small (0).
 
     Example:
         >>> majority_size_labels(torch.tensor([[1, 1, 0, 0], [2, 0, 0, 0]]), classes=3)
@@ -120,7 +120,7 @@ def majority_size_labels(
     name = "majority_size_labels"
     target = plain(name, "target", target)
     if not target.ndim:
-        must, repair = "(N, *), one map per image", "Add a batch axis: `target[None]`."
+        must, repair = "(N, *), one map per image", "Add a batch dimension: `target[None]`."
         fail(ValueError, name, "target", must, describe(target), repair)
     if target.is_floating_point() or target.is_complex():
         fail_indices(name, "target", target)
@@ -147,6 +147,6 @@ def _thresholds(threshold: object, classes: int, share: Tensor) -> Tensor:
 def _area(masks: Tensor) -> Tensor:
     masks = plain("SizeLabels", "masks", masks)
     if masks.ndim < 2:
-        must, repair = "(N, *), one mask per image", "Add a batch axis: `masks[None]`."
+        must, repair = "(N, *), one mask per image", "Add a batch dimension: `masks[None]`."
         fail(ValueError, "SizeLabels", "masks", must, describe(masks), repair)
     return (masks != 0).flatten(1).sum(1).double()

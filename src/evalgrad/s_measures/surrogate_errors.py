@@ -12,7 +12,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from evalgrad import _native
+from evalgrad import _native, _triton
 from evalgrad._labels import readable
 from evalgrad._rows import with_gradient
 from evalgrad.s_measures.surrogates import SURROGATES, Surrogate
@@ -21,21 +21,24 @@ _BY_CODE = {surrogate.code: surrogate for surrogate in SURROGATES.values()}
 
 
 class Ratio(NamedTuple):
-    """V = (beta^2 + F) / T of totals (2, 3), 0 where a class is missing.
+    """V = (beta^2 + F) / T of totals (..., 2, 3), 0 where a class is missing.
 
     Hard counts find one positive at least where T > 0: a T below one of n positives stands for one
     of n, and V stays finite.
     """
 
-    square: float  # beta^2
+    square: float  # beta^2; 0 in the operator, where nothing asks for V
     prior: float  # negatives per positive; 0: those of the totals themselves
 
     def __call__(self, totals: Tensor) -> Tensor:
-        (missed, _, n), (alarms, _, m) = (side.unbind() for side in totals.unbind())
+        (missed, _, n), (alarms, _, m) = (side.unbind(-1) for side in totals.unbind(-2))
         both, hits, others = n.minimum(m) > 0, n.clamp_min(1), m.clamp_min(1)
         alarm = self.prior * alarms / others if self.prior else alarms / hits
         value = (self.square + alarm) / torch.maximum(1 - missed / hits, 1 / hits)
         return torch.where(both, value, 0 * missed * alarms)
+
+
+_NO_RATIO = Ratio(0.0, 0.0)
 
 
 def weighted_errors(
@@ -65,7 +68,7 @@ def weighted_errors(
     """
     if weight.dtype != offset.dtype:
         weight = weight.to(offset.dtype)
-    if mask is None and offset.ndim == 1 and _native.library is not None and readable(offset):
+    if mask is None and offset.ndim == 1 and _kernel_serves(offset):
         within = running if running is not None and running.dtype == offset.dtype else None
         result, totals = _one_row(offset, positive, weight, surrogate, within, momentum, ratio)
     else:
@@ -77,6 +80,10 @@ def weighted_errors(
     if running is not None and within is None:
         _take_in(running, totals, momentum)
     return result, totals
+
+
+def _kernel_serves(offset: Tensor) -> bool:
+    return _native.library is not None and readable(offset) and not _triton.INTERPRETED
 
 
 def _one_row(
@@ -95,7 +102,7 @@ def _one_row(
     x = offset.detach() if offset.is_contiguous() else offset.detach().contiguous()
     positive = positive if positive.is_contiguous() else positive.contiguous()
     results = x.new_empty(()), torch.empty_like(x), x.new_empty(1, 2, 3)
-    given = (x, positive, weight, 1, x.shape[0], surrogate.code, *(ratio or (0.0, 0.0)))
+    given = (x, positive, weight, 1, x.shape[0], surrogate.code, *(ratio or _NO_RATIO))
     _native.call("weighted_errors", *given, *results, running, float(momentum))
     value, gradient, totals = results
     attach = _linear if surrogate.piecewise_linear else with_gradient
@@ -117,9 +124,9 @@ def _rows(
 ) -> tuple[Tensor, Tensor]:
     """By the operator, on every device and in every graph."""
     rows = offset.detach() if offset.ndim == 2 else offset.detach().unsqueeze(0)
-    value, gradient, totals = _operator(rows, positive.expand_as(rows), weight, surrogate.code)
-    shown = value.sum() if ratio is None else ratio(totals[0])
-    return with_gradient(offset, shown, gradient.view_as(offset)), totals
+    given = (rows, positive.expand_as(rows), weight, surrogate.code, *(ratio or _NO_RATIO))
+    value, gradient, totals = _operator(*given)
+    return with_gradient(offset, value.sum(), gradient.view_as(offset)), totals
 
 
 def _masked(
@@ -158,7 +165,7 @@ def _take_in(running: Tensor, totals: Tensor, momentum: float) -> None:
 
 
 def _pure(
-    offset: Tensor, positive: Tensor, weight: Tensor, surrogate: int
+    offset: Tensor, positive: Tensor, weight: Tensor, surrogate: int, square: float, prior: float
 ) -> tuple[Tensor, Tensor, Tensor]:
     chosen, (rows, items) = _BY_CODE[surrogate], offset.shape
     violation = torch.where(positive, -offset, offset)
@@ -173,34 +180,36 @@ def _pure(
     value = torch.where(
         (mean_weight == 0) & ~totals[..., 0].isnan(), 0, mean_weight * totals[..., 0]
     ).sum(1)
+    value = Ratio(square, prior)(totals) if square else value
     each = torch.where(positive, -mean_weight[:, :1], mean_weight[:, 1:]).to(offset.dtype)
     gradient = torch.where(each == 0, 0, chosen.slope(1 + violation) * each)
     return value.to(offset.dtype), gradient.view(rows, items), totals.to(offset.dtype)
 
 
 def _native_rows(
-    offset: Tensor, positive: Tensor, weight: Tensor, surrogate: int
+    offset: Tensor, positive: Tensor, weight: Tensor, surrogate: int, square: float, prior: float
 ) -> tuple[Tensor, Tensor, Tensor]:
-    results = _fake(offset, positive, weight, surrogate)
-    given = (offset, positive, weight, *offset.shape, surrogate)
-    _native.call("weighted_errors", *given, 0.0, 0.0, *results, None, 0.0)
+    results = _fake(offset, positive, weight, surrogate, square, prior)
+    given = (offset, positive, weight, *offset.shape, surrogate, square, prior)
+    _native.call("weighted_errors", *given, *results, None, 0.0)
     return results
 
 
 def _fake(
-    offset: Tensor, positive: Tensor, weight: Tensor, surrogate: int
+    offset: Tensor, positive: Tensor, weight: Tensor, surrogate: int, square: float, prior: float
 ) -> tuple[Tensor, Tensor, Tensor]:
     rows, items = offset.shape
     return offset.new_empty(rows), offset.new_empty(rows, items), offset.new_empty(rows, 2, 3)
 
 
 _operator = _native.operator(
-    "s_measure_errors(Tensor offset, Tensor positive, Tensor weight, int surrogate) -> (Tensor,"
-    " Tensor, Tensor)",
+    "s_measure_errors(Tensor offset, Tensor positive, Tensor weight, int surrogate, float square,"
+    " float prior) -> (Tensor, Tensor, Tensor)",
     pure=_pure,
     native=_native_rows,
     fake=_fake,
     dtypes=_native.FLOATS,
+    triton="s_measures",
 )
 
 
@@ -268,4 +277,5 @@ _totals_operator = _native.operator(
     fake=_fake_totals,
     dtypes=_native.FLOATS,
     by_rows=False,
+    triton="s_measures",
 )

@@ -13,20 +13,20 @@ from evalgrad.sampling.stream import Stream
 class EquibatchSampler(Sampler[int]):
     """Cycles over the classes, so that each is visited at least once in any C consecutive samples.
 
-    A visit draws a sample that has the class; a class returns to a sample only after it has been
-    through all of its own. Berman, Rannen Triki, Blaschko: The Lovász-Softmax loss, CVPR 2018,
-    section 3.1.
+    A visit draws a sample that contains the class; a sample is drawn again for a class only after
+    all other samples with that class. Berman, Rannen Triki, Blaschko: The Lovász-Softmax loss, CVPR
+    2018, section 3.1.
 
     Args:
-        presence: ``(samples, C)`` table, nonzero where a sample has a class: a dense or sparse
-            tensor, a numpy or scipy matrix. `class_presence` computes it from a dataset.
-        classes: the classes to cycle over; None for all. One that no sample has raises an
+        presence: ``(samples, C)`` table, nonzero where a sample contains a class: a dense or sparse
+            tensor, a NumPy or SciPy matrix. `class_presence` computes it from a dataset.
+        classes: the classes to cycle over; None for all. A class that no sample contains raises an
             error.
         num_samples: length of an epoch over all ranks, rounded up to a multiple of `world_size`;
-            None for that of the table.
+            None for the number of samples.
         seed: all ranks must share it.
-        rank: number of this process.
-        world_size: how many processes share the epoch.
+        rank: rank of this process.
+        world_size: number of processes that share the epoch.
         class_names: names for the error message.
 
     Example:

@@ -18,31 +18,30 @@ from evalgrad.sampling.stream import Stream
 BLEND = number(
     at_least=0,
     at_most=1,
-    repair="It is the share of the draws by class; 0.5 is half and half.",
+    repair="It is the fraction of samples drawn by class; start with 0.5.",
 )
-MOMENTUM = number(at_least=0, below=1, repair="It is how much of the IoU so far an update keeps.")
+MOMENTUM = number(at_least=0, below=1, repair="It is the weight of the earlier IoU in an update.")
 
 
 class PerformanceSampler(Sampler[int]):
     """Blends uniform sampling with sampling from the classes that the network does badly on.
 
     With probability `blend` a class is drawn in proportion to 1 - IoU, then one of the samples that
-    have it; else any sample. All draws are with replacement. Rota Bulò, Neuhold, Kontschieder: Loss
-    Max-Pooling, CVPR 2017, section 4.
+    contain it; otherwise any sample. All draws are with replacement. Rota Bulò, Neuhold,
+    Kontschieder: Loss Max-Pooling, CVPR 2017, section 4.
 
     Args:
-        presence: ``(samples, C)`` table, nonzero where a sample has a class: a dense or sparse
-            tensor, a numpy or scipy matrix. `class_presence` computes it from a dataset.
-        blend: share of the draws by class, in [0, 1].
-        momentum: how much of the IoU so far an update keeps, in [0, 1); 0 if the caller's IoU is a
-            running one.
-        classes: the classes to cycle over; None for all. One that no sample has raises an
+        presence: ``(samples, C)`` table, nonzero where a sample contains a class: a dense or sparse
+            tensor, a NumPy or SciPy matrix. `class_presence` computes it from a dataset.
+        blend: fraction of samples drawn by class, in [0, 1].
+        momentum: weight of the earlier IoU in an update, in [0, 1); 0 if you pass a running IoU.
+        classes: the classes to cycle over; None for all. A class that no sample contains raises an
             error.
         num_samples: length of an epoch over all ranks, rounded up to a multiple of `world_size`;
-            None for that of the table.
+            None for the number of samples.
         seed: all ranks must share it.
-        rank: number of this process.
-        world_size: how many processes share the epoch.
+        rank: rank of this process.
+        world_size: number of processes that share the epoch.
         class_names: names for the error message.
 
     Example:
@@ -93,7 +92,7 @@ class PerformanceSampler(Sampler[int]):
         iou = torch.as_tensor(per_class_iou, dtype=torch.float64).tolist()
         must, repair = (
             f"{self._num_classes} values in [0, 1]",
-            "Pass the IoU of every class, NaN where there is none.",
+            "Pass the IoU of every class, NaN for classes without one.",
         )
         if (
             not isinstance(iou, list)

@@ -23,14 +23,15 @@ def class_presence(
     target: Callable[[Any], Any] | None = None,
     progress: bool = True,
 ) -> Tensor:
-    """Which classes each sample of a dataset has: a bool table ``(samples, C)``.
+    """Which classes each sample of a dataset contains: a bool table ``(samples, C)``.
 
     Args:
         dataset: anything with a length and items.
         num_classes: C.
-        ignore_index: label that is no class.
-        target: the labels of an item; None takes ``item[1]``.
-        progress: show a bar while reading: rich's or tqdm's if there is one, else a line of text.
+        ignore_index: label to ignore.
+        target: function that returns the labels of an item; None takes ``item[1]``.
+        progress: show a progress bar: that of rich or tqdm if one is installed, otherwise a line of
+            text.
 
     Example:
         >>> dataset = [("image", torch.tensor([0, 2])), ("image", torch.tensor([255]))]
@@ -92,8 +93,8 @@ def members_of_classes(
     for c, with_class in members.items():
         if not with_class:
             name = f"class {c}" + (f" ({names[c]!r})" if names is not None else "")
-            must, got = "a table where every class has a sample", f"none for {name}"
-            repair = "Leave it out by classes=[...], or add a sample that has it."
+            must, got = "a table with a sample of every class", f"none for {name}"
+            repair = "Leave it out with classes=[...], or add a sample that contains it."
             fail(ValueError, function, "presence", must, got, repair)
     return samples, members
 

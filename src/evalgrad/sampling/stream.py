@@ -29,9 +29,7 @@ class Stream:
         integer(1, repair="Pass the length of an epoch.")(function, "num_samples", num_samples)
         integer(0, repair="Pass the same integer on all ranks.")(function, "seed", seed)
         integer(1, repair="Pass the number of processes.")(function, "world_size", world_size)
-        integer(0, world_size - 1, repair="Pass the number of this process.")(
-            function, "rank", rank
-        )
+        integer(0, world_size - 1, repair="Pass the rank of this process.")(function, "rank", rank)
         self.seed, self.rank, self.world_size = seed, rank, world_size
         self.length = -(-num_samples // world_size)  # of an epoch on one rank
         self.go_to(0, 0)

@@ -39,10 +39,10 @@ def topk_hinge_loss(
         k: number of guesses, 1 to C - 1.
         margin: by how much the label should lead, on the scale of the scores over k.
         ignore_index: label of samples to ignore.
-        weight: C class weights, a tensor or a sequence; samples of a class of weight 0 are
+        weight: C class weights, a tensor or a sequence; samples whose class has weight 0 are
             ignored.
-        reduction: ``"mean"`` over the samples that count, weighted; ``"sum"``; ``"none"``: the
-            shape of `target`, 0 for what does not count.
+        reduction: ``"mean"``: the weighted mean over the samples that are not ignored; ``"sum"``;
+            ``"none"``: the shape of `target`, 0 for ignored samples.
 
     Classes that are tied for the k-th place share the gradient, as they do in the limit of
     `smooth_topk_loss`.
@@ -67,10 +67,10 @@ class TopKHingeLoss(LossModule):
         k: number of guesses, 1 to C - 1.
         margin: by how much the label should lead, on the scale of the scores over k.
         ignore_index: label of samples to ignore.
-        weight: C class weights, a tensor or a sequence; samples of a class of weight 0 are
+        weight: C class weights, a tensor or a sequence; samples whose class has weight 0 are
             ignored.
-        reduction: ``"mean"`` over the samples that count, weighted; ``"sum"``; ``"none"``: the
-            shape of `target`, 0 for what does not count.
+        reduction: ``"mean"``: the weighted mean over the samples that are not ignored; ``"sum"``;
+            ``"none"``: the shape of `target`, 0 for ignored samples.
 
     Example:
         >>> loss = TopKHingeLoss(k=5)

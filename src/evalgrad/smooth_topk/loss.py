@@ -44,16 +44,16 @@ def smooth_topk_loss(
         target: ``(N,)``, ``(N, *)`` or ``()`` class indices, of any integer dtype. Soft targets
             raise an error.
         k: number of guesses, 1 to C - 1.
-        temperature: tau > 0. Large values are easy to optimise and say little about top-k error;
-            towards 0 the loss becomes `topk_hinge_loss`. The paper trains with 1.0 on CIFAR-100 and
-            0.1 on ImageNet.
+        temperature: tau > 0. Large values are easier to optimise but follow the top-k error less
+            closely; towards 0 the loss becomes `topk_hinge_loss`. The paper trains with 1.0 on
+            CIFAR-100 and 0.1 on ImageNet.
         margin: by how much the label should lead, on the scale of the scores over k. With 0, k = 1
             and temperature 1 the loss is cross-entropy.
         ignore_index: label of samples to ignore.
-        weight: C class weights, a tensor or a sequence; samples of a class of weight 0 are
+        weight: C class weights, a tensor or a sequence; samples whose class has weight 0 are
             ignored.
-        reduction: ``"mean"`` over the samples that count, weighted; ``"sum"``; ``"none"``: the
-            shape of `target`, 0 for what does not count.
+        reduction: ``"mean"``: the weighted mean over the samples that are not ignored; ``"sum"``;
+            ``"none"``: the shape of `target`, 0 for ignored samples.
 
     Example:
         >>> scores = torch.randn(8, 100, requires_grad=True)
@@ -74,16 +74,16 @@ class SmoothTopKLoss(LossModule):
 
     Args:
         k: number of guesses, 1 to C - 1.
-        temperature: tau > 0. Large values are easy to optimise and say little about top-k error;
-            towards 0 the loss becomes `topk_hinge_loss`. The paper trains with 1.0 on CIFAR-100 and
-            0.1 on ImageNet.
+        temperature: tau > 0. Large values are easier to optimise but follow the top-k error less
+            closely; towards 0 the loss becomes `topk_hinge_loss`. The paper trains with 1.0 on
+            CIFAR-100 and 0.1 on ImageNet.
         margin: by how much the label should lead, on the scale of the scores over k. With 0, k = 1
             and temperature 1 the loss is cross-entropy.
         ignore_index: label of samples to ignore.
-        weight: C class weights, a tensor or a sequence; samples of a class of weight 0 are
+        weight: C class weights, a tensor or a sequence; samples whose class has weight 0 are
             ignored.
-        reduction: ``"mean"`` over the samples that count, weighted; ``"sum"``; ``"none"``: the
-            shape of `target`, 0 for what does not count.
+        reduction: ``"mean"``: the weighted mean over the samples that are not ignored; ``"sum"``;
+            ``"none"``: the shape of `target`, 0 for ignored samples.
 
     Example:
         >>> loss = SmoothTopKLoss(k=5, temperature=0.5)

@@ -17,13 +17,13 @@ from evalgrad.smooth_topk.expansion import probabilities
 
 @checked()
 def topk_probabilities(scores: Tensor, *, k: int, temperature: float = 1.0) -> Tensor:
-    """Probability of every class to be in a random k-subset drawn in proportion to exp(sum of its
-    scores/temperature).
+    """Probability that each class belongs to a random k-subset, drawn with probability proportional
+    to exp(sum of its scores / temperature).
 
     Args:
-        scores: ``(*, C)`` raw scores, classes on the last axis.
+        scores: ``(*, C)`` raw scores, with the classes in the last dimension.
         k: number of guesses, 1 to C.
-        temperature: divides the scores. The loss with temperature tau looks at subsets with
+        temperature: divides the scores. The loss with temperature tau uses subsets with
             ``temperature = k tau``.
 
     Returns:
@@ -40,23 +40,23 @@ def topk_probabilities(scores: Tensor, *, k: int, temperature: float = 1.0) -> T
     return found.to(scores.dtype).reshape(scores.shape)
 
 
-@checked(crop_dim=integer(-64, 63, none=True, repair="Pass the axis of the crops, e.g. -2."))
+@checked(crop_dim=integer(-64, 63, none=True, repair="Pass the dimension of the crops, e.g. -2."))
 def topk_predict(
     scores: Tensor, *, k: int, temperature: float = 1.0, crop_dim: int | None = None
 ) -> Tensor:
-    """The k labels with the largest `topk_probabilities`, perhaps averaged over several crops
+    """The k labels with the largest `topk_probabilities`, optionally averaged over several crops
     (views) of each sample.
 
     Args:
-        scores: ``(*, C)`` raw scores, classes on the last axis.
+        scores: ``(*, C)`` raw scores, with the classes in the last dimension.
         k: number of labels, 1 to C.
-        temperature: divides the scores. The loss with temperature tau looks at subsets with
+        temperature: divides the scores. The loss with temperature tau uses subsets with
             ``temperature = k tau``.
-        crop_dim: the axis of the crops of a sample, -2 for ``(N, crops, C)``; None: there is one
-            view of each sample.
+        crop_dim: the dimension of the crops of a sample, -2 for ``(N, crops, C)``; None if there is
+            one view of each sample.
 
     Returns:
-        ``(*, k)`` labels, the most probable first; without the axis of the crops.
+        ``(*, k)`` labels, the most probable first, without the dimension of the crops.
 
     Example:
         >>> crops = torch.tensor([[3.0, 0.0, 1.0, 2.0], [3.0, 2.0, 0.0, 1.5]])
@@ -79,15 +79,15 @@ def topk_predict(
 def _check_crops(function: str, scores: Tensor, crop_dim: int) -> None:
     axes = scores.ndim - 1  # the last holds the classes
     if crop_dim == -1 or not -axes - 1 <= crop_dim < axes:
-        must, repair = f"an axis in [0, {axes - 1}]", "The last axis holds the classes."
+        must, repair = f"a dimension in [0, {axes - 1}]", "The last dimension has the classes."
         fail(ValueError, function, "crop_dim", must, repr(crop_dim), repair)
     if scores.shape[crop_dim] == 0:
-        repair = "Give at least one crop of every sample."
+        repair = "Pass at least one crop per sample."
         fail(ValueError, function, "scores", "one crop or more", describe(scores), repair)
 
 
 def _scores(function: str, scores: Tensor, k: int) -> Tensor:
     scores = floating(function, "scores", scores)
-    repair = f"There are {scores.shape[-1]} classes on the last axis."
+    repair = f"There are {scores.shape[-1]} classes in the last dimension."
     integer(1, scores.shape[-1], repair=repair)(function, "k", k)
     return scores

@@ -11,7 +11,7 @@ from evalgrad.smooth_topk.expansion import expand
 
 
 def log_elementary_symmetric(x: Tensor, *, k: int) -> Tensor:
-    """log sigma_0 .. log sigma_k of exp(x) over the last axis.
+    """log sigma_0 .. log sigma_k of exp(x) over the last dimension.
 
     sigma_j is the sum over all j-subsets of the product of exp(x). The logarithms never overflow,
     and their derivatives, the probabilities that an item is in a random j-subset drawn in
@@ -19,7 +19,7 @@ def log_elementary_symmetric(x: Tensor, *, k: int) -> Tensor:
     on k up to rounding: a shorter call returns a prefix of a longer one.
 
     Args:
-        x: ``(*, n)``; -inf is an item that is not there.
+        x: ``(*, n)``; -inf for an item that is absent.
         k: the largest degree, 1 to n.
 
     Returns:
@@ -33,7 +33,7 @@ def log_elementary_symmetric(x: Tensor, *, k: int) -> Tensor:
     """
     function = "log_elementary_symmetric"
     x = floating(function, "x", x)
-    repair = f"There are {x.shape[-1]} items on the last axis, and no larger subsets."
+    repair = f"There are only {x.shape[-1]} items in the last dimension."
     integer(1, x.shape[-1], repair=repair)(function, "k", k)
     rows = x.reshape(x.shape[:-1].numel(), x.shape[-1]).to(WORKING[x.dtype])
     rest = expand(rows, k, 1.0, marginals=0)

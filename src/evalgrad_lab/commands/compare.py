@@ -1,4 +1,4 @@
-"""`evalgrad compare`: train every loss alike, and say where training on the metric paid."""
+"""`evalgrad compare`: train the losses under equal conditions, report where the metric helps."""
 
 import json
 import os
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from evalgrad_lab.commands.search import HYPERPARAMETERS
 from evalgrad_lab.commands.train import DataOptions, Kind
 from evalgrad_lab.errors import UserError
+from evalgrad_lab.lock import held
 from evalgrad_lab.options import default_of, flag, option
 from evalgrad_lab.store import Store, write_atomically
 
@@ -36,28 +37,32 @@ class CompareOptions(DataOptions):
 
     tasks: list[str] = option(
         [],
-        help="tasks, or a family such as two-mode (the demo, five minutes); docs/lab.md names them",
+        help="tasks, or a prefix such as two-mode (the demo, five minutes); docs/lab.md lists them",
         positional=True,
     )
     at: list[str] | None = option(
-        None, help='tasks: at "N iterations" or "equal time", several if wanted (all of the task)'
+        None, help='built-in tasks: "N iterations" or "equal time", one or more (all of the task)'
     )
     hyperparameters: Path = option(
-        HYPERPARAMETERS, help="what `evalgrad search` wrote (that of the built-in tasks)"
+        HYPERPARAMETERS, help="the file written by `evalgrad search` (that of the built-in tasks)"
     )
-    task: Kind | None = option(None, help="with --data: what is learnt")
-    metric: str | None = option(None, help="with --data: what you are judged by")
+    task: Kind | None = option(None, help="with --data: the kind of task")
+    metric: str | None = option(None, help="with --data: the metric you are judged by")
     data: Path | None = option(None, help="your data, as for `evalgrad train`")
     budget: str | None = option(
-        None, help="with --data: the time that the whole comparison may take, such as 30min or 2h"
+        None, help="with --data: time limit of the whole comparison, such as 30min or 2h"
     )
-    trials: int = option(8, help="with --data: points that are tried for each loss (8)", least=1)
-    search_seeds: int = option(2, help="with --data: seeds of each of them (2)", least=1)
-    accelerator: str = option("cpu", help="with --data: Lightning's; take --jobs 1 with gpu (cpu)")
+    trials: int = option(
+        8, help="with --data: hyper-parameter settings tried per loss (8)", least=1
+    )
+    search_seeds: int = option(2, help="with --data: seeds per setting (2)", least=1)
+    accelerator: str = option(
+        "cpu", help="with --data: as in Lightning; use --jobs 1 with gpu (cpu)"
+    )
     losses: list[str] | None = option(None, help="only these losses (all; docs/lab.md)")
-    seeds: int | None = option(None, help="number of seeds (as the task says, mostly 5)", least=1)
+    seeds: int | None = option(None, help="number of seeds (that of the task, mostly 5)", least=1)
     jobs: int = option(os.cpu_count() or 1, help="processes (one per core)", least=1)
-    out: Path = option(Path("runs"), help="folder for the report and the finished runs (runs)")
+    out: Path = option(Path("runs"), help="folder for the report and finished runs (runs)")
 
 
 @dataclass(frozen=True)
@@ -103,6 +108,11 @@ def compare(options: CompareOptions) -> CompareResult:
         'report.html'
     """
     _check(options)
+    with held(options.out):  # another comparison would replace the report
+        return _compared(options)
+
+
+def _compared(options: CompareOptions) -> CompareResult:
     from evalgrad_lab import report
     from evalgrad_lab.comparison import built_in, own
     from evalgrad_lab.report.panels import panels
@@ -157,7 +167,7 @@ def _check(options: CompareOptions) -> None:
     if options.data is not None:
         wrong, why = set(BUILT_IN), "is for built-in tasks. Drop it, or --data"
         if options.task is None or options.metric is None:
-            raise UserError("--data needs --task and --metric: what is learnt, and judged by what.")
+            raise UserError("--data needs --task and --metric.")
     for one in fields(options):
         if one.name in wrong and getattr(options, one.name) != default_of(one):
             raise UserError(f"{flag(one)} {why}.")

@@ -24,12 +24,13 @@ class ViewOptions(Views):
 
     run: Path = option(help="the --out folder of `evalgrad train`", positional=True)
     threshold: float | None = option(
-        None, help="scores above it are class 1 (the decision that validation chose in `train`)"
+        None,
+        help="scores above it are class 1 (the decision rule chosen by `train`)",
     )
-    batch_size: int = option(16, help="examples at a time (16)", least=1)
-    device: str = option("auto", help="where the network runs (auto: cuda if there is one)")
+    batch_size: int = option(16, help="batch size (16)", least=1)
+    device: str = option("auto", help="device of the network (auto: cuda if available)")
     trust_model: bool = option(
-        False, help="run the code of a network that is not built in, which RUN names"
+        False, help="allow RUN to run the code of a network that is not built in"
     )
 
     def decision(self, description: "Description") -> "Decision | None":
@@ -42,7 +43,7 @@ class ViewOptions(Views):
             return description.decision
         if description.decision is None or not description.decision.of_one_score:
             raise UserError(
-                f"--threshold is for scores that one decides; {self.run} was trained for"
+                f"--threshold is for scores with one threshold; {self.run} was trained for"
                 f" {description.metric} with {len(description.classes)} classes. Drop it."
             )
         return Decision("threshold", [self.threshold])
@@ -58,12 +59,10 @@ class EvaluateOptions(ViewOptions):
         ['run', '--metric', 'auc']
     """
 
-    data: Path | None = option(
-        None, help="as for `evalgrad train` (the test part that the run has kept)"
-    )
+    data: Path | None = option(None, help="as for `evalgrad train` (the test set of the run)")
     metric: str | None = option(None, help="default: the one it was trained for")
     include_trained: bool = option(
-        False, help="measure also on those examples of --data that the run was trained on"
+        False, help="also measure on the examples of --data that the run was trained on"
     )
 
 
@@ -156,7 +155,7 @@ def _examples(
 
     if options.data is None:
         if options.include_trained:
-            raise UserError("--include-trained is of --data. Give data, or drop it.")
+            raise UserError("--include-trained needs --data. Pass data, or drop it.")
         return "test", training.stored_test(options.run), (0, 0)
     found = read(options.data, description.reading())
     parts = {"test": found.test, "validation": found.validation, "all": found.train}

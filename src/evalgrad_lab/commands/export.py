@@ -22,10 +22,10 @@ class ExportOptions(Options):
     out: Path = option(help="the file to write: model.pt2, or model.onnx")
     format: Literal["pt2", "onnx"] = option("pt2", help="of torch.export, or ONNX (pt2)")
     size: tuple[float, ...] | None = option(
-        None, help="of images: height,width, e.g. 64,64; not for rows of numbers"
+        None, help="height,width of the images, e.g. 64,64; not for tables"
     )
     trust_model: bool = option(
-        False, help="run the code of a network that is not built in, which RUN names"
+        False, help="allow RUN to run the code of a network that is not built in"
     )
 
 

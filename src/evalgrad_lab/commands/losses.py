@@ -17,7 +17,7 @@ Kind = Literal["segmentation", "binary segmentation", "classification", "ranking
 class LossesOptions(Options):
     """What `evalgrad losses` takes."""
 
-    task: Kind | None = option(None, help="only the losses for this kind of task")
+    task: Kind | None = option(None, help="only losses for this kind of task")
 
 
 def main(options: LossesOptions) -> int:

@@ -33,8 +33,8 @@ class PredictOptions(ViewOptions):
     out: Path = option(help="folder for the masks, or for predictions.csv")
     probabilities: bool = option(
         False,
-        help="write those of all classes too: NAME.npy (classes, H, W) beside each mask, or columns"
-        " of the table",
+        help="also write the probabilities of all classes: NAME.npy (classes, H, W) next to each"
+        " mask, or one column per class",
     )
 
 

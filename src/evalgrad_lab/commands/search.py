@@ -34,10 +34,10 @@ class SearchOptions(Options):
         ['two-mode-f1', '--seeds', '2']
     """
 
-    tasks: list[str] = option([], help="tasks, or a family such as two-mode (all)", positional=True)
-    seeds: int = option(1, help="seeds per candidate (1); more choose more surely", least=1)
+    tasks: list[str] = option([], help="tasks, or a prefix such as two-mode (all)", positional=True)
+    seeds: int = option(1, help="seeds per candidate (1)", least=1)
     jobs: int = option(os.cpu_count() or 1, help="processes (one per core)", least=1)
-    out: Path = option(Path("runs"), help="folder of finished runs and the result (runs)")
+    out: Path = option(Path("runs"), help="folder for finished runs and the result (runs)")
 
 
 def search(options: SearchOptions) -> dict[str, Any]:

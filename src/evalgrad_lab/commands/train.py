@@ -24,87 +24,88 @@ class DataOptions(Views):
 
     data_options: dict[str, Any] = option({}, help="of a layout; see docs/papers/README.md")
     limit: int | None = option(
-        None, help="use so many examples of each part, to try things out", least=2
+        None, help="use only this many examples of each part, to try things out", least=2
     )
-    validation_data: Path | None = option(None, help="validation data of their own, as --data")
-    test_data: Path | None = option(None, help="test data of their own, as --data")
+    validation_data: Path | None = option(None, help="separate validation data, as for --data")
+    test_data: Path | None = option(None, help="separate test data, as for --data")
     model: str | None = option(
         None,
         help="a name of docs/train.md, package.module:factory(inputs, outputs=...), or a Hugging"
         " Face folder",
     )
     model_options: dict[str, Any] | None = option(None, help="passed to the factory")
-    weights: Path | None = option(
-        None, help="file or folder of weights that the network starts with"
-    )
-    freeze_batch_norm: bool = option(False, help="leave batch normalisation as it is in --weights")
+    weights: Path | None = option(None, help="file or folder with initial weights")
+    freeze_batch_norm: bool = option(False, help="keep the batch normalisation of --weights fixed")
     head_rate: float | None = option(
         None,
-        help="factor of the head's learning rate; its biases have twice that, and no decay",
+        help="factor of the head's learning rate; its biases have twice that, and no weight decay",
         least=0,
     )
     normalise: Literal["data", "caffe"] = option(
         "data",
-        help="of images: mean and deviation of the training data; caffe: BGR minus ImageNet's mean,"
-        " for weights of Caffe (data)",
+        help="data: by mean and standard deviation of the training images; caffe: BGR minus"
+        " ImageNet's mean, for weights of Caffe (data)",
     )
     epochs: int = option(50, help="passes over the training data (50)", least=1)
     iterations: int | None = option(None, help="steps, instead of --epochs", least=1)
     batch_size: int | None = option(
         None,
-        help="examples, or lists with --group (16; more where few items are positive)",
+        help="examples, or lists with --group (16; more if few items are positive)",
         least=1,
     )
     accumulate: int = option(
-        1, help="batches per step; the loss is that of all of them together (1)", least=1
+        1, help="batches per optimiser step, with the loss of all of them together (1)", least=1
     )
     optimiser: Literal["adamw", "adam", "sgd"] = option("adamw", help="(adamw)")
     momentum: float = option(0.0, help="of sgd (0)", least=0, below=1)
-    nesterov: bool = option(False, help="the momentum of sgd looks ahead")
+    nesterov: bool = option(False, help="Nesterov momentum for sgd")
     schedule: str = option(
-        "cosine", help="of the learning rate: cosine, poly, constant, exponential:..., drops:..."
+        "cosine",
+        help="learning-rate schedule: cosine, poly, constant, exponential:..., drops:...",
     )
-    clip: float | None = option(None, help="largest norm of the gradient", least=1e-9)
+    clip: float | None = option(None, help="maximum gradient norm", least=1e-9)
     precision: Literal["32-true", "bf16-mixed"] = option(
-        "32-true", help="of the network; bf16-mixed: bfloat16 where that is safe (32-true)"
+        "32-true", help="precision of the network; bf16-mixed is autocast in bfloat16 (32-true)"
     )
-    compile: bool = option(False, help="run the network through torch.compile", elsewhere=True)
+    compile: bool = option(False, help="apply torch.compile to the network", elsewhere=True)
     augment: Literal["none", "flip", "full"] = option(
-        "none", help="of images: mirror; full: scale or move them too"
+        "none", help="flip: mirror images; full: also scale or shift them"
     )
-    crop: int | None = option(None, help="train on random squares of this side", least=1)
+    crop: int | None = option(None, help="train on random square crops of this size", least=1)
     sampler: Literal[
         "uniform", "equibatch", "performance", "quarter_positive", "half_foreground"
     ] = option(
         "uniform",
-        help="equibatch: crops with each class in turn; performance: half of them with classes of"
-        " low IoU; half_foreground: half of the images with class 1; quarter_positive: a quarter"
-        " of the items",
+        help="equibatch: cycle over the classes; performance: half of the images for classes of low"
+        " IoU; half_foreground: half of them with class 1; quarter_positive: for rankings",
     )
     size_node: float | None = option(
         None,
-        help="segmentation: add so much of the F1 of a node that tells images with much foreground"
-        " from others",
+        help="segmentation: add that much of the F1 of a node that separates images with much"
+        " foreground from others",
         least=0,
     )
     num_classes: int | None = option(None, help="default: the largest label + 1", least=1)
-    ignore_index: int = option(255, help="label of pixels that do not count (255)")
+    ignore_index: int = option(255, help="label of pixels to ignore (255)")
     target: str = option(
         "target", help="column of a CSV to predict (target); for multilabel several: a,b,c"
     )
     group: str | None = option(
-        None, help="column of a CSV that says which list an item belongs to; lists are kept whole"
+        None, help="column of a CSV with the list of each item; lists are not divided"
     )
     validation: float = option(
-        0.2, help="share set aside where the data have no val/ (0.2)", least=0.001, below=1
+        0.2,
+        help="fraction held out for validation if the data have no val/ (0.2)",
+        least=0.001,
+        below=1,
     )
     test: float = option(
-        0.2, help="share kept for the test where the data have no test/ (0.2)", least=0, below=1
+        0.2, help="fraction held out for testing if the data have no test/ (0.2)", least=0, below=1
     )
-    split: int = option(0, help="draws which examples are the test part (0)")
+    split: int = option(0, help="seed of the test split (0)")
     choose: Literal["best", "last"] = option(
         "best",
-        help="the network that is kept: best mean of three looks at validation, or the last (best)",
+        help="which network to keep: the best by the mean of three validations, or the last (best)",
     )
 
 
@@ -121,14 +122,14 @@ class TrainOptions(DataOptions):
         '--task ranking --metric ap --data rows.csv --out run'
     """
 
-    task: Kind = option(help="what is learnt")
-    metric: str = option(help="what you are judged by: miou, top5, ap, f1, ...; docs/train.md")
+    task: Kind = option(help="the kind of task")
+    metric: str = option(
+        help="the metric you are judged by: miou, top5, ap, f1, ...; docs/train.md"
+    )
     data: Path = option(
         help="folder of images/ and masks/, folder of classes, .npz or .csv; see docs/train.md"
     )
-    out: Path = option(
-        help="folder of the run; if it holds one already, that one goes on", elsewhere=True
-    )
+    out: Path = option(help="folder of the run; an unfinished run in it is resumed", elsewhere=True)
     loss: str = option(
         "auto",
         help="auto: cross-entropy, or a branch of it with the metric's loss if that is better on"
@@ -146,26 +147,26 @@ class TrainOptions(DataOptions):
     )
     tune: int = option(
         0,
-        help="try so many learning rates, weight decays and options of the loss first (0)",
+        help="first search this many settings of learning rate, weight decay and loss options (0)",
         least=0,
     )
     patience: int = option(
-        0, help="stop after so many epochs without a better metric (0: never)", least=0
+        0, help="stop after this many epochs without improvement (0: never)", least=0
     )
-    seed: int = option(0, help="of the weights, the validation part and the batches (0)")
+    seed: int = option(0, help="seed of the weights, the validation split and the batches (0)")
     resume: str = option(
         "auto",
-        help="auto: go on from OUT/last.ckpt; never: begin again; or a checkpoint to go on from",
+        help="auto: resume from OUT/last.ckpt; never: start again; or a checkpoint to resume from",
         elsewhere=True,
     )
     jobs: int = option(
-        os.cpu_count() or 1, help="processes of --tune (one per core)", least=1, elsewhere=True
+        os.cpu_count() or 1, help="processes for --tune (one per core)", least=1, elsewhere=True
     )
     workers: int = option(0, help="processes that read data (0)", least=0, elsewhere=True)
-    accelerator: str = option("auto", help="Lightning's: auto, cpu, gpu, ...", elsewhere=True)
+    accelerator: str = option("auto", help="as in Lightning: auto, cpu, gpu, ...", elsewhere=True)
     devices: int = option(1, help="processes that train (1)", least=1, elsewhere=True)
     num_nodes: int = option(1, help="machines (1)", least=1, elsewhere=True)
-    strategy: str = option("auto", help="Lightning's: auto, ddp, ...", elsewhere=True)
+    strategy: str = option("auto", help="as in Lightning: auto, ddp, ...", elsewhere=True)
 
 
 @dataclass(frozen=True)
@@ -253,7 +254,7 @@ def read_result(options: TrainOptions) -> TrainResult | None:
         values["decision"] = Decision.of(values["decision"])
         return TrainResult(out=options.out, **values)
     except (KeyError, TypeError) as error:
-        raise UserError(f"{path} is no result of this version ({error}). {repair}") from error
+        raise UserError(f"{path} is not a result of this version ({error}). {repair}") from error
 
 
 def main(options: TrainOptions) -> int:
@@ -268,8 +269,8 @@ def main(options: TrainOptions) -> int:
         return 0
     if before and options.resume == "auto" and before == result_path(options).read_bytes():
         print(
-            f"{options.out} holds this run, finished; more --epochs go on with it, --resume never"
-            " trains it again"
+            f"{options.out} holds this run, finished; pass more --epochs to continue it, or"
+            " --resume never to train it again"
         )
     if result.tuned:
         print(f"--tune {options.tune} chose {result.tuned}")

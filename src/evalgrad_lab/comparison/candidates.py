@@ -18,10 +18,21 @@ Axes = Mapping[str, Sequence[Any]]
 FACTORS = (1.0, 0.3, 3.0, 0.1, 10.0)  # of the default learning rate
 DECAYS = (0.0, 0.1, 1.0)
 EPSILONS = {"epsilon": (1.0, 0.1, 10.0)}
+# The class weights that --loss auto may start with; the first is none.
+STARTS: dict[str, Axes] = {
+    "cross_entropy": {"weight_power": (0.0, 1.0, 0.5, 0.25)},
+    "bce": {"positive_weight": (1.0, 3.0, 10.0, 0.3)},
+}
+
+
+def _weighted(baseline: str) -> Axes:
+    return {name: values[1:] for name, values in STARTS[baseline].items()}
+
+
 # The own options of a loss that matter most; its first value is tried first.
 OWN: dict[str, Axes] = {
-    "weighted_cross_entropy": {"weight_power": (1.0, 0.5, 0.25)},
-    "weighted_bce": {"positive_weight": (3.0, 10.0, 0.3)},
+    "weighted_cross_entropy": _weighted("cross_entropy"),
+    "weighted_bce": _weighted("bce"),
     "smooth_topk": {"temperature": (0.1, 1.0)},
     "loss_max_pooling": {"p": (1.3, 1.7)},
     "direct_average_precision": EPSILONS,
@@ -44,6 +55,7 @@ class Entrant:
     role: Literal["baseline", "ours"]
     loss: str
     points: list[dict[str, Any]]
+    starts: tuple[str, ...] = ()  # of the recipe: the baselines whose search serves it too
 
 
 def entrants(ready: Ready, names: Sequence[str] | None, trials: int) -> list[Entrant]:
@@ -68,19 +80,29 @@ def entrants(ready: Ready, names: Sequence[str] | None, trials: int) -> list[Ent
         kind_of(metric.loss if one.loss == AUTO else one.loss, task, len(ready.data.classes))
     if not any(one.role == "baseline" for one in found):
         raise UserError(f"--losses must name a baseline too, such as {baseline}.")
+    if AUTO in names and baseline not in names:
+        raise UserError(f"--losses must name {baseline} too: auto starts with it, tuned as it is.")
     return sorted(found, key=lambda one: one.name != baseline)
 
 
 def entrant(name: str, baseline: str, rate: float, trials: int) -> Entrant:
     """A loss by its name; `baseline+loss` is what `--mix sum` trains, with its share tried."""
+    if name == AUTO:
+        weighted = f"weighted_{baseline}"
+        return Entrant(AUTO, "ours", AUTO, points(rates(rate), 1), (baseline, weighted))
     first, _, second = name.partition("+")
     mixed = first == baseline and bool(second)
     loss = second if mixed else "bce" if name == "weighted_bce" else name
-    if loss != AUTO:
-        losses.find(loss)
+    losses.find(loss)
     role: Literal["baseline", "ours"] = "baseline" if name in BASELINE_LOSSES else "ours"
     axes = {**rates(rate), **(MIXES if mixed else OWN.get(name, {})), "weight_decay": DECAYS}
     return Entrant(name, role, loss, points(axes, trials))
+
+
+def started(one: Entrant, point: Mapping[str, Any]) -> dict[str, Any]:
+    """The point of the recipe `one` that starts as a baseline does at this point."""
+    plain = {name: values[0] for name, values in STARTS[one.starts[0]].items()}
+    return {**plain, **point}
 
 
 def rates(rate: float) -> Axes:
@@ -122,7 +144,8 @@ def free_axes(ready: Ready) -> Axes:
     """What `train --tune` tries: all that the user has not said."""
     options = ready.options
     axes: dict[str, Sequence[Any]] = {**rates(base_rate(ready)), "weight_decay": DECAYS}
-    axes |= OWN.get(ready.description.loss, {})
+    loss = ready.description.loss
+    axes |= STARTS[BASELINES[ready.description.kind]] if loss == AUTO else OWN.get(loss, {})
     both = ("learning_rate", "weight_decay")
     said = {name for name in both if getattr(options, name) is not None}
     left = {n: v for n, v in axes.items() if n not in said | options.loss_options.keys()}

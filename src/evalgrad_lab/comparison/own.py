@@ -15,7 +15,14 @@ from evalgrad_lab import models
 from evalgrad_lab.commands.compare import CompareOptions
 from evalgrad_lab.commands.train import DataOptions, TrainOptions, train
 from evalgrad_lab.comparison import budget
-from evalgrad_lab.comparison.candidates import Entrant, entrants, free_axes, points, with_point
+from evalgrad_lab.comparison.candidates import (
+    Entrant,
+    entrants,
+    free_axes,
+    points,
+    started,
+    with_point,
+)
 from evalgrad_lab.comparison.own_trials import own_trial, step_seconds
 from evalgrad_lab.data.batches import steps_per_epoch
 from evalgrad_lab.data.files.read import digest_of
@@ -74,7 +81,7 @@ class Own:
             **self._model(left_model, found, plan),
         }
 
-    def _settings(self, one: Entrant, **more: Any) -> dict[str, Any]:
+    def settings(self, one: Entrant, **more: Any) -> dict[str, Any]:
         """Of a run, but for its point and seed."""
         options = {**plain(self.train), "loss": one.loss, **more}
         method = {"loss": one.name, "role": one.role}
@@ -104,14 +111,19 @@ class Own:
         return plan
 
     def _search(self, plan: budget.Plan) -> list[Tuned]:
+        """The best point of each loss; that of the recipe is that of its best start."""
+        searched = [one for one in self.entrants if not one.starts]
         cases = [
             Case(
-                self._settings(one, iterations=plan.iterations),
+                self.settings(one, iterations=plan.iterations),
                 [{"hyper": point} for point in one.points[: plan.trials]],
             )
-            for one in self.entrants
+            for one in searched
         ]
-        return tuned(self.runs, cases, range(FIRST_SEED, FIRST_SEED + plan.search_seeds))
+        seeds = range(FIRST_SEED, FIRST_SEED + plan.search_seeds)
+        found = tuned(self.runs, cases, seeds)
+        named = dict(zip([one.name for one in searched], found, strict=True))
+        return [named.get(one.name) or _of_start(one, named) for one in self.entrants]
 
     def _records(
         self, plan: budget.Plan, times: dict[str, Any], found: Sequence[Tuned]
@@ -125,7 +137,7 @@ class Own:
                     equal = equal_time_iterations(count, times["steps"][0], step)
                     count = equal if abs(equal - count) > SAME * count else count
                 for seed in range(plan.seeds):
-                    settings = self._settings(one, iterations=count)
+                    settings = self.settings(one, iterations=count)
                     lines.append(({**settings, **result.point, "seed": seed}, panel))
         records = self.runs.run(own_trial, [settings for settings, _ in lines], title="compare")
         return shown_under([panel for _, panel in lines], records)
@@ -144,6 +156,15 @@ class Own:
         timed(train, {"options": options})  # on one thread, as all runs
         words = shlex.join(["evalgrad", "train", *replace(options, resume="auto").arguments()])
         return {"model": str(out), "train_command": f"OMP_NUM_THREADS=1 {words}"}
+
+
+def _of_start(one: Entrant, named: Mapping[str, Tuned]) -> Tuned:
+    """The recipe at the point of the best start by validation: so it is searched for as much as
+    the best baseline, and where it keeps its start, both have trained the same network.
+    """
+    starts = [named[name] for name in one.starts if name in named]
+    best = max(starts, key=lambda found: max(map(fmean, found.scores)))
+    return best._replace(point={"hyper": started(one, best.point["hyper"])})
 
 
 def tuned(runs: Runs, cases: Sequence[Case], seeds: Sequence[int]) -> list[Tuned]:
@@ -209,6 +230,8 @@ def _train_options(options: CompareOptions) -> TrainOptions:
 
 
 def _searched(one: Entrant, found: Tuned) -> dict[str, Any]:
+    if one.starts:
+        return {"chosen": found.point["hyper"], "tried": []}
     pairs = zip(one.points, found.scores, strict=False)  # with a budget fewer are tried
     tried = [{"hyper": point, "validation": scores} for point, scores in pairs]
     return {"chosen": found.point["hyper"], "tried": tried}

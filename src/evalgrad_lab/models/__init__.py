@@ -86,8 +86,9 @@ def build(name: str, inputs: int, outputs: int, options: dict[str, Any]) -> nn.M
     try:
         return find(name)(inputs, outputs=outputs, **options)
     except (TypeError, ValueError) as error:
+        reason = str(error).partition("\n")[0]  # torch lists all signatures below
         raise UserError(
-            f"{name} must take (inputs, outputs=...) and the --model-options {options}: {error}"
+            f"{name} must take (inputs, outputs=...) and the --model-options {options}: {reason}"
         ) from error
 
 

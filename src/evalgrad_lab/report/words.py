@@ -7,7 +7,7 @@ from evalgrad_lab.report.panels import CONFIDENCE, Difference, Panel, Verdict, g
 
 VERDICTS: tuple[Verdict, ...] = ("win", "tie", "loss", "unknown")
 _OPENINGS = {
-    "win": "It paid on",
+    "win": "It helped on",
     "tie": "No difference could be measured on",
     "loss": "It was worse on",
     "unknown": "There is no verdict on",
@@ -64,7 +64,7 @@ def verdict_reason(panel: Panel) -> str:
 
 
 def opening(panels: Iterable[Panel]) -> list[Sentence]:
-    """Where training on the metric paid: counts first, then a sentence for each verdict."""
+    """Where training on the metric helped: counts first, then a sentence for each verdict."""
     by_verdict = grouped_by(panels, lambda panel: panel.verdict)
     found = [verdict for verdict in VERDICTS if verdict in by_verdict]
     places = [Sentence(verdict, _places(verdict, by_verdict[verdict])) for verdict in found]
@@ -97,7 +97,7 @@ def _counts(by_verdict: dict[Verdict, list[Panel]]) -> Sentence:
     won, tied, lost = (len(some) or "none" for some in (wins, ties, losses))
     return Sentence(
         None,
-        f"Training on the metric paid in {won} of {counted(judged, 'comparison')}{designed}, made"
+        f"Training on the metric helped in {won} of {counted(judged, 'comparison')}{designed}, made"
         f" no measurable difference in {tied} and was worse in {lost}.",
     )
 
@@ -112,7 +112,7 @@ def counted(number: int, what: str) -> str:
 
 
 def _places(verdict: Verdict, panels: list[Panel]) -> str:
-    """'It paid on a (x against y: +2.0 points at 500 iterations) and b (...).'"""
+    """'It helped on a (x against y: +2.0 points at 500 iterations) and b (...).'"""
     tasks = []
     for task, group in grouped_by(panels, lambda panel: panel.task).items():
         label = "designed data; " if group[0].designed else ""

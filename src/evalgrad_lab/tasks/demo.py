@@ -1,4 +1,4 @@
-"""What `make demo` shows: where training on the metric pays, where it does not, and where the data
+"""What `make demo` shows: where training on the metric helps, where it does not, and where the data
 were made to show it.
 
 It is sized to end within five minutes on two quiet cores.

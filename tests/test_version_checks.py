@@ -1,0 +1,90 @@
+"""`make matrix`: its table, its page, and the libraries that stand in for CUDA's."""
+
+import ctypes
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from version_checks import environments, page, run, stubs
+
+ROOT = Path(__file__).parents[1]
+TESTSUITE = """<testsuites><testsuite>
+<testcase classname="tests.test_laws" name="a"/>
+<testcase classname="tests.test_laws" name="b"><skipped message="no kernels"/></testcase>
+<testcase classname="tests.test_engines" name="c[x]"><failure/></testcase>
+<testcase classname="tests.test_lovasz.TestIt" name="d"><error/></testcase>
+<testcase classname="" name="tests.test_native"><error/></testcase>
+</testsuite></testsuites>"""
+
+
+@pytest.fixture
+def result(tmp_path):
+    (tmp_path / "report.xml").write_text(TESTSUITE)
+    versions = {"python": "3.10.1", "torch": "2.6.0"}
+    more = {"name": "3.10-2.6.0", "versions": versions, "seconds": 130, "commit": "abc"}
+    return {**run.counted(tmp_path / "report.xml"), **more}
+
+
+def test_tests_are_counted_by_group(result):
+    assert result["counts"]["laws"] == {"passed": 1, "skipped": 1}
+    assert result["counts"]["engines"] == {"failed": 1}
+    assert result["reasons"] == {"no kernels": 1}
+    assert result["failures"] == [
+        "test_engines::c[x]",
+        "test_lovasz::d",
+        "test_native::tests.test_native",
+    ]
+
+
+def test_the_page_hides_nothing(result):
+    text = page.page([result], {"3.13-2.15.0": "there was no Python 3.13"})
+    assert "| 3.10.1 | 2.6.0 |  | 1 | 0, **1 failed** | 0, **2 failed** |  | 2 | abc |" in text
+    for line in ("`test_engines::c[x]`", "1 times: no kernels", "there was no Python 3.13"):
+        assert line in text
+
+
+def test_what_is_declared_is_what_is_tried():
+    project = (ROOT / "pyproject.toml").read_text()
+    floor = r"(?:requires-)?{}[^>]{{0,4}}>=([0-9.]+)"
+    names = ("python", "torch", "lightning")
+    declared = {name: re.search(floor.format(name), project)[1] for name in names}
+    tried = {name: version.removesuffix(".0") for name, version in page.floors().items()}
+    assert declared == tried
+
+
+def test_every_group_has_its_files():
+    for names in run.GROUPS.values():
+        for name in names:
+            assert (ROOT / "tests" / f"{name}.py").exists()
+
+
+@pytest.mark.skipif(shutil.which("cc") is None, reason="there is no C compiler")
+def test_a_stub_answers_for_a_missing_library(tmp_path):
+    """A library whose own needs are not there can be loaded."""
+    (tmp_path / "cuda.c").write_text("int cudaCount(void) { return 0; }\n")
+    (tmp_path / "cuda.map").write_text("libcudart.so.9 { cudaCount; };\n")
+    (tmp_path / "user.c").write_text("int cudaCount(void); int ask(void) { return cudaCount(); }\n")
+    flags = ["cc", "-shared", "-fPIC", f"-L{tmp_path}"]
+    cuda = tmp_path / "libcudart.so.9"
+    script = f"-Wl,--version-script={tmp_path / 'cuda.map'},-soname,libcudart.so.9"
+    subprocess.run([*flags, script, tmp_path / "cuda.c", "-o", cuda], check=True)
+    user = tmp_path / "libuser.so"
+    command = [*flags, tmp_path / "user.c", "-l:libcudart.so.9", "-Wl,-rpath,$ORIGIN", "-o", user]
+    subprocess.run(command, check=True)
+    cuda.unlink()
+    assert stubs.add_stubs(tmp_path) == {"libcudart.so.9"}
+    assert ctypes.CDLL(str(user)).ask() == stubs.NO_DEVICE
+    assert stubs.add_stubs(tmp_path) == set()  # nothing is missing any more
+
+
+def test_gpu_packages_are_forgotten(tmp_path):
+    folder = tmp_path / "torch-2.6.0.dist-info"
+    folder.mkdir()
+    needs = ["filelock", "nvidia-nccl-cu12 (==2.21.5)", "triton (==3.2.0)", "sympy"]
+    (folder / "METADATA").write_text("".join(f"Requires-Dist: {need}\n" for need in needs))
+    environments.drop_gpu_packages(tmp_path / "torch")
+    left = (folder / "METADATA").read_text()
+    assert left == "Requires-Dist: filelock\nRequires-Dist: sympy\n"

@@ -1,0 +1,60 @@
+"""`python -m version_checks [NAME...]`: builds the environments, runs the tests there and writes
+docs/versions.md from the results of all that were run. What a machine lacks is said and left out.
+"""
+
+import argparse
+import json
+import sys
+from typing import Any
+
+from version_checks.environments import ENVIRONMENTS, Environment, interpreter, make, wheel
+from version_checks.page import PAGE, page
+from version_checks.run import run
+
+
+def results() -> tuple[list[dict[str, Any]], dict[str, str]]:
+    """What the last run of each environment gave, and why some have none."""
+    found, left_out = [], {}
+    for environment in ENVIRONMENTS:
+        path = environment.folder / "result.json"
+        if path.exists():
+            found.append(json.loads(path.read_text()))
+        elif interpreter(environment.python) is None:
+            left_out[environment.name] = f"there was no Python {environment.python}"
+        else:
+            left_out[environment.name] = "not run"
+    return found, left_out
+
+
+def tried(chosen: list[Environment]) -> bool:
+    """Builds and runs one after the other; whether nothing failed."""
+    built, right = wheel(), True
+    for environment in chosen:
+        python = interpreter(environment.python)
+        if python is None:
+            print(f"{environment.name}: python{environment.python} is missing; not tried")
+            continue
+        make(environment, python, built)
+        result = run(environment)
+        right &= not result["failures"]
+        print(f"{environment.name}: {result['counts']} in {result['seconds']} s", flush=True)
+        for test in result["failures"]:
+            print(f"  FAILED {test}")
+    return right
+
+
+def main() -> int:
+    """The command."""
+    names = [environment.name for environment in ENVIRONMENTS]
+    parser = argparse.ArgumentParser(prog="python -m version_checks", description=__doc__)
+    parser.add_argument("names", nargs="*", help=f"of {', '.join(names)} (all)")
+    chosen = parser.parse_args().names
+    if wrong := sorted(set(chosen) - set(names)):
+        parser.error(f"there is no {', '.join(wrong)}; choose from {', '.join(names)}")
+    right = tried([one for one in ENVIRONMENTS if not chosen or one.name in chosen])
+    PAGE.write_text(page(*results()))
+    return not right
+
+
+if __name__ == "__main__":
+    sys.exit(main())

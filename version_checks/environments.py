@@ -1,0 +1,91 @@
+"""The versions that are tried, and how an environment of each is made under build/matrix."""
+
+import re
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from version_checks.stubs import add_stubs
+
+ROOT = Path(__file__).parents[1]
+BUILD = ROOT / "build" / "matrix"
+TOOLS = (
+    *("hypothesis", "mpmath", "numpy", "pytest", "pytest-xdist"),
+    *("scikit-learn", "scipy", "torchmetrics"),
+)
+GPU = re.compile(r"Requires-Dist: (nvidia|cuda|triton)")
+
+
+@dataclass(frozen=True)
+class Environment:
+    """One Python with one torch; with `lab`, the lab's tests run too, on that lightning."""
+
+    python: str
+    torch: str
+    lab: str | None = None
+
+    @property
+    def name(self) -> str:
+        return f"{self.python}-{self.torch}"
+
+    @property
+    def folder(self) -> Path:
+        return BUILD / self.name
+
+    @property
+    def executable(self) -> Path:
+        return self.folder / "bin" / "python"
+
+    def pip(self, *arguments: str) -> None:
+        command = [self.executable, "-m", "pip", "install", "-q", "--no-compile", *arguments]
+        subprocess.run(command, check=True)
+
+
+# The first is the floor of everything that pyproject.toml declares, the last the newest torch.
+ENVIRONMENTS = (
+    Environment("3.10", "2.6.0", lab="lightning==2.4.0"),
+    Environment("3.11", "2.7.1"),
+    Environment("3.12", "2.8.0"),
+    Environment("3.12", "2.10.0"),
+    Environment("3.11", "2.13.0"),
+    Environment("3.13", "2.15.0", lab="lightning"),
+)
+
+
+def interpreter(version: str) -> str | None:
+    """A Python of that version: from PATH, or one of pyenv's, whose links may refuse to start."""
+    found = sorted(Path.home().glob(f".pyenv/versions/{version}.*/bin/python"))
+    for candidate in (shutil.which(f"python{version}"), *map(str, found)):
+        if candidate and subprocess.run([candidate, "-c", ""], capture_output=True).returncode == 0:
+            return candidate
+    return None
+
+
+def wheel() -> Path:
+    """One wheel with the kernels, which must serve every environment."""
+    folder = BUILD / "wheel"
+    shutil.rmtree(folder, ignore_errors=True)
+    command = ["pip", "wheel", "-q", "--no-deps", "-w", str(folder), str(ROOT)]
+    subprocess.run([sys.executable, "-m", *command], check=True)
+    return next(folder.glob("*.whl"))
+
+
+def drop_gpu_packages(torch: Path) -> None:
+    """Lets pip forget that this torch asks for several GB of CUDA packages and for triton."""
+    for metadata in torch.parent.glob("torch-*.dist-info/METADATA"):
+        lines = metadata.read_text().splitlines(keepends=True)
+        metadata.write_text("".join(line for line in lines if not GPU.match(line)))
+
+
+def make(environment: Environment, python: str, built: Path) -> None:
+    """A new environment with that torch, the wheel and what the tests need."""
+    shutil.rmtree(environment.folder, ignore_errors=True)
+    subprocess.run([python, "-m", "venv", environment.folder], check=True)
+    environment.pip("--no-deps", f"torch=={environment.torch}")
+    torch = next(environment.folder.glob("lib/python*/site-packages/torch"))
+    drop_gpu_packages(torch)
+    add_stubs(torch / "lib")
+    needed = [f"{built}[lab]", environment.lab] if environment.lab else [str(built)]
+    environment.pip(f"torch=={environment.torch}", *needed, *TOOLS)
