@@ -235,7 +235,7 @@ def test_a_broken_npz(capsys, tmp_path, arrays, message):
         (["--validation", "1"], "--validation must be at least 0.001 and below 1; got 1.0."),
         (["--validation", "0.6", "--test", "0.4"], "leave nothing to train on. Make them smaller"),
         (["--batch-size", "0"], "--batch-size must be at least 1; got 0."),
-        (["--schedule", "zigzag"], "--schedule must be cosine, poly, constant or drops"),
+        (["--schedule", "zigzag"], "--schedule must be cosine, poly, constant, exponential"),
         (["--resume", "no.ckpt"], "no.ckpt cannot be read as a checkpoint"),
     ],
 )
