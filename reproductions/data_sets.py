@@ -74,6 +74,7 @@ def elsewhere(experiment: Experiment, data: DataSet) -> Experiment:
         experiment,
         name=f"{experiment.name}-{data.name.replace(' ', '-')}",
         title=f"{experiment.title}, {data.title}",
+        source=f"{experiment.source}, {data.title}",
         run=partial(run, data=data),
         options=" --camvid FOLDER",
     )
