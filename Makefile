@@ -17,7 +17,7 @@ demo: $(VENV)/installed  ## tuned baselines against the metric, on embedded data
 	$(BIN)/evalgrad compare
 
 reproduce: $(VENV)/installed  ## the papers' experiments, about an hour on two cores; writes docs/papers
-	$(BIN)/python -m reproductions all --docs docs/papers
+	$(BIN)/python -m reproductions all --docs docs/papers $(if $(CAMVID),--camvid $(CAMVID))
 
 ladder: $(VENV)/installed  ## --loss auto against tuned cross-entropy on many tasks, hours; after `make data`, with CAMVID=folder; writes docs/ladder.md
 	$(BIN)/python -m reproductions.ladder --docs docs $(if $(CAMVID),--camvid $(CAMVID))

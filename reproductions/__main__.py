@@ -17,6 +17,7 @@ from evalgrad_lab.errors import UserError
 from evalgrad_lab.runs import Runs
 from evalgrad_lab.store import Store
 from reproductions import pages
+from reproductions.data_sets import CAMVID
 from reproductions.experiment import Experiment, Outcome, Size, SkippedError, Table
 
 PROG = "python -m reproductions"
@@ -44,6 +45,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     finished = "finished runs and pages (default %(default)s)"
     parser.add_argument("--out", type=Path, default=out, help=finished)
     parser.add_argument("--docs", type=Path, help="write the pages here and not under --out")
+    roads = "folder of CamVid, with train/ and val/, for the experiments that need it"
+    parser.add_argument("--camvid", type=Path, help=roads)
     parser.add_argument("--jobs", type=int, default=jobs, help="runs at a time (one per core)")
 
 
@@ -57,6 +60,8 @@ def run(arguments: argparse.Namespace) -> int:
         raise UserError(
             "name an experiment, a paper, or `all`. `python -m reproductions --list` names them."
         )
+    if arguments.camvid is not None:
+        os.environ[CAMVID] = str(arguments.camvid)
     size: Size = arguments.size or "default"
     experiments = reproductions.find(arguments.names)
     folder = arguments.docs or arguments.out / "pages"

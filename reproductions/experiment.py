@@ -64,6 +64,7 @@ class Experiment:
     claim: str  # what the paper concludes from it
     run: Callable[[Size, Runs], Outcome]
     judge: Callable[[Mapping[str, Any]], Sequence[Claim]]  # the first is the headline
+    options: str = ""  # without which the command cannot run it
 
     @property
     def paper(self) -> str:

@@ -45,7 +45,7 @@ def section(
 
 def provenance(experiment: Experiment, size: Size, outcome: Outcome, seconds: float) -> str:
     """How the result was made."""
-    option = "" if size == "default" else f" --{size}"
+    option = experiment.options + ("" if size == "default" else f" --{size}")
     seeds = ", ".join(map(str, outcome.seeds)) or "none"
     versions = (
         f"evalgrad {evalgrad.__version__}, torch {torch.__version__}, python"

@@ -108,6 +108,10 @@ def best_forks(
     return ways
 
 
-def rates_in_words(found: Mapping[str, Tuned]) -> str:
-    """The learning rate that was chosen for each."""
-    return ", ".join(f"{name} {case.point['learning_rate']:g}" for name, case in found.items())
+def rates_in_words(found: Mapping[str, Tuned], rates: Sequence[float] = (), by: str = "") -> str:
+    """The learning rate that was chosen for each; of which, and by what, if that is not said."""
+    if len(rates) == 1:
+        return f"learning rate {rates[0]:g}, the same for all and not tuned"
+    chosen = [f"{name} {case.point['learning_rate']:g}" for name, case in found.items()]
+    choice = f"learning rate of {list(rates)} by {by}: " if rates else ""
+    return choice + ", ".join(chosen)

@@ -4,6 +4,7 @@ with the numbers.
 
 import gzip
 import struct
+from dataclasses import replace
 
 import pytest
 import torch
@@ -15,7 +16,8 @@ from evalgrad_lab.data.fetched import NotFetchedError
 from evalgrad_lab.fit import Every, Pace
 from evalgrad_lab.runs import Runs
 from evalgrad_lab.store import Store
-from reproductions import scene_base, training
+from reproductions import bases, training
+from reproductions.data_sets import LARGE_SCENES, SCENES
 from reproductions.experiment import SkippedError
 from reproductions.lovasz import (
     binary,
@@ -29,6 +31,7 @@ from reproductions.lovasz import (
     prox,
     prox_pieces,
     scenes,
+    scenes_claims,
     scenes_pieces,
 )
 
@@ -36,7 +39,7 @@ from reproductions.lovasz import (
 def test_equibatches_visit_every_class_that_occurs():
     target = torch.tensor([[0, 0], [0, 0], [0, 3], [0, 1]])
     part = Part(torch.zeros(4, 1), target)
-    batches = training.equibatches(part, scenes_pieces.class_table(target), 3, seed=0)
+    batches = training.equibatches(part, scenes_pieces.class_table(target, 4), 3, seed=0)
     for epoch in range(5):
         (batch,) = batches(epoch)
         assert {0, 1, 3} == set(batch.target.flatten().tolist())
@@ -189,9 +192,10 @@ def test_table_a1_is_judged_by_its_numbers():
 def table_2(gain, equi, longer, moved=0.2):
     """Means by loss; `equi` and `longer` are what cross-entropy and Lovász gain by them."""
     numbers = {name: {"dataset": [value] * 3} for name, value in (("constant", 8), ("base", 70))}
+    numbers["rescaled"] = False
     for at, (loss, first) in enumerate((("cross-entropy", 70), ("Lovász", 70 + gain))):
         values = (first, first + equi[at], first + equi[at] + longer[at])
-        for end, value in zip(scenes.ENDS, values):
+        for end, value in zip(scenes_claims.ENDS, values):
             scores = [value + moved + noise for noise in (0.0, 0.05, -0.05)]
             numbers[f"{loss}{end}"] = {"dataset": scores, "multi-scale": scores}
     return numbers
@@ -225,38 +229,42 @@ def test_figure_6_is_judged_by_its_numbers():
     assert set(verdicts(scenes.CURVES, collapsed)) == {"not testable here"}
 
 
-def test_a_base_comes_back_from_its_text():
-    setting = {"seed": 0, "sizes": [16, 8, 8], "width": 4}
-    text = scene_base.train_base(**setting, iterations=2)
-    split, network = scene_base.read_base(**setting, base=text)
-    again, other = scene_base.read_base(
-        **setting, base=scene_base.train_base(**setting, iterations=2)
-    )
-    assert torch.equal(network(split.test.inputs), other(again.test.inputs))
-    longer = scene_base.read_base(**setting, base=scene_base.train_base(**setting, iterations=3))[1]
-    assert not torch.equal(network(split.test.inputs), longer(split.test.inputs))
+def test_a_base_comes_back_from_its_file(tmp_path):
+    def scores(iterations, store):
+        data = replace(
+            SCENES, sizes={"tiny": {"sizes": [16, 8, 8], "width": 4, "iterations": iterations}}
+        )
+        (start,) = bases.with_bases(Runs(Store(tmp_path / store / "runs")), data, "tiny", [0])
+        base = bases.read_base(start)
+        assert not base.network.training
+        return base.network(base.split.test.inputs)
+
+    first = scores(2, "a")
+    assert torch.equal(first, scores(2, "b"))
+    assert not torch.equal(first, scores(3, "b"))
 
 
 def test_every_fine_tuning_starts_from_the_base(tmp_path, monkeypatch):
     monkeypatch.setattr(scenes_pieces, "train", lambda network, *rest: network)
-    asked = scene_base.with_bases(Runs(Store(tmp_path)), "tiny", [0])
+    (start,) = bases.with_bases(Runs(Store(tmp_path / "runs")), SCENES, "tiny", [0])
     how = {"variants": scenes.VARIANTS, "rates": [0.1, 0.2], "iterations": 1, "every": 1}
-    found = scenes_pieces.fine_tune_scenes(**asked[0], **how)
+    found = scenes_pieces.fine_tune(
+        start=start, views={name: [] for name in scenes.VARIANTS}, **how
+    )
     for results in found["tuned"].values():
         assert [{k: one["test"][k] for k in scenes.KINDS} for one in results] == [found["base"]] * 2
 
 
 def test_every_digit_has_one_category():
-    digits = [digit for group in list(enet_pieces.CATEGORIES.values())[1:] for digit in group]
-    assert sorted(digits) == list(range(10))
-    table = enet_pieces.category_of_class()
-    names = list(enet_pieces.CATEGORIES)
+    groups = LARGE_SCENES.categories
+    assert sorted(label for group in groups.values() for label in group) == list(range(11))
+    table, names = enet_pieces.category_of_class(LARGE_SCENES), list(groups)
     assert [names[table[label]] for label in (0, 1, 2, 9, 6)] == [
         "background",
         "loops",
         "straight",
         "loops",
-        "curves",
+        "open curves",
     ]
 
 

@@ -7,18 +7,19 @@ import torch
 import torch.nn.functional as F
 
 import evalgrad as eg
-from evalgrad_lab.data.dataset import Part, Sizes
+from evalgrad_lab.data.dataset import Dataset, Part, Sizes
 from evalgrad_lab.data.fetched import mapped
 from evalgrad_lab.runs import Runs
 from evalgrad_lab.store import Store
-from reproductions import scene_base
+from reproductions import bases
+from reproductions.bases import Base, class_ious
+from reproductions.data_sets import SCENES, SHARED
 from reproductions.loss_max_pooling import training
 from reproductions.loss_max_pooling.methods import FIGURE_3, FIGURE_4, TABLE_2
 from reproductions.loss_max_pooling.sizes import HARDEST, METHODS, PLAIN, WEIGHTED, pooled
 from reproductions.loss_max_pooling.sweeps import TABLE_1, methods
-from reproductions.loss_max_pooling.training import UPDATE, Course, class_ious, loss_of, mean_iou
+from reproductions.loss_max_pooling.training import UPDATE, Course, loss_of, mean_iou
 from reproductions.loss_max_pooling.weightings import FIGURES, concentration
-from reproductions.scene_base import BATCH, SCENE_CLASSES
 
 
 def verdicts(experiment, numbers):
@@ -27,9 +28,9 @@ def verdicts(experiment, numbers):
 
 def test_the_losses_are_the_papers():
     torch.manual_seed(0)
-    target, scores = torch.randint(SCENE_CLASSES, (2, 8, 8)), torch.randn(2, SCENE_CLASSES, 8, 8)
+    target, scores = torch.randint(11, (2, 8, 8)), torch.randn(2, 11, 8, 8)
     pixels = F.cross_entropy(scores, target, reduction="none")
-    weight = eg.median_frequency_weights(target, num_classes=SCENE_CLASSES)
+    weight = eg.median_frequency_weights(target, num_classes=11)
     expected = {
         "plain": (PLAIN, pixels.mean()),
         "weighted": (WEIGHTED, (weight[target] * pixels).mean()),
@@ -37,7 +38,17 @@ def test_the_losses_are_the_papers():
         "pooled": (pooled(1.7, 0.5), eg.loss_max_pooling(pixels.flatten(1), p=1.7, support=0.5)),
     }
     for loss, value in expected.values():
-        assert torch.allclose(loss_of(loss, target)(scores, target), value)
+        assert torch.allclose(loss_of(loss, target, SCENES)(scores, target), value)
+
+
+def test_the_losses_leave_out_the_void():
+    torch.manual_seed(0)
+    target, scores = torch.randint(11, (2, 8, 8)), torch.randn(2, 11, 8, 8)
+    void = target.clone()
+    void[:, 4:] = 255
+    for loss in (PLAIN, WEIGHTED, HARDEST, pooled()):
+        whole = loss_of(loss, target[:, :4], SCENES)(scores[:, :, :4], target[:, :4])
+        assert torch.allclose(loss_of(loss, void, SHARED)(scores, void), whole)
 
 
 def test_iou_is_over_the_classes_that_occur():
@@ -50,15 +61,16 @@ def test_iou_is_over_the_classes_that_occur():
 def test_the_sampler_turns_to_the_class_that_does_badly():
     target = torch.zeros(20, 2, 2, dtype=torch.int64)
     target[0] = 1  # one image has class 1
-    course = Course(Part(torch.zeros(20, 1, 2, 2), target), 2, 1.0, 0)
-    perfect_at_0 = F.one_hot(torch.zeros_like(target), 2).movedim(-1, 1).float()
+    part = Part(torch.zeros(20, 1, 2, 2), target)
+    course = Course(Base(SCENES, Dataset(part, part, part), torch.nn.Identity(), 0), 1.0)
+    perfect_at_0 = F.one_hot(torch.zeros_like(target), 11).movedim(-1, 1).float()
     batches = list(course.batches(0))
     assert len(batches) == UPDATE
     for _ in batches:
         course.seen(perfect_at_0, target)
     course.update()
     drawn = next(iter(course.batches(1))).index
-    assert len(drawn) == BATCH
+    assert len(drawn) == SCENES.batch
     # 1 - IoU is 0.05 for class 0 and 1 for class 1; at random it were 0.05
     assert (drawn == 0).float().mean() > 0.6
 
@@ -141,9 +153,9 @@ def test_figures_3_and_4_are_judged_by_their_numbers():
 
 def test_every_method_starts_from_the_base(tmp_path, monkeypatch):
     monkeypatch.setattr(training, "train", lambda network, *rest: network)
-    (start,) = scene_base.with_bases(Runs(Store(tmp_path)), "tiny", [0])
+    (start,) = bases.with_bases(Runs(Store(tmp_path / "runs")), SCENES, "tiny", [0])
     how = {"method": dict(METHODS["LMP"]), "rates": [0.1, 0.2], "iterations": 1}
-    found = training.fine_tune_methods(**start, **how)
+    found = training.fine_tune_methods(start=start, **how, moments=1, tiles=False)
     assert [one["test"] for one in found["tuned"]] == [found["base"]] * 2
 
 

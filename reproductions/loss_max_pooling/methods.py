@@ -10,22 +10,30 @@ from matplotlib.figure import Figure
 from evalgrad_lab.report.panels import rank_correlation
 from evalgrad_lab.runs import Runs
 from reproductions.claims import Claim, above, best, each, minus, spread
+from reproductions.data_sets import APART, SCENES, SHARED, DataSet, elsewhere
 from reproductions.drawing import new_figure
 from reproductions.experiment import Experiment, Outcome, Size, Table
-from reproductions.loss_max_pooling.sizes import METHODS, SEEDS, obstacle_of, tuned
+from reproductions.loss_max_pooling.sizes import METHODS, SEEDS, obstacle_of, seeds_of, tuned
 
 # bootstrapping is a deeper network of others, without a number for its own base
 REPORTED = dict(zip(METHODS, (72.55, 73.63, 69.81, 74.64, 74.17, 75.06), strict=True))
 RIVALS = {name: METHODS[name] for name in ("BASE+", "LMP")}
 
 
-def run_table(size: Size, runs: Runs) -> Outcome:
-    """The methods, beside the base and the constant prediction."""
-    found = tuned(size, runs, METHODS)
+def run_table(size: Size, runs: Runs, data: DataSet = SCENES) -> Outcome:
+    """The methods, beside the base and the constant prediction; on CamVid in tiles as well."""
+    found = tuned(size, runs, METHODS, data)
     numbers = found.tests()
-    rows = [[name, spread(scores), REPORTED.get(name, "")] for name, scores in numbers.items()]
-    table = Table("Test mIoU, %", ["method", "ours", "paper (Cityscapes)"], rows)
-    return Outcome(numbers, found.words, SEEDS[size], [table])
+    tiles = {name: each(method.results, "tiles") for name, method in found.methods.items()}
+    known = {name: spread(some) for name, some in tiles.items() if None not in some}
+    rows = [
+        [name, spread(scores), *([known.get(name, "")] if known else []), REPORTED.get(name, "")]
+        for name, scores in numbers.items()
+    ]
+    extra = ["ours, in tiles"] if known else []
+    table = Table("Test mIoU, %", ["method", "ours", *extra, "paper (Cityscapes)"], rows)
+    words = " Tiles: five of full height that share a tenth of the width." if known else ""
+    return Outcome(numbers, found.words + words, seeds_of(data, size), [table])
 
 
 def judge_table(numbers: Mapping[str, Any]) -> list[Claim]:
@@ -45,37 +53,41 @@ def judge_table(numbers: Mapping[str, Any]) -> list[Claim]:
     return [*rows, best("LMP is the best of all", methods, "LMP", paper=0.42, **how)]
 
 
-def run_classes(size: Size, runs: Runs) -> Outcome:
+def run_classes(size: Size, runs: Runs, data: DataSet = SCENES) -> Outcome:
     """Figure 3."""
-    found = tuned(size, runs, {**RIVALS, "BASE": METHODS["BASE"]})
+    found = tuned(size, runs, {**RIVALS, "BASE": METHODS["BASE"]}, data)
     pixels = [sum(some) for some in zip(*each(found.methods["LMP"].results, "pixels"), strict=True)]
     ours, others = (each(found.methods[name].results, "per_class") for name in ("LMP", "BASE+"))
     gains = [minus(*pair) for pair in zip(ours, others, strict=True)]  # of seed and class
     kept = sorted((n, fmean(seed[at] for seed in gains), at) for at, n in enumerate(pixels))
+    most = max(pixels)  # of the class that the constant prediction names
     rows = [
-        [at, count, *(spread([seed[at] for seed in some]) for some in (others, ours, gains))]
+        [
+            data.classes[at],
+            count,
+            *(spread([seed[at] for seed in some]) for some in (others, ours, gains)),
+            f"{100 * most / sum(pixels):.1f}" if count == most else "0.0",
+        ]
         for count, _, at in kept
     ]
     title = "IoU per class, %, from the rarest to the most frequent"
     caption = "Figure 3: the gain of each class against its number of pixels"
-    # of background everywhere, class 0
-    rows = [
-        [*row, f"{100 * pixels[0] / sum(pixels):.1f}" if row[0] == 0 else "0.0"] for row in rows
-    ]
-    columns = ["class", "test pixels", "BASE+", "LMP", "gain", "constant"]
+    columns = ["class", "test pixels, all seeds", "BASE+", "LMP", "gain", "constant"]
     tables = [Table(title, columns, rows)]
     numbers = {"pixels": pixels, "gains": gains, "tests": found.tests()}
-    return Outcome(numbers, found.words, SEEDS[size], tables, {caption: _draw_gains(kept)})
+    named = [(count, gain, data.classes[at]) for count, gain, at in kept]
+    figures = {caption: _draw_gains(named)}
+    return Outcome(numbers, found.words, seeds_of(data, size), tables, figures)
 
 
-def _draw_gains(classes: Sequence[tuple[int, float, int]]) -> Figure:
+def _draw_gains(classes: Sequence[tuple[int, float, str]]) -> Figure:
     figure = new_figure(5.5, 3.0)
     panel = figure.subplots()
     panel.axhline(0, color="grey", linewidth=0.8)
     offset: Any = {"textcoords": "offset points", "xytext": (4, 4), "fontsize": 7}
     for count, gain, label in classes:
         panel.semilogx(count, gain, "o", color="C0")
-        panel.annotate(str(label), (count, gain), **offset)
+        panel.annotate(label, (count, gain), **offset)
     panel.set(xlabel="test pixels of the class", ylabel="LMP - BASE+, points of IoU")
     return figure
 
@@ -171,3 +183,4 @@ FIGURE_4 = Experiment(
     run_evolution,
     judge_evolution,
 )
+CAMVID = [elsewhere(one, data) for data in (SHARED, APART) for one in (TABLE_2, FIGURE_3)]

@@ -5,16 +5,34 @@ from typing import Any, NamedTuple
 
 from evalgrad_lab.runs import Runs
 from evalgrad_lab.tune import Tuned
+from reproductions.bases import in_words, with_bases
 from reproductions.claims import each, minus, obstacle
+from reproductions.data_sets import SCENES, DataSet
 from reproductions.experiment import Size, by_size
 from reproductions.loss_max_pooling.training import fine_tune_methods
-from reproductions.scene_base import SCENES, in_words, with_bases
 from reproductions.training import best_forks, rates_in_words
 
 Method = Mapping[str, Any]
 RATES = [0.001, 0.003]
-SETTINGS = by_size("rates iterations", tiny=(RATES[:1], 2), default=(RATES, 300), full=(RATES, 400))
+COLUMNS = "rates iterations moments tiles"  # moments at which the training is looked at
+ROADS = by_size(
+    COLUMNS,
+    tiny=(RATES[:1], 2, 2, True),
+    default=(RATES[:1], 66, 0, True),
+    full=([0.0003, 0.001], 600, 8, True),
+)
+SETTINGS = {
+    "scenes": by_size(
+        COLUMNS,
+        tiny=(RATES[:1], 2, 2, False),
+        default=(RATES, 300, 8, False),
+        full=(RATES, 400, 8, False),
+    ),
+    "camvid": ROADS,
+    "camvid apart": ROADS,
+}
 SEEDS = {"tiny": [0], "default": list(range(5)), "full": list(range(10))}
+ROAD_SEEDS = {"tiny": [0], "default": [0, 1, 2], "full": list(range(5))}
 PLAIN, WEIGHTED, HARDEST = {"kind": "plain"}, {"kind": "weighted"}, {"kind": "hardest"}
 BLEND = 0.5  # half of the samples by the classes that do badly; the paper gives no share
 
@@ -48,11 +66,16 @@ class Found(NamedTuple):
         return {"constant": self.constant, "base": self.base, **methods}
 
 
-def tuned(size: Size, runs: Runs, methods: Mapping[str, Method]) -> Found:
+def seeds_of(data: DataSet, size: Size) -> list[int]:
+    """Fewer on CamVid."""
+    return (SEEDS if data is SCENES else ROAD_SEEDS)[size]
+
+
+def tuned(size: Size, runs: Runs, methods: Mapping[str, Method], data: DataSet = SCENES) -> Found:
     """One piece per seed and method, so that experiments share them."""
-    setting, starts = SETTINGS[size], with_bases(runs, size, SEEDS[size])
+    setting, starts = SETTINGS[data.name][size], with_bases(runs, data, size, seeds_of(data, size))
     asked = [
-        {**start, **setting, "method": dict(method)}
+        {"start": start, **setting, "method": dict(method)}
         for method in methods.values()
         for start in starts
     ]
@@ -62,10 +85,10 @@ def tuned(size: Size, runs: Runs, methods: Mapping[str, Method]) -> Found:
     seeds = [{name: found[name][at]["tuned"] for name in methods} for at in range(len(starts))]
     best = best_forks(methods, seeds, setting["rates"])
     words = (
-        f"{in_words(SCENES[size])}, in place of Cityscapes, which cannot be had here, and of the"
-        f" weights of MS-COCO. From it each method trains {setting['iterations']} iterations more,"
-        f" BASE as well; learning rate of {setting['rates']} by validation mIoU:"
-        f" {rates_in_words(best)}."
+        f"{in_words(data, data.setting(size))}, in place of Cityscapes, which cannot be had here,"
+        f" and of the weights of MS-COCO. From it each method trains"
+        f" {setting['iterations']} iterations more, BASE as well;"
+        f" {rates_in_words(best, setting['rates'], 'validation mIoU')}."
     )
     return Found(best, each(first, "constant"), each(first, "base"), words)
 

@@ -7,19 +7,28 @@ from matplotlib.figure import Figure
 
 from evalgrad_lab.runs import Runs
 from evalgrad_lab.tune import Tuned
+from reproductions.bases import in_words, with_bases
 from reproductions.claims import MOVES, Claim, above, each, minus, obstacle, similar, spread
+from reproductions.data_sets import CAMVID_ENET, LARGE_SCENES, DataSet, elsewhere
 from reproductions.drawing import mean_curve, new_figure, plot_lines
 from reproductions.experiment import Experiment, Outcome, Size, SkippedError, Table, by_size
-from reproductions.lovasz.enet_pieces import BASE_RATE, CATEGORIES, fine_tunings
+from reproductions.lovasz.enet_pieces import fine_tunings
 from reproductions.training import best_forks, rates_in_words
 
 RATES = [0.001, 0.003]
-SETTINGS = by_size(
-    "sizes base_iterations iterations every batch_sizes rates",
-    tiny=([16, 8, 8], 1, 1, 1, [2, 4], RATES[:1]),
-    full=([12000, 400, 1000], 8000, 1000, 100, [2, 5, 10, 20], RATES),
-)
-SEEDS = {"tiny": [0], "full": [0, 1, 2, 3, 4]}
+COLUMNS = "iterations every batch_sizes rates"
+SETTINGS = {
+    LARGE_SCENES.name: by_size(
+        COLUMNS, tiny=(1, 1, [2, 4], RATES[:1]), full=(1000, 100, [2, 5, 10, 20], RATES)
+    ),
+    CAMVID_ENET.name: by_size(
+        COLUMNS,
+        tiny=(1, 1, [1, 2], RATES[:1]),
+        default=(100, 25, [2, 10, 20], RATES[:1]),
+        full=(1000, 100, [2, 5, 10, 20], RATES),
+    ),
+}
+SEEDS = {"tiny": [0], "default": [0, 1, 2], "full": [0, 1, 2, 3, 4]}
 KINDS = ("class", "category")
 FURTHER = "weighted cross-entropy, batch 10"
 TABLE_4 = {
@@ -28,14 +37,15 @@ TABLE_4 = {
 }
 
 
-def run(size: Size, runs: Runs) -> Outcome:
+def run(size: Size, runs: Runs, data: DataSet = LARGE_SCENES) -> Outcome:
     """All fine-tunings from one base network per seed."""
-    if size == "default":
+    if size not in SETTINGS[data.name]:
         raise SkippedError(
             "an ENet converges in hours; `python -m reproductions lovasz/table-4 --full` runs it."
         )
-    setting, seeds = SETTINGS[size], SEEDS[size]
-    found = runs.run(fine_tunings, [{**setting, "seed": seed} for seed in seeds])
+    setting, seeds = SETTINGS[data.name][size], SEEDS[size]
+    asked = [{"start": start, **setting} for start in with_bases(runs, data, size, seeds)]
+    found = runs.run(fine_tunings, asked)
     names = [FURTHER, *map("Lovász, batch {}".format, setting["batch_sizes"])]
     tuned = best_forks(names, each(found, "tuned"), setting["rates"])
     results = {name: each(found, name) for name in ("constant", "base")}
@@ -45,27 +55,26 @@ def run(size: Size, runs: Runs) -> Outcome:
         for name, ones in results.items()
     ]
     columns = ["network", "class IoU", "category IoU", "paper: class IoU", "paper: category IoU"]
+    words = _setting(data, size, rates_in_words(tuned, setting["rates"], "validation IoU"))
     return Outcome(
         {name: {key: each(ones, key) for key in KINDS} for name, ones in results.items()},
-        _setting(setting, rates_in_words(tuned)),
+        words,
         seeds,
-        [Table("Table 4: IoU (%) on test scenes", columns, rows)],
+        [Table("Table 4: IoU (%) on test images", columns, rows)],
         {"Figure 9: class IoU on validation during fine-tuning, mean over the seeds": _draw(tuned)},
     )
 
 
-def _setting(setting: Mapping[str, Any], rates: str) -> str:
-    train, validation, test = setting["sizes"]
+def _setting(data: DataSet, size: Size, rates: str) -> str:
+    setting = SETTINGS[data.name][size]
     groups = "; ".join(
-        f"{name} {digits}" for name, digits in CATEGORIES.items() if name != "background"
+        f"{name}: {', '.join(data.classes[one] for one in classes)}"
+        for name, classes in data.categories.items()
     )
     return (
-        f"digit scenes of 64 x 64 pixels, {train} + {validation} + {test}; ENet, Adam, poly"
-        f" schedule; base network: {setting['base_iterations']} iterations of weighted"
-        f" cross-entropy, batch 10, learning rate {BASE_RATE}; then {setting['iterations']}"
-        " iterations each, learning rate of"
-        f" {setting['rates']} by validation IoU: {rates}. Categories are groups of digits of ours,"
-        f" beside the background: {groups}. Cityscapes' iIoU has no counterpart here."
+        f"{in_words(data, data.setting(size))}; then {setting['iterations']} iterations each,"
+        f" {rates}. Categories: {groups}."
+        " Cityscapes' iIoU has no counterpart here."
     )
 
 
@@ -118,3 +127,4 @@ ENET = Experiment(
     run,
     judge,
 )
+ENET_CAMVID = elsewhere(ENET, CAMVID_ENET)

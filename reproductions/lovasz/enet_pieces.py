@@ -1,4 +1,4 @@
-"""Section 4.4 on digit scenes: ENet after weighted cross-entropy, fine-tuned in several ways."""
+"""Section 4.4: ENet after weighted cross-entropy, fine-tuned in several ways."""
 
 from typing import Any
 
@@ -6,60 +6,43 @@ import torch
 from torch import Tensor, nn
 
 import evalgrad as eg
-from evalgrad_lab.data.batches import in_memory
-from evalgrad_lab.data.dataset import Part, Sizes
-from evalgrad_lab.data.embedded.digits import SCENE_CLASSES, digit_scenes
+from evalgrad_lab.data.dataset import Part
 from evalgrad_lab.fit import Every, scores_of
-from evalgrad_lab.loss_factories import make
-from evalgrad_lab.models.enet import ENet
-from reproductions.training import Counts, Loss, adam_poly, forked, seeded, train
-
-# As Cityscapes has categories of classes: the background, digits with a loop, straight ones, open
-# curves.
-CATEGORIES = {"background": [0], "loops": [0, 6, 8, 9], "straight": [1, 4, 7], "curves": [2, 3, 5]}
-BATCH = 10  # of the weighted cross-entropy, before and in fine-tuning
-BASE_RATE = 0.01
-CANVAS = 64  # ENet works at an eighth of the resolution
+from reproductions.bases import Base, read_base
+from reproductions.data_sets import DataSet
+from reproductions.training import Loss, adam_poly, forked, train
 
 
-def category_of_class() -> Tensor:
-    """(11,) number of the category of each class; digit d is class d + 1."""
-    table = torch.zeros(SCENE_CLASSES, dtype=torch.int64)
-    for number, digits in enumerate(list(CATEGORIES.values())[1:], 1):
-        table[torch.tensor(digits) + 1] = number
+def category_of_class(data: DataSet) -> Tensor:
+    """Number of the category of each class; the void stays what it is."""
+    table = torch.arange(256)
+    for number, classes in enumerate(data.categories.values()):
+        table[classes] = number
     return table
 
 
-def evaluate(model: nn.Module, part: Part) -> dict[str, float]:
-    """Class and category IoU over the dataset, in per cent."""
-    return overlaps(scores_of(model, part.inputs).argmax(1), part)
-
-
-def overlaps(found: Tensor, part: Part) -> dict[str, float]:
-    """Class and category IoU of a prediction."""
-    table = category_of_class()
+def overlaps(found: Tensor, part: Part, data: DataSet) -> dict[str, float]:
+    """Class and category IoU of a prediction over the dataset, in per cent."""
+    table = category_of_class(data)
     pairs = {
-        "class": (found, part.target, SCENE_CLASSES),
-        "category": (table[found], table[part.target], len(CATEGORIES)),
+        "class": (found, part.target, len(data.classes)),
+        "category": (table[found], table[part.target], len(data.categories)),
     }
     index = eg.metrics.jaccard_index
     return {
-        kind: 100 * index(some, true, num_classes=count).item()
+        kind: 100 * index(some, true, num_classes=count, ignore_index=data.void).item()
         for kind, (some, true, count) in pairs.items()
     }
 
 
-def weighted_cross_entropy(target: Tensor) -> Loss:
-    """With ENet's class weights 1 / ln(1.02 + frequency)."""
-    frequency = torch.bincount(target.flatten(), minlength=SCENE_CLASSES) / target.numel()
-    return make("cross_entropy", {"weight": (1 / (1.02 + frequency).log()).tolist()})
+def evaluate(base: Base, model: nn.Module, part: Part) -> dict[str, float]:
+    """Class and category IoU of the most likely classes."""
+    return overlaps(scores_of(model, part.inputs, 64).argmax(1), part, base.data)
 
 
 def fine_tunings(
     *,
-    seed: int,
-    sizes: Counts,
-    base_iterations: int,
+    start: dict[str, Any],
     iterations: int,
     every: int,
     batch_sizes: list[int],
@@ -68,26 +51,25 @@ def fine_tunings(
     """A piece: the constant prediction and the base network on test, and every fine-tuning by
     learning rate: class IoU on validation during it, class and category IoU on test after it.
     """
-    split = digit_scenes(seed, Sizes(*sizes), canvas=CANVAS)
-    weighted = weighted_cross_entropy(split.train.target)
-    base = seeded(seed, lambda: ENet(1, SCENE_CLASSES))
-    first, pace = in_memory(split.train, BATCH, seed), adam_poly(BASE_RATE, seed=seed)
-    train(base, weighted, first, pace, base_iterations)
+    base = read_base(start)
+    data, split, seed = base.data, base.split, base.seed + 1
+    before = evaluate(base, base.network, split.validation)["class"]
 
     def further(model: nn.Module, way: tuple[Loss, int], rate: float) -> dict[str, Any]:
-        curve: list[list[float]] = []
+        curve: list[list[float]] = [[0, before]]
 
         def look(step: int) -> None:
-            curve.append([step, evaluate(model, split.validation)["class"]])
+            curve.append([step, evaluate(base, model, split.validation)["class"]])
 
-        look(0)
         loss, batch = way
-        batches, pace = in_memory(split.train, batch, seed + 1), adam_poly(rate, seed=seed + 1)
+        batches, pace = base.shuffled(batch, seed), adam_poly(rate, seed=seed)
         train(model, loss, batches, pace, iterations, [Every(every, look)])
-        return {"validation": curve[-1][1], "curve": curve, "test": evaluate(model, split.test)}
+        test = evaluate(base, model, split.test)
+        return {"validation": curve[-1][1], "curve": curve, "test": test}
 
-    ways: dict[str, tuple[Loss, int]] = {"weighted cross-entropy, batch 10": (weighted, BATCH)}
-    ways |= {f"Lovász, batch {size}": (make("lovasz_softmax", {}), size) for size in batch_sizes}
-    kept = {"constant": overlaps(torch.zeros_like(split.test.target), split.test)}
-    kept["base"] = evaluate(base, split.test)
-    return {**kept, "tuned": forked(base, ways, rates, further)}
+    size, lovasz = data.batch, data.loss("lovasz_softmax")
+    ways = {f"weighted cross-entropy, batch {size}": (base.cross_entropy(), size)}
+    ways |= {f"Lovász, batch {number}": (lovasz, number) for number in batch_sizes}
+    kept = {"constant": overlaps(base.constant(split.test), split.test, data)}
+    kept["base"] = evaluate(base, base.network, split.test)
+    return {**kept, "tuned": forked(base.network, ways, rates, further)}

@@ -6,12 +6,13 @@ from typing import Any
 
 from evalgrad_lab.runs import Runs
 from evalgrad_lab.tune import Tuned
+from reproductions.bases import in_words, with_bases
 from reproductions.claims import Claim, above, best, each, obstacle, spread
+from reproductions.data_sets import SCENES
 from reproductions.experiment import Experiment, Outcome, Size, Table, by_size
 from reproductions.lovasz.binary import TABLE_A2, numbers_in
 from reproductions.lovasz.binary_pieces import EVALUATED
 from reproductions.lovasz.per_class_pieces import one_by_one
-from reproductions.scene_base import SCENES, in_words, with_bases
 from reproductions.training import best_forks, rates_in_words
 
 RATES = [0.001, 0.003]
@@ -53,7 +54,8 @@ def choose(found: list[Any], rates: list[float]) -> dict[str, Tuned]:
 def run(size: Size, runs: Runs) -> Outcome:
     """Fine-tune to every digit with every loss."""
     setting, seeds = SETTINGS[size], SEEDS[size]
-    found = runs.run(one_by_one, [{**start, **setting} for start in with_bases(runs, size, seeds)])
+    starts = with_bases(runs, SCENES, size, seeds)
+    found = runs.run(one_by_one, [{"start": start, **setting} for start in starts])
     chosen = choose(found, setting["rates"])
     tuned: dict[str, list[Any]] = {loss: chosen[loss].results for loss in EVALUATED}
     ious = {name: each(found, name) for name in ("constant", "base")}  # by seed and class
@@ -75,7 +77,7 @@ def run(size: Size, runs: Runs) -> Outcome:
 def _setting(size: Size, rates: str) -> str:
     setting = SETTINGS[size]
     return (
-        f"{in_words(SCENES[size])}; from it fine-tuned to the log-odds of one digit"
+        f"{in_words(SCENES, SCENES.setting(size))}; from it fine-tuned to the log-odds of one digit"
         f" ({setting['iterations']} iterations of 16 scenes, half of them with the digit); test"
         " scenes half with the digit, an empty scene predicted empty counts as 1. Learning rates of"
         f" {setting['rates']} by validation IoU: {rates}."

@@ -8,9 +8,10 @@ from torch import Tensor, nn
 
 from evalgrad_lab.data.dataset import Dataset, Part
 from evalgrad_lab.fit import Pace, scores_of
+from reproductions.bases import read_base
+from reproductions.data_sets import SCENES
 from reproductions.lovasz.binary_pieces import EVALUATED, constant_iou, image_iou, losses
-from reproductions.scene_base import BATCH, read_base
-from reproductions.training import Counts, adam_poly, equibatches, forked, train
+from reproductions.training import adam_poly, equibatches, forked, train
 
 
 class OneClass(nn.Module):
@@ -46,7 +47,7 @@ def fine_tune(
     present = has(split.train.target, label)
     binary = Part(split.train.inputs, (split.train.target == label).long())
     # half of the images have the class
-    batches = equibatches(binary, torch.stack([present, ~present], 1), BATCH, pace.seed)
+    batches = equibatches(binary, torch.stack([present, ~present], 1), SCENES.batch, pace.seed)
     one = train(OneClass(model, label), losses()[loss], batches, pace, iterations)
     validation, test = half_with(split.validation, label), half_with(split.test, label)
     scores = scores_of(one, test.inputs)
@@ -59,10 +60,7 @@ def fine_tune(
 
 def one_by_one(
     *,
-    seed: int,
-    sizes: Counts,
-    width: int,
-    base: str,
+    start: dict[str, Any],
     labels: list[int],
     iterations: int,
     rates: list[float],
@@ -70,17 +68,17 @@ def one_by_one(
     """A piece: image IoU of the base network for all classes and of the constant prediction, by
     class; and the fine-tuned results by loss, learning rate and class.
     """
-    split, start = read_base(seed, sizes, width, base)
+    _, split, network, seed = read_base(start)
     test = {label: half_with(split.test, label) for label in labels}
-    found = {label: scores_of(start, p.inputs).argmax(1) == label for label, p in test.items()}
+    found = {label: scores_of(network, p.inputs).argmax(1) == label for label, p in test.items()}
 
-    def further(network: nn.Module, loss: str, rate: float) -> list[dict[str, Any]]:
-        models = {label: copy.deepcopy(network) for label in labels}
+    def further(base: nn.Module, loss: str, rate: float) -> list[dict[str, Any]]:
+        models = {label: copy.deepcopy(base) for label in labels}
         how = (loss, adam_poly(rate, seed=seed), iterations)
         return [fine_tune(model, split, label, *how) for label, model in models.items()]
 
     return {
         "base": [image_iou(found[at].float() - 0.5, part.target) for at, part in test.items()],
         "constant": [constant_iou(part) for part in test.values()],
-        "tuned": forked(start, {loss: loss for loss in EVALUATED}, rates, further),
+        "tuned": forked(network, {loss: loss for loss in EVALUATED}, rates, further),
     }

@@ -1,75 +1,119 @@
-"""Section 4.3 on digit scenes: fine-tunings of one base, watched by the three kinds of mIoU."""
+"""Section 4.3: fine-tunings of one base, watched by the three kinds of mIoU, and what is done with
+the networks at the test: several scales, a CRF, Nowozin's decisions.
+"""
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from evalgrad_lab.data.batches import in_memory
+import evalgrad as eg
 from evalgrad_lab.data.dataset import Part
-from evalgrad_lab.data.embedded.digits import SCENE_CLASSES
-from evalgrad_lab.fit import Every
-from evalgrad_lab.loss_factories import make
+from evalgrad_lab.fit import Every, scores_of
 from evalgrad_lab.views import multi_scale
-from reproductions.scene_base import BATCH, constant, evaluate, mious, read_base
-from reproductions.training import Counts, Loss, adam_poly, equibatches, forked, train
+from reproductions.bases import Base, class_ious, read_base
+from reproductions.crf import Crf
+from reproductions.data_sets import DataSet
+from reproductions.training import Loss, adam_poly, equibatches, forked, train
+
+GROUP = 21  # images whose labels Nowozin's rule decides together, as in the paper
+STRENGTHS = (0.5, 1.0, 2.0)  # of both messages of the CRF, chosen on validation
+EVERY = 4  # of so many validation images one chooses it
 
 
-def losses() -> dict[str, Loss]:
+def losses(data: DataSet) -> dict[str, Loss]:
     """The paper's three: Lovász of the batch is over present classes, per image over all."""
     return {
-        "cross-entropy": make("cross_entropy", {}),
-        "Lovász": make("lovasz_softmax", {}),
-        "Lovász per image": make("lovasz_softmax", {"per_image": True, "classes": "all"}),
+        "cross-entropy": data.loss("cross_entropy"),
+        "Lovász": data.loss("lovasz_softmax"),
+        "Lovász per image": data.loss("lovasz_softmax", per_image=True, classes="all"),
     }
 
 
-def class_table(target: Tensor) -> Tensor:
-    """Which classes each image has: (images, classes)."""
-    table = torch.zeros(len(target), SCENE_CLASSES, dtype=torch.bool)
-    return table.scatter_(1, target.flatten(1), True)
+def class_table(target: Tensor, classes: int) -> Tensor:
+    """Which classes each image has: (images, classes); the void is none."""
+    table = torch.zeros(len(target), 256, dtype=torch.bool)
+    return table.scatter_(1, target.flatten(1), True)[:, :classes]
 
 
 @torch.no_grad()
-def multi_scale_miou(model: nn.Module, part: Part) -> float:
-    """Dataset mIoU of the mean probabilities at the paper's three scales."""
-    found = [multi_scale(model, images).argmax(1) for images in part.inputs.split(100)]
-    return mious(torch.cat(found), part.target)["dataset"]
+def several_scales(model: nn.Module, images: Tensor) -> Tensor:
+    """Mean probabilities at the paper's three scales."""
+    return torch.cat([multi_scale(model, some) for some in images.split(100)])
 
 
-def fine_tune_scenes(
+def crf_strength(base: Base) -> float:
+    """That of the best mIoU of the base on validation."""
+    part = base.split.validation
+    part = Part(part.inputs[::EVERY], part.target[::EVERY])
+    found = several_scales(base.network, part.inputs)
+
+    def score(strength: float) -> float:
+        smoothed = Crf(strength, strength)(found, part.inputs)
+        return base.mious(smoothed.argmax(1), part.target)["dataset"]
+
+    return max(STRENGTHS, key=score)
+
+
+def at_test(base: Base, model: nn.Module, views: Sequence[str], strength: float) -> dict[str, Any]:
+    """All kinds of mIoU on test, the IoU of the classes, and by `views` the mIoU of the dataset at
+    several scales, with a CRF of the `strength` on them, or with Nowozin's rule on one scale.
+    """
+    part, labels = base.split.test, {}
+    found = scores_of(model, part.inputs, 32)
+    if "multi-scale" in views:
+        scales = several_scales(model, part.inputs)
+        labels["multi-scale"] = scales.argmax(1)
+    if "CRF" in views:
+        labels["CRF"] = Crf(strength, strength)(scales, part.inputs).argmax(1)
+    if "Nowozin" in views:
+        groups = found.softmax(1).split(GROUP)
+        labels["Nowozin"] = torch.cat([eg.decisions.dataset_jaccard_labels(p) for p in groups])
+    extra = {name: base.mious(some, part.target)["dataset"] for name, some in labels.items()}
+    counts = base.counts(found.argmax(1), part.target)
+    by_class = {"per_class": class_ious(counts), "pixels": counts[:, 2].tolist()}
+    return {**base.mious(found.argmax(1), part.target), **extra, **by_class}
+
+
+def fine_tune(
     *,
-    seed: int,
-    sizes: Counts,
-    width: int,
-    base: str,
+    start: dict[str, Any],
     variants: dict[str, list[Any]],
     rates: list[float],
     iterations: int,
     every: int,
+    views: dict[str, list[str]],
 ) -> dict[str, Any]:
     """A piece: the constant prediction and the base on test; every variant (loss, equibatch, factor
     of the iterations) by learning rate: its mIoU on validation, the `curve` of all kinds there, and
-    all of them on test.
+    all of them on test, with its `views`.
     """
-    split, start = read_base(seed, sizes, width, base)
+    base = read_base(start)
+    split, seed, data = base.split, base.seed + 1, base.data
+    before = base.evaluate(base.network, split.validation)
+    strength = crf_strength(base) if any("CRF" in some for some in views.values()) else 0.0
 
-    def further(model: nn.Module, variant: list[Any], rate: float) -> dict[str, Any]:
-        loss, equibatch, factor = variant
-        curve: list[dict[str, float]] = []
+    def further(model: nn.Module, name: str, rate: float) -> dict[str, Any]:
+        loss, equibatch, factor = variants[name]
+        curve = [{"iteration": 0, **before}]
 
         def look(iteration: int) -> None:
-            curve.append({"iteration": iteration, **evaluate(model, split.validation)})
+            curve.append({"iteration": iteration, **base.evaluate(model, split.validation)})
 
-        look(0)
-        batches = in_memory(split.train, BATCH, seed + 1)
+        batches = base.shuffled(data.batch, seed)
         if equibatch:
-            batches = equibatches(split.train, class_table(split.train.target), BATCH, seed + 1)
-        pace, steps = adam_poly(rate, seed=seed + 1), round(factor * iterations)
-        train(model, losses()[loss], batches, pace, steps, [Every(every, look)])
-        test = {**evaluate(model, split.test), "multi-scale": multi_scale_miou(model, split.test)}
+            presence = class_table(split.train.target, len(data.classes))
+            batches = base.changed(equibatches(split.train, presence, data.batch, seed), seed)
+        pace, steps = adam_poly(rate, seed=seed), round(factor * iterations)
+        train(model, losses(data)[loss], batches, pace, steps, [Every(every, look)])
         own = "image" if loss == "Lovász per image" else "dataset"  # what the loss stands for
+        test = at_test(base, model, views[name], strength)
         return {"validation": curve[-1][own], "test": test, "curve": curve}
 
-    kept = {"constant": constant(split.test), "base": evaluate(start, split.test)}
-    return {**kept, "tuned": forked(start, variants, rates, further)}
+    kept = {"constant": base.mious(base.constant(split.test), split.test.target)}
+    kept["base"] = base.evaluate(base.network, split.test)
+    return {
+        **kept,
+        "tuned": forked(base.network, {name: name for name in variants}, rates, further),
+    }

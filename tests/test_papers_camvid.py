@@ -1,0 +1,210 @@
+"""The segmentation papers' experiments on a folder in CamVid's layout, which the test draws; the
+CRF.
+"""
+
+import json
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+import reproductions
+from evalgrad_lab.data.batches import Batch
+from evalgrad_lab.runs import Runs
+from evalgrad_lab.store import Store
+from reproductions import bases
+from reproductions.__main__ import main
+from reproductions.crf import Crf
+from reproductions.data_sets import APART, CAMVID, CAMVID_ENET, SHARED, rescaled
+from reproductions.experiment import SkippedError
+from reproductions.lovasz import enet_pieces, scenes_claims, scenes_pieces
+
+NAMES = [one.name for one in reproductions.find(["all"]) if "camvid" in one.name]
+COUNTS = {"0001TP": 8, "0006R0": 3, "0016E5": 1}
+FRAMES = {
+    "train": [f"{drive}_{at}" for drive, count in COUNTS.items() for at in range(count)],
+    "val": ["0016E5_7", "0016E5_8"],
+}
+
+
+@pytest.fixture
+def camvid(tmp_path, monkeypatch):
+    """Images of 48 x 36 pixels, all classes, one row void."""
+    folder, random = tmp_path / "camvid", np.random.default_rng(0)
+    for part, names in FRAMES.items():
+        for kind in ("images", "masks"):
+            (folder / part / kind).mkdir(parents=True)
+        for name in names:
+            labels = random.integers(0, 11, (36, 48), dtype=np.uint8)
+            labels[0] = 255
+            colours = np.stack([labels * 20] * 3, -1)
+            Image.fromarray(colours).save(folder / part / "images" / f"{name}.jpg")
+            Image.fromarray(labels).save(folder / part / "masks" / f"{name}.png")
+    monkeypatch.setenv(CAMVID, str(folder))
+    return folder
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_an_experiment_runs_on_camvid(name, camvid, tmp_path):
+    (experiment,) = reproductions.find([name])
+    outcome = experiment.run("tiny", Runs(Store(tmp_path / "runs")))
+    assert json.loads(json.dumps(outcome.numbers))
+    assert "0006R0" in outcome.setting
+    assert experiment.judge(outcome.numbers)
+    for table in outcome.tables:
+        named = [*table.columns, *(row[0] for row in table.rows)]
+        assert any("constant" in str(one) for one in named)
+
+
+def test_the_command_takes_the_folder_and_the_page_says_so(camvid, tmp_path, monkeypatch):
+    monkeypatch.delenv(CAMVID)
+    (experiment,) = reproductions.find(["lovasz/table-2-camvid"])
+    with pytest.raises(SkippedError, match="--camvid"):
+        experiment.run("tiny", Runs(Store(tmp_path / "runs")))
+    monkeypatch.setenv(CAMVID, "")  # so that what the command sets is taken back
+    where = ["--out", str(tmp_path / "out"), "--docs", str(tmp_path / "docs")]
+    assert main([experiment.name, "--tiny", "--jobs", "1", "--camvid", str(camvid), *where]) == 0
+    page = (tmp_path / "docs" / "lovasz.md").read_text()
+    assert "`python -m reproductions lovasz/table-2-camvid --camvid FOLDER --tiny`" in page
+    assert "| cyclist |" in page  # the table of the classes
+
+
+def test_drives_are_trained_on_validated_and_tested_apart(camvid):
+    for data, count in ((SHARED, 9), (APART, 8)):
+        split = data.read(data.setting("tiny"), 0)
+        assert [len(part) for part in (split.train, split.validation, split.test)] == [count, 3, 2]
+        assert split.train.inputs.shape[1:] == (3, 18, 24)
+        assert set(split.train.target.unique().tolist()) <= {*range(11), 255}
+
+
+def test_fine_tuning_keeps_the_encoder_and_its_norms(camvid, tmp_path):
+    (start,) = bases.with_bases(Runs(Store(tmp_path / "runs")), SHARED, "tiny", [0])
+    base = bases.read_base(start)
+    before = {name: value.clone() for name, value in base.network.state_dict().items()}
+    batches, pace = base.shuffled(2, 0), bases.adam_poly(0.01, seed=0)
+    bases.train(base.network, base.cross_entropy(), batches, pace, 2)
+    moved = {
+        name for name, value in base.network.state_dict().items() if (value != before[name]).any()
+    }
+    assert moved
+    assert not any(name.startswith("encoder") for name in moved)
+
+
+def test_the_constant_prediction_is_the_most_frequent_class_without_the_void(camvid):
+    split = SHARED.read(SHARED.setting("tiny"), 0)
+    base = bases.Base(SHARED, split, torch.nn.Identity(), 0)
+    split.test.target[:] = 255
+    split.test.target[:, 3, :5] = 8
+    split.test.target[:, 4, :4] = 2
+    constant = base.constant(split.test)
+    assert constant.unique().tolist() == [8]
+    assert base.mious(constant, split.test.target)["dataset"] == pytest.approx(100 * 5 / 9 / 2)
+
+
+def test_a_rescaled_batch_keeps_its_classes_and_its_images_together():
+    target = torch.zeros(2, 20, 30, dtype=torch.int64)
+    target[:, 5:15, 10:20] = torch.tensor([[[3]], [[7]]])
+    batch = Batch(target[:, None].float(), target, torch.arange(2))
+    sizes = set()
+    for epoch in range(10):
+        (found,) = rescaled(lambda number: [batch], 0)(epoch)
+        sizes.add(found.target.shape[-1])
+        assert [one.unique().tolist() for one in found.target] == [[0, 3], [0, 7]]
+        alike = (found.inputs[:, 0] - found.target).abs() < 0.5
+        assert alike.float().mean() > 0.75  # but for the borders, which are smooth in the image
+        (again,) = rescaled(lambda number: [batch], 0)(epoch)
+        assert torch.equal(again.inputs, found.inputs)
+    assert len(sizes) > 4
+    assert min(sizes) >= 15
+    assert max(sizes) <= 30
+
+
+def test_every_road_class_has_one_category():
+    groups = CAMVID_ENET.categories
+    assert sorted(label for group in groups.values() for label in group) == list(range(11))
+    table = enet_pieces.category_of_class(CAMVID_ENET)
+    assert table[9] == table[10] == list(groups).index("human")
+    assert table[255] == 255
+
+
+def test_the_void_is_no_class_of_an_image():
+    target = torch.tensor([[[0, 255], [2, 2]]])
+    assert scenes_pieces.class_table(target, 11).nonzero()[:, 1].tolist() == [0, 2]
+
+
+def mean_field(probabilities, image, crf):
+    """In loops over pairs of pixels, for cells of one pixel."""
+    classes, height, width = probabilities.shape
+    places = [(y, x) for y in range(height) for x in range(width)]
+    unary = {at: probabilities[:, at[0], at[1]].log() for at in places}
+    found = {at: probabilities[:, at[0], at[1]] for at in places}
+    for _ in range(crf.steps):
+        new = {}
+        for y, x in places:
+            said = unary[y, x].clone()
+            near, alike = [], []
+            for v, u in places:
+                apart = (y - v) ** 2 + (x - u) ** 2
+                colours = float(((image[:, y, x] - image[:, v, u]) ** 2).sum())
+                near.append(np.exp(-apart / 2 / crf.near**2))
+                alike.append(np.exp(-apart / 2 / crf.far**2 - colours / 2 / crf.colour**2))
+            for weight, kernel in ((crf.smooth, near), (crf.alike, alike)):
+                total = sum(kernel)
+                for share, at in zip(kernel, places):
+                    said += weight * share / total * found[at]
+            new[y, x] = said.softmax(0)
+        found = new
+    return torch.stack([found[at] for at in places], 1).view(classes, height, width)
+
+
+def test_the_crf_is_mean_field_over_all_pairs_of_pixels():
+    torch.manual_seed(0)
+    probabilities, images = torch.rand(2, 3, 4, 5).softmax(1), torch.rand(2, 3, 4, 5)
+    crf = Crf(0.7, 1.3, near=1.5, far=3.0, colour=0.3, cell=1, steps=3)
+    expected = [mean_field(*pair, crf) for pair in zip(probabilities, images)]
+    assert torch.allclose(crf(probabilities, images), torch.stack(expected), atol=1e-5)
+
+
+def test_cells_of_the_crf_are_close_to_pixels_where_all_is_smooth():
+    x = torch.linspace(-2, 2, 29)
+    image = x.expand(1, 3, 22, 29)
+    likely = torch.sigmoid(x).expand(22, 29)
+    probabilities = torch.stack([likely, 1 - likely])[None]
+    fine, coarse = (
+        Crf(near=6.0, far=12.0, colour=0.8, cell=cell)(probabilities, image) for cell in (1, 4)
+    )
+    assert (fine - coarse).abs().max() < 0.02
+    assert (fine - probabilities).abs().max() > 0.1
+
+
+def test_the_crf_follows_the_edges_of_the_image():
+    image = torch.zeros(1, 3, 16, 16)
+    image[..., 8:] = 2.0
+    probabilities = torch.full((1, 2, 16, 16), 0.5)
+    probabilities[:, 0, :, :8], probabilities[:, 1, :, :8] = 0.7, 0.3
+    probabilities[:, 0, :, 8:], probabilities[:, 1, :, 8:] = 0.3, 0.7
+    probabilities[:, :, 4, 4] = torch.tensor([0.3, 0.7])  # one wrong pixel on each side
+    probabilities[:, :, 11, 12] = torch.tensor([0.7, 0.3])
+    assert (probabilities.argmax(1) != image[:, 0] / 2).sum() == 2
+    found = Crf(0.5, 2.0, cell=2)(probabilities, image).argmax(1)
+    assert (found == image[:, 0] / 2).all()
+
+
+def test_what_is_done_at_the_test_is_judged_by_its_numbers():
+    def network(*values):
+        noise = (0.0, 0.05, -0.05)
+        return {
+            key: [value + one for one in noise] for key, value in zip(scenes_claims_keys, values)
+        }
+
+    scenes_claims_keys = ("dataset", "multi-scale", "CRF", "Nowozin")
+    names = ("cross-entropy", "cross-entropy + equibatch", "Lovász", "Lovász + equibatch")
+    good = {name: network(70.0, 71.1, 71.9, 66.0) for name in names}
+    good |= {name: network(72.0, 73.1, 73.9, 66.0) for name in names[2:]}
+    good |= {"constant": {"dataset": [8.0] * 3}, "base": {"dataset": [70.0] * 3}, "rescaled": True}
+    verdicts = [claim.verdict for claim in scenes_claims.judge_table(good)]
+    assert len(verdicts) == 8
+    assert verdicts[-4:] == ["found"] * 4  # scales, CRF, and Nowozin's rule below both
+    bad = good | {name: network(70.0, 69.0, 68.0, 71.5) for name in names}
+    assert [c.verdict for c in scenes_claims.judge_table(bad)][-4:] == ["not found"] * 4
