@@ -128,7 +128,13 @@ RUNGS = [
         lambda: arrays.pairs(labelled.mnist_pairs(0, Sizes(8000, 2000, 4000), noise=0.5)),
         PAIRS,
     ),
-    Rung("cifar-pairs", "classification", "top5", lambda: arrays.cifar_pairs(noise=0.0), PAIRS),
+    Rung(
+        "cifar-pairs",
+        "classification",
+        "top5",
+        lambda: arrays.pairs(arrays.cifar_pairs(0, Sizes(8000, 2000, 4000), noise=0.0)),
+        PAIRS,
+    ),
     # Not looked at until the recipe is frozen.
     Rung(
         "nuclei",
