@@ -9,6 +9,7 @@ import pytest
 import torch
 from scipy.optimize import minimize
 
+import evalgrad as eg
 from evalgrad_lab.data.batches import in_memory
 from evalgrad_lab.data.dataset import Part
 from evalgrad_lab.data.fetched import NotFetchedError
@@ -24,6 +25,7 @@ from reproductions.lovasz import (
     brain_pieces,
     enet,
     enet_pieces,
+    greedy_prox,
     per_class,
     per_class_pieces,
     prox,
@@ -305,9 +307,27 @@ def test_figure_c1_is_judged_by_its_numbers():
     value = {"SGD": [0.4] * 3, "momentum": [0.2] * 3, "prox": [0.3] * 3}
     crossings = {"SGD": [3, 1, 1], "momentum": [2, 1, 1], "prox": [0, 0, 0]}
     numbers = {"value": value, "crossings": crossings}
-    assert verdicts(prox.SURFACE, numbers) == ["found", "found", "not found"]
+    numbers["greedy"] = {"draws": 9, "ascends": 0, "misses": 0}
+    assert verdicts(prox.SURFACE, numbers) == ["found", "found", "not found", "found"]
     turned = {"value": value | {"prox": [0.5] * 3}, "crossings": crossings | {"prox": [4] * 3}}
-    assert verdicts(prox.SURFACE, turned) == ["not found"] * 3
+    turned["greedy"] = numbers["greedy"] | {"misses": 1}
+    assert verdicts(prox.SURFACE, turned) == ["not found"] * 4
+
+
+def test_algorithm_c1_ascends_as_printed_and_misses_the_minimum_repaired():
+    found = greedy_prox.greedy_counts(draws=40, items=6)
+    assert found["ascends"] == 40
+    assert 0 < found["misses"] < 40
+
+
+def test_algorithm_c1_repaired_walks_down_until_the_quadratic_term_stops_it():
+    """Two items that do not meet: each moves by its share of the loss over lam."""
+    x, foreground = torch.tensor([3.0, 1.0]).double(), torch.tensor([True, False])
+    u = greedy_prox.greedy_prox(x, foreground, 4.0, repaired=True)
+    torch.testing.assert_close(u, torch.tensor([3.0 - 1 / 4, 1.0]).double())
+    torch.testing.assert_close(u, eg.lovasz_prox(x, foreground, lam=4.0))
+    printed = greedy_prox.greedy_prox(x, foreground, 4.0, repaired=False)
+    torch.testing.assert_close(printed, torch.tensor([3.0 + 1 / 4, 1.0]).double())
 
 
 def test_every_patient_is_tested_in_one_fold_and_in_one_part_only():
