@@ -125,7 +125,10 @@ def test_margins_are_judged_by_their_numbers():
 
 @pytest.mark.parametrize(
     ("slow", "custom", "expected"),
-    [(2, 0.1, ["found"] * 4), (90, 5, ["not found", "not found", "not found", "found"])],
+    [
+        (2, 0.1, ["found"] * 5),
+        (90, 5, ["not found", "not found", "not found", "found", "not found"]),
+    ],
 )
 def test_times_are_judged_by_their_numbers(slow, custom, expected):
     def times(first, last):
@@ -134,6 +137,7 @@ def test_times_are_judged_by_their_numbers(slow, custom, expected):
     both = {"DC (AD)": times(1.0, 1.0), "DC (CB)": times(1.0, custom), "ours": times(0.01, 0.01)}
     forward = {"SA": times(1.0, 10.0), "DC": times(1.0, slow)}
     numbers = {"n": [10, 100], "forward": forward, "both": both}
+    numbers["step"] = {"CE": times(1.0, 1.0)[0], "L5,0.1": times(1.0, custom + 0.95)[1]}
     assert verdicts(speed.EXPERIMENT, numbers) == expected
 
 

@@ -18,8 +18,9 @@ PAPER = Paper(
         " CIFAR-100 those are not the coarse classes of the text, in pairs they are: the same"
         " first image, and a half of the second ones. The tables on algorithms need no stand-in."
         " L5,t is the smooth top-5 loss at temperature t, CE cross-entropy. Left out: products"
-        " of polynomials by FFT, which the paper names for large k. Their rounding errors are of"
-        " the size of the largest coefficient, and the wanted ones are many orders smaller."
+        " of polynomials by FFT, which the paper names for large k and calls negligible for small."
+        " Their rounding errors are of the size of the largest coefficient, and the wanted ones"
+        " are many orders smaller."
     ),
     experiments=[
         temperature.EXPERIMENT,
