@@ -33,7 +33,12 @@ def test_the_best_box_suppresses_its_neighbours_and_no_others():
     # 3 and 6 pixels from the best: overlaps of 7/13 and 4/16; the third is suppressed by nobody
     # though the second, itself suppressed, would have covered it
     some, scores = shifted(3.0, 0.0, 6.0), torch.tensor([0.5, 0.9, 0.4])
-    assert boxes.suppressed(some, scores) == [1, 2]
+    image = torch.zeros(3, dtype=torch.int64)
+    (kept,) = boxes.detections(some, image, scores[None])
+    assert kept.tolist() == [1, 2]
+    # boxes of other images do not suppress; all images are ranked together
+    (kept,) = boxes.detections(some, torch.tensor([1, 0, 0]), scores[None])
+    assert kept.tolist() == [1, 0, 2]
 
 
 def test_a_second_box_on_an_object_is_an_error_and_a_difficult_one_is_ignored():
@@ -43,6 +48,7 @@ def test_a_second_box_on_an_object_is_an_error_and_a_difficult_one_is_ignored():
     assert boxes.hits(ranked, image, there) == [True, False, None, None, False]
     # the same boxes on another image find nothing
     assert boxes.hits(ranked, image + 1, there) == [False] * 5
+    assert boxes.hits(ranked, image, there.take(there.label == 7)) == [False] * 5
 
 
 @pytest.mark.parametrize("seed", range(5))

@@ -32,9 +32,8 @@ def overlaps(boxes: Tensor, others: Tensor) -> Tensor:
     return both / (areas[0] + areas[1] - both)
 
 
-def suppressed(boxes: Tensor, scores: Tensor) -> list[int]:
-    """The boxes of one image that stay, best first: each suppresses those that it covers."""
-    near = (overlaps(boxes, boxes) > SUPPRESS).tolist()
+def suppressed(near: list[list[bool]], scores: Tensor) -> list[int]:
+    """The boxes of one image that stay, best first: each suppresses those that it is near to."""
     kept: list[int] = []
     for at in scores.argsort(descending=True).tolist():
         if not any(near[at][other] for other in kept):
@@ -42,21 +41,32 @@ def suppressed(boxes: Tensor, scores: Tensor) -> list[int]:
     return kept
 
 
+def detections(boxes: Tensor, image: Tensor, scores: Tensor) -> list[Tensor]:
+    """For each row of scores (classes, n) the boxes that stay of all images, best first."""
+    kept: list[list[int]] = [[] for _ in scores]
+    for number in image.unique():
+        there = torch.nonzero(image == number)[:, 0]
+        near = (overlaps(boxes[there], boxes[there]) > SUPPRESS).tolist()
+        for row, some in zip(scores, kept, strict=True):
+            some += there[suppressed(near, row[there])].tolist()
+    pairs = zip(scores, map(torch.tensor, kept), strict=True)
+    return [some[row[some].argsort(descending=True)] for row, some in pairs]
+
+
 def hits(boxes: Tensor, image: Tensor, objects: Objects) -> list[bool | None]:
     """Of ranked detections of one class, best first, whether each finds an object of it: the first
     one that does counts, a second one is an error. None for a difficult object: it is ignored.
     """
-    found, taken = [], set()
-    for box, number in zip(boxes, image, strict=True):
-        there = torch.nonzero(objects.image == number)[:, 0]
-        shares = overlaps(box[None], objects.boxes[there])[0]
-        best = int(shares.argmax()) if len(there) else 0
-        if not len(there) or shares[best] < MATCH:
-            found.append(False)
-            continue
-        which = int(there[best])
-        found.append(None if objects.difficult[which] else which not in taken)
-        taken.add(which)
+    if not len(objects.boxes):
+        return [False] * len(boxes)
+    same = image[:, None] == objects.image
+    share, best = torch.where(same, overlaps(boxes, objects.boxes), 0.0).max(1)
+    found: list[bool | None] = []
+    taken: set[int] = set()
+    for enough, which in zip((share >= MATCH).tolist(), best.tolist(), strict=True):
+        ignored = enough and bool(objects.difficult[which])
+        found.append(None if ignored else enough and which not in taken)
+        taken |= {which} if enough else set()
     return found
 
 
@@ -76,16 +86,3 @@ def average_precision(found: list[bool | None], positives: int) -> dict[str, flo
         "area": 100 * (best * right).sum().item() / positives,
         "11-point": 100 * points.mean().item(),
     }
-
-
-def class_precision(
-    boxes: Tensor, image: Tensor, scores: Tensor, objects: Objects
-) -> dict[str, float]:
-    """AP of one class, given the scores of all boxes and the objects of the class."""
-    kept = []
-    for number in image.unique():
-        there = torch.nonzero(image == number)[:, 0]
-        kept += there[suppressed(boxes[there], scores[there])].tolist()
-    ranked = torch.tensor(kept)[scores[kept].argsort(descending=True)]
-    found = hits(boxes[ranked], image[ranked], objects)
-    return average_precision(found, int((~objects.difficult).sum()))

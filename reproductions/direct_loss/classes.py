@@ -90,8 +90,8 @@ def run(size: Size, runs: Runs) -> Outcome:
     for network, label, loss in cases:
         splits = [chosen_per_class([next(found) for _ in tried[loss]]) for _ in seeds]
         numbers.setdefault(f"{network}, {label}", {})[loss] = splits
-        classes = [f"{fmean(split[at] for split in splits):.1f}" for at in range(CLASSES)]
-        average = spread([fmean(split) for split in splits])
+        classes = [f"{fmean(values):.1f}" for values in zip(*splits, strict=True)]
+        average = spread(list(map(fmean, splits)))
         rows.append([f"{network}, {label}", loss, *classes, average, REPORTED[loss]])
     columns = ["network, labels", "loss", *map(str, range(CLASSES)), "average", "paper (actions)"]
     return Outcome(
