@@ -24,7 +24,7 @@ REPORTED: dict[str, Any] = {
 NOISES: dict[Size, tuple[float, ...]] = {
     "tiny": (0.0, 1.0),
     "default": NOISE,
-    "full": (0.0, 0.4, 1.0),  # ten minutes of one core
+    "full": (0.0, 0.4, 1.0),  # some ten minutes of one core
 }
 OBJECTIVES = {"CE": CROSS_ENTROPY, "L5,1": smooth(1.0), "L5,0.1": smooth(0.1)}
 PROTOCOLS = {"paper": "the paper's schedule", "tuned": "AdamW, tuned"}
