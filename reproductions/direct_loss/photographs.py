@@ -21,7 +21,7 @@ def encoder() -> nn.Module:
     """EfficientNet-Lite0 up to its last block: 320 features of an image, averaged over it."""
     network = efficientnet_lite0()
     load_weights(network, place(*EFFICIENTNET))
-    return nn.Sequential(*network[:4], nn.AdaptiveAvgPool2d(1), nn.Flatten()).eval()
+    return nn.Sequential(*list(network)[:4], nn.AdaptiveAvgPool2d(1), nn.Flatten()).eval()
 
 
 @torch.no_grad()

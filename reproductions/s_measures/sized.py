@@ -53,7 +53,8 @@ def sized_unet(channels: int, outputs: int) -> Sized:
 def sized_segnet(channels: int, outputs: int) -> Sized:
     """The same of a SegNet of three stages, the network of experiment 2."""
     body = SegNet(channels, outputs, (WIDTH, 2 * WIDTH, 4 * WIDTH))
-    head, body.head = body.head, nn.Sequential()
+    head = body.head
+    body.add_module("head", nn.Sequential())
     return Sized(body, head, eg.SizeHead(WIDTH))
 
 
