@@ -23,6 +23,7 @@ from torch import Tensor, nn
 
 import evalgrad as eg
 from evalgrad import metrics
+from evalgrad_lab.report.panels import paired_difference
 
 DOCS = Path(__file__).parent.parent / "docs" / "s_measures.md"
 SEEDS, EPOCHS, BATCH, RATE = range(5), 30, 64, 0.9
@@ -176,7 +177,31 @@ def table(rows: list[dict[str, object]]) -> str:
                 else "as cross-entropy"
             )
         lines.append(f"| {method} | {' | '.join(cells)} |")
+    lines.append(
+        f"| ours - cross-entropy at its best threshold, 95 % | {' | '.join(leads(rows))} |"
+    )
     return "\n".join(lines)
+
+
+def leads(rows: list[dict[str, object]]) -> list[str]:
+    """The paired difference over the seeds for each measure, with Student's interval."""
+    cells = []
+    for name in METRICS:
+        rival = "cross-entropy, best threshold" if name == "F1" else "cross-entropy"
+        both = [
+            {
+                int(str(r["seed"])): float(str(r["test"]))
+                for r in rows
+                if (r["method"], r["metric"]) == (method, name)
+            }
+            for method in ("ours", rival)
+        ]
+        found = paired_difference(*both)
+        assert found is not None
+        assert found.interval is not None
+        low, high = found.interval
+        cells.append(f"{found.mean:+.3f} ({low:+.3f} to {high:+.3f})")
+    return cells
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ import pytest
 import torch
 from scipy.optimize import minimize
 
+import evalgrad as eg
 from evalgrad_lab.data.batches import in_memory
 from evalgrad_lab.data.dataset import Part
 from evalgrad_lab.data.fetched import NotFetchedError
@@ -26,6 +27,7 @@ from reproductions.lovasz import (
     brain_pieces,
     enet,
     enet_pieces,
+    greedy_prox,
     per_class,
     per_class_pieces,
     prox,
@@ -313,23 +315,63 @@ def test_figure_c1_is_judged_by_its_numbers():
     value = {"SGD": [0.4] * 3, "momentum": [0.2] * 3, "prox": [0.3] * 3}
     crossings = {"SGD": [3, 1, 1], "momentum": [2, 1, 1], "prox": [0, 0, 0]}
     numbers = {"value": value, "crossings": crossings}
-    assert verdicts(prox.SURFACE, numbers) == ["found", "found", "not found"]
+    numbers["greedy"] = {"draws": 9, "ascends": 0, "misses": 0}
+    assert verdicts(prox.SURFACE, numbers) == ["found", "found", "not found", "found"]
     turned = {"value": value | {"prox": [0.5] * 3}, "crossings": crossings | {"prox": [4] * 3}}
-    assert verdicts(prox.SURFACE, turned) == ["not found"] * 3
+    turned["greedy"] = numbers["greedy"] | {"misses": 1}
+    assert verdicts(prox.SURFACE, turned) == ["not found"] * 4
 
 
-def test_every_slice_is_tested_in_one_fold():
-    part = Part(torch.arange(31.0).view(31, 1, 1, 1), torch.zeros(31, 1, 1))
+def test_algorithm_c1_ascends_as_printed_and_misses_the_minimum_repaired():
+    found = greedy_prox.greedy_counts(draws=40, items=6)
+    assert found["ascends"] == 40
+    assert 0 < found["misses"] < 40
+
+
+def test_algorithm_c1_repaired_walks_down_until_the_quadratic_term_stops_it():
+    """Two items that do not meet: each moves by its share of the loss over lam."""
+    x, foreground = torch.tensor([3.0, 1.0]).double(), torch.tensor([True, False])
+    u = greedy_prox.greedy_prox(x, foreground, 4.0, repaired=True)
+    torch.testing.assert_close(u, torch.tensor([3.0 - 1 / 4, 1.0]).double())
+    torch.testing.assert_close(u, eg.lovasz_prox(x, foreground, lam=4.0))
+    printed = greedy_prox.greedy_prox(x, foreground, 4.0, repaired=False)
+    torch.testing.assert_close(printed, torch.tensor([3.0 + 1 / 4, 1.0]).double())
+
+
+def test_every_patient_is_tested_in_one_fold_and_in_one_part_only():
+    people = [Part(torch.full((2, 1, 1, 1), float(n)), torch.zeros(2, 1, 1)) for n in range(18)]
     tested = []
     for fold in range(brain_pieces.FOLDS):
-        split = brain_pieces.fold_of(part, fold, block=2)
+        split = brain_pieces.fold_of(people, fold)
         parts = [
             one.inputs.flatten().tolist() for one in (split.train, split.validation, split.test)
         ]
-        assert sorted(sum(parts, [])) == list(range(31))
-        assert all(parts)
+        assert sorted(sum(parts, [])) == sorted([*range(18), *range(18)])
+        assert [len(set(part)) for part in parts] == [10, 2, 6]
         tested += parts[2]
-    assert sorted(tested) == list(range(31))
+    assert len(set(tested)) == 18
+
+
+def test_a_virtual_patient_is_the_brain_moved_a_little(monkeypatch):
+    classes = torch.zeros(40, 44, 30, dtype=torch.int64)
+    classes[10:30, 12:32, 8:22] = 3
+    volume = (classes > 0).float()
+    for name in ("BIAS", "NOISE"):
+        monkeypatch.setattr(brain_pieces, name, 0.0)
+    one, two = (brain_pieces.patient(volume, classes, number) for number in (0, 1))
+    assert torch.equal(one[0], brain_pieces.patient(volume, classes, 0)[0])
+    for seen, labels in (one, two):
+        # the image moves with its labels: bright just where the structure is
+        bright = seen > (seen.min() + seen.max()) / 2
+        assert ((labels == 3) == bright).float().mean() > 0.995
+        assert set(labels.unique().tolist()) == {0, 3}
+        overlap = ((labels == 3) & (classes == 3)).sum() / ((labels == 3) | (classes == 3)).sum()
+        assert 0.5 < overlap < 0.99
+    assert not torch.equal(one[1], two[1])
+    monkeypatch.setattr(brain_pieces, "BEND", 0.0)
+    still, same = brain_pieces.patient(volume, classes, 0)
+    assert torch.equal(same, classes)
+    torch.testing.assert_close(still, (volume - volume.mean()) / volume.std())
 
 
 def test_overlaps_are_jaccard_and_dice():
@@ -384,7 +426,9 @@ def test_brain_runs_on_a_small_volume_in_the_fetched_layout(tmp_path, monkeypatc
         "\n".join(f"{n} {name} 0" for n, name in enumerate(brain_pieces.STRUCTURES, 1))
     )
     monkeypatch.setenv("EVALGRAD_DATA", str(tmp_path))
+    brain_pieces.patients.cache_clear()
     outcome = brain.BRAIN.run("tiny", Runs(Store(tmp_path / "store")))
+    brain_pieces.patients.cache_clear()
     assert len(outcome.tables[0].rows) == 5
     assert len(brain.BRAIN.judge(outcome.numbers)) == 2 * (1 + len(brain_pieces.NAMES))
 

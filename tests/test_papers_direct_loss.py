@@ -3,9 +3,18 @@
 import pytest
 import torch
 
+import evalgrad as eg
+from evalgrad_lab.data.dataset import Part
 from evalgrad_lab.models.mlp import mlp
+from reproductions.direct_loss import photographs
 from reproductions.direct_loss.batches import BATCH_SIZE
-from reproductions.direct_loss.class_training import LOSSES, Bank, train_classes
+from reproductions.direct_loss.class_training import (
+    KEPT,
+    LOSSES,
+    Bank,
+    precisions,
+    train_classes,
+)
 from reproductions.direct_loss.classes import CLASSES_TABLE
 from reproductions.direct_loss.classes import candidates as candidates_of_classes
 from reproductions.direct_loss.synthetic import ALGORITHMS, LINEAR, TEACHER, candidates
@@ -46,12 +55,18 @@ def test_the_losses_of_a_bank_do_not_mix_classes(loss):
         torch.randn(3, 20, generator=torch.Generator().manual_seed(0)),
         torch.arange(60).view(3, 20) % 4 == 0,
     )
-    hyper = {"epsilon": 1.0, "positive_weight": 3.0}
-    together = LOSSES[loss](scores, target.long(), hyper)
+    hyper, mask = {"epsilon": 1.0, "positive_weight": 3.0}, torch.ones(3, 20, dtype=torch.bool)
+    mask[1, :3] = False
+    together = LOSSES[loss](scores, target.long(), mask, hyper)
     apart = sum(
-        LOSSES[loss](scores[row : row + 1], target[row : row + 1].long(), hyper) for row in range(3)
+        LOSSES[loss](*(t[row : row + 1] for t in (scores, target.long(), mask)), hyper)
+        for row in range(3)
     )
     assert torch.allclose(together, apart)
+    # what the mask leaves out is as if it were not there
+    short = [t[1:2, 3:] for t in (scores, target.long(), mask)]
+    whole = [t[1:2] for t in (scores, target.long(), mask)]
+    assert torch.allclose(LOSSES[loss](*short, hyper), LOSSES[loss](*whole, hyper))
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
@@ -66,12 +81,55 @@ def test_every_setting_of_every_algorithm_trains(algorithm):
 
 
 def test_pieces_depend_on_their_settings_alone():
-    settings = {"seed": 1, "swapped": 0.4, "widths": [4], "loss": "ours", "iterations": 3}
+    settings = {"seed": 1, "data": "digits", "labels": "noisy", "widths": [4], "loss": "ours"}
+    settings["iterations"] = 3
     hyper = {"learning_rate": 0.03, "weight_decay": 0.1, "epsilon": 1.0}
     torch.manual_seed(5)
     first = train_classes(hyper=hyper, **settings)
     torch.manual_seed(6)
     assert train_classes(hyper=hyper, **settings) == first
+
+
+@pytest.fixture
+def features(monkeypatch):
+    """Random ones of 600 photographs in ten classes."""
+    some = torch.randn(600, 6, generator=torch.Generator().manual_seed(0))
+    part = Part(some, torch.arange(600) % 10)
+    monkeypatch.setattr(photographs, "_photographs", lambda: part)
+    return part
+
+
+def test_thinned_positives_count_neither_way(features):
+    thin, full = (photographs.photographs(0, kept=kept) for kept in (0.2, 1.0))
+    assert [len(part) for part in (thin.train, thin.validation, thin.test)] == [200] * 3
+    assert torch.equal(full.test.target == 0, thin.test.target == 0)
+    assert 0.1 < (thin.train.target == 1).sum() / (full.train.target == 1).sum() < 0.3
+    assert (full.train.target >= 0).all()
+    # an AP does not see them: the same as without them
+    bank = Bank(10, 6, [])
+    found = precisions(bank, thin.test)
+    there = thin.test.target[:, 3] >= 0
+    scores, target = bank(thin.test.inputs)[3][there], thin.test.target[there, 3]
+    expected = 100 * eg.metrics.average_precision(scores, target).item()
+    assert found[3] == pytest.approx(expected, rel=1e-4)
+
+
+def test_photographs_are_trained_on(features):
+    settings = {"seed": 0, "data": "photographs", "widths": [], "loss": "ours", "iterations": 3}
+    hyper = {"learning_rate": 0.03, "weight_decay": 0.0, "epsilon": 1.0}
+    both = [train_classes(hyper=hyper, labels=labels, **settings) for labels in KEPT]
+    assert both[0] != both[1]
+
+
+def test_the_encoder_ends_before_the_head_and_its_features_do_not_depend_on_the_batch(monkeypatch):
+    monkeypatch.setattr(photographs, "load_weights", lambda *_: None)
+    monkeypatch.setattr(photographs, "place", lambda *_: None)
+    photographs.encoder.cache_clear()
+    images = torch.rand(3, 3, 32, 32)
+    found = photographs.features_of(images)
+    assert found.shape == (3, 320)
+    assert torch.allclose(found[1:2], photographs.features_of(images[1:2]), atol=1e-5)
+    photographs.encoder.cache_clear()
 
 
 def test_small_batches_draw_other_points_than_the_whole():

@@ -8,13 +8,22 @@ import pytest
 import torch
 
 import evalgrad as eg
+from evalgrad_lab.data.dataset import Part, Sizes
+from evalgrad_lab.data.fetched import labelled
+from evalgrad_lab.models.densenet import densenet
+from evalgrad_lab.runs import Runs
+from evalgrad_lab.store import Store
+from reproductions.experiment import SkippedError
+from reproductions.ladder import arrays
 from reproductions.smooth_topk import (
     algorithms,
     crops,
+    dense,
     margin,
     measurements,
     noise,
     overflow,
+    photographs,
     speed,
     subsets,
     temperature,
@@ -116,7 +125,10 @@ def test_margins_are_judged_by_their_numbers():
 
 @pytest.mark.parametrize(
     ("slow", "custom", "expected"),
-    [(2, 0.1, ["found"] * 4), (90, 5, ["not found", "not found", "not found", "found"])],
+    [
+        (2, 0.1, ["found"] * 5),
+        (90, 5, ["not found", "not found", "not found", "found", "not found"]),
+    ],
 )
 def test_times_are_judged_by_their_numbers(slow, custom, expected):
     def times(first, last):
@@ -125,6 +137,7 @@ def test_times_are_judged_by_their_numbers(slow, custom, expected):
     both = {"DC (AD)": times(1.0, 1.0), "DC (CB)": times(1.0, custom), "ours": times(0.01, 0.01)}
     forward = {"SA": times(1.0, 10.0), "DC": times(1.0, slow)}
     numbers = {"n": [10, 100], "forward": forward, "both": both}
+    numbers["step"] = {"CE": times(1.0, 1.0)[0], "L5,0.1": times(1.0, custom + 0.95)[1]}
     assert verdicts(speed.EXPERIMENT, numbers) == expected
 
 
@@ -242,7 +255,94 @@ def test_nine_crops_are_shifts_and_the_fifth_is_the_image():
     assert torch.equal(found[:, 0].view(2, 4, 8)[:, 0], torch.zeros(2, 8))
 
 
-def test_crops_are_averaged_by_softmax_and_by_marginals_over_all_subsets():
+def test_crops_shift_all_colours_of_a_pixel_together():
+    images = torch.arange(2 * 8 * 16 * 3.0).view(2, 8, 16, 3)
+    found = crops.nine_crops(images.flatten(1), 3).view(2, 9, 8, 16, 3)
+    assert torch.equal(found[:, 4], images)
+    assert torch.equal(found[:, 5, :, :-1], images[:, :, 1:])
+    assert torch.equal(found[:, 0, 1:, 1:], images[:, :-1, :-1])
+
+
+@pytest.fixture
+def cifar(monkeypatch):
+    """Noise in place of CIFAR-10, 40 photographs to train and 20 to test."""
+    generator = torch.Generator().manual_seed(0)
+    parts = [
+        Part(torch.rand(count, 3, 32, 32, generator=generator), torch.arange(count) % 10)
+        for count in (40, 20)
+    ]
+    monkeypatch.setattr(labelled, "cifar10", lambda: parts)
+    arrays._photographs.cache_clear()
+    yield parts
+    arrays._photographs.cache_clear()
+
+
+def test_a_pair_shows_its_two_photographs_in_their_places(cifar):
+    split = arrays.cifar_pairs(0, Sizes(30, 30, 30), noise=1.0)
+    images = photographs.Photographs()(split.test.inputs)
+    small = training.F.avg_pool2d(cifar[1].inputs, 4)
+    for image, label in zip(images / 3 + 0.3, split.test.target):
+        halves = image.split(8, 2)
+        for half, digit in zip(halves, (label // 10, label % 10)):
+            shown = [torch.allclose(half, one, atol=1e-6) for one in small]
+            assert cifar[1].target[shown.index(True)] == digit
+    clean = arrays.cifar_pairs(0, Sizes(30, 30, 30), noise=0.0)
+    assert torch.equal(split.train.inputs, clean.train.inputs)
+    assert torch.equal(split.train.target // 5, clean.train.target // 5)
+    assert not torch.equal(split.train.target, clean.train.target)
+
+
+def test_photographs_are_trained_on_with_crops_and_by_a_densenet(cifar):
+    settings = {"data": "cifar", "seed": 0, "sizes": (40, 20, 20), "steps": 2}
+    settings |= {"objective": training.smooth(1.0), "learning_rate": 0.1, "weight_decay": 0.0}
+    found = training.train_pairs(width=4, crops=True, **settings)
+    assert set(found["crops"]) == set(subsets.PREDICTIONS)
+    assert training.train_pairs(growth=2, **settings)["curve"] != found["curve"]
+
+
+def test_densenet_bc_has_as_many_parameters_as_its_authors_say():
+    """0.8 M for depth 100 and growth 12 (Huang et al., table 2)."""
+    network = densenet(outputs=10, depth=100, growth=12, bottleneck=True)
+    assert round(sum(p.numel() for p in network.parameters()) / 1e6, 1) == 0.8
+    with pytest.raises(ValueError, match=r"6 n \+ 4; got 43"):
+        densenet(depth=43, bottleneck=True)
+
+
+def test_the_densenet_is_judged_by_its_numbers(cifar, monkeypatch, tmp_path):
+    parts = ("train", "test", "stopped early")
+    good = {
+        "hinge, noise 0": dict.fromkeys(parts, around(10.0)),
+        "L5,1, noise 0": dict.fromkeys(parts, around(90.0)),
+        "CE, noise 1": dict(zip(parts, map(around, (99.0, 40.0, 50.0)))),
+        "L5,1, noise 1": dict.fromkeys(parts, around(56.0)),
+    }
+    assert verdicts(dense.EXPERIMENT, good) == ["found"] * 3
+    turned = dict(zip(good, reversed(good.values())))
+    assert verdicts(dense.EXPERIMENT, turned)[0] == "not found"
+    monkeypatch.setattr(dense, "place", lambda name: name)
+    outcome = dense.EXPERIMENT.run("tiny", Runs(Store(tmp_path)))
+    assert set(outcome.numbers) == set(good)
+    with pytest.raises(SkippedError, match="--full"):
+        dense.EXPERIMENT.run("default", Runs(Store(tmp_path)))
+
+
+def test_products_by_fft_lose_what_the_loss_needs():
+    """sigma_k of well-separated scores is far below sigma_0 .. sigma_n's largest, and the FFT's
+    rounding errors are of the size of the largest.
+    """
+    x = torch.linspace(-20.0, 20.0, 64, dtype=torch.float64)
+    exact = algorithms.divide_and_conquer(x[None], 5)[0].exp()
+    polynomial = torch.ones(1, dtype=torch.float64)
+    for e in x.exp():
+        size = len(polynomial) + 1
+        factors = (torch.fft.rfft(p, size) for p in (polynomial, torch.stack([e.new_ones(()), e])))
+        polynomial = torch.fft.irfft(next(factors) * next(factors), size)
+    error = (polynomial[:6] - exact).abs() / exact
+    assert error.max() > 1  # in float64; no digit is right
+    assert (eg.log_elementary_symmetric(x[None], k=5)[0].exp() / exact - 1).abs().max() < 1e-9
+
+
+def test_crops_are_averaged_by_softmax_and_by_marginals_over_all_subsets(monkeypatch):
     k, classes, images = 2, 4, 30
     scores = 3 * torch.randn(images, 9, classes)
     target = torch.randint(classes, (images,))
@@ -258,9 +358,15 @@ def test_crops_are_averaged_by_softmax_and_by_marginals_over_all_subsets():
         "marginals": (chance @ member).mean(1),
         "one crop": scores[:, 4],
     }
-    found = crops.crop_accuracies(
-        lambda z: scores.flatten(0, 1), torch.zeros(images, 32), target, k
-    )
+
+    class Fixed(torch.nn.Module):
+        def forward(self, crops):
+            return scores.flatten(0, 1)[crops[:, 0].long()]
+
+    # the first pixel of a crop says which it is
+    numbered = torch.arange(images * 9.0).view(images, 9, 1).expand(-1, -1, 32)
+    monkeypatch.setattr(crops, "nine_crops", lambda inputs, channels: numbered)
+    found = crops.crop_accuracies(Fixed(), Part(torch.zeros(images, 32), target), k)
     for way, average in averages.items():
         hits = (average.topk(k).indices == target[:, None]).any(1)
         assert found[way] == pytest.approx(100 * hits.float().mean().item())

@@ -1,22 +1,33 @@
-"""Table 1 on real digits, clean and noisy: one network per class, tuned, judged by AP."""
+"""Table 1 on digits and on photographs: one network per class, tuned, judged by AP."""
 
 import itertools
 from collections.abc import Mapping
 from statistics import fmean
 from typing import Any
 
+from evalgrad_lab.data.fetched import place
 from evalgrad_lab.runs import Runs
 from evalgrad_lab.tune import best_mean, product
 from reproductions.claims import Claim, above, spread
-from reproductions.direct_loss.class_training import CLASSES, LOSSES, Hyper, train_classes
-from reproductions.experiment import Experiment, Outcome, Size, Table
+from reproductions.direct_loss.class_training import (
+    CLASSES,
+    KEPT,
+    LOSSES,
+    SWAPPED,
+    Hyper,
+    train_classes,
+)
+from reproductions.experiment import Experiment, Outcome, Size, Table, by_size
 
 REPORTED = {"logistic": 64.8, "hinge": 63.6, "ours": 66.7}
-SWAPPED = {"clean": 0.0, "noisy": 0.4}
-NETWORKS: dict[str, list[int]] = {"linear": [], "16 hidden units": [16]}
-SEEDS = {"tiny": 1, "default": 3, "full": 10}
-ITERATIONS = {"tiny": 3, "default": 300, "full": 300}
-RATES, DECAYS = (0.003, 0.03), (0.0, 0.1, 3.0)
+DIGITS: dict[str, list[int]] = {"linear": [], "16 hidden units": [16]}
+SETTINGS = by_size(
+    "data networks labels seeds iterations",
+    tiny=("digits", DIGITS, SWAPPED, 1, 3),
+    default=("digits", DIGITS, SWAPPED, 3, 300),
+    full=("photographs", {"linear": []}, KEPT, 5, 300),
+)
+RATES, DECAYS = (0.003, 0.01, 0.03), (0.0, 1.0)
 THIRD = {
     "logistic": ("positive_weight", (1.0, 3.0, 9.0)),
     "hinge": ("positive_weight", (1.0, 3.0, 9.0)),
@@ -24,10 +35,27 @@ THIRD = {
 }
 
 
+WORDS = {
+    "digits": (
+        "scikit-learn's 1797 digits, averaged to 4x4 pixels (at 8x8 they are at 92 to 99 AP), each"
+        " digit against the rest, 60/15/25 % for training, validation and test. Noisy: 40 % of the"
+        " positives of training and validation are swapped with negatives; the test labels are"
+        " clean;"
+    ),
+    "photographs": (
+        "6,300 photographs of CIFAR-10 in thirds, as the paper's, each class against the rest:"
+        " linear scores of the 320 features of an EfficientNet-Lite0 that ImageNet has trained, of"
+        " the photographs at 64x64 pixels (the paper trains all of an AlexNet). One in ten, or"
+        " with most positives of a class left out one in fifty, is positive;"
+    ),
+}
+
+
 def candidates(loss: str, size: Size) -> list[Hyper]:
-    """Eighteen settings for every loss."""
+    """Eighteen settings for every loss, eight with photographs."""
     name, values = THIRD[loss]
-    axes = {"learning_rate": RATES, "weight_decay": DECAYS, name: values}
+    most = 2 if size == "full" else 3
+    axes = {"learning_rate": RATES[:most], "weight_decay": DECAYS, name: values[:most]}
     found = [dict(point) for point in product(axes)]
     return found[5:7] if size == "tiny" else found
 
@@ -45,33 +73,35 @@ def chosen_per_class(results: list[Mapping[str, list[float]]]) -> list[float]:
 
 
 def run(size: Size, runs: Runs) -> Outcome:
-    """All candidates for every network, noise, loss and split; then the choice per class."""
-    seeds, tried = list(range(SEEDS[size])), {loss: candidates(loss, size) for loss in LOSSES}
+    """All candidates for every network, labels, loss and split; then the choice per class."""
+    data, networks, labels, count, iterations = SETTINGS[size].values()
+    if data == "photographs":
+        for name in ("cifar-10", "imagenet-logits"):
+            place(name)  # tells what is missing before anything runs
+    seeds, tried = list(range(count)), {loss: candidates(loss, size) for loss in LOSSES}
+    cases = list(itertools.product(networks, labels, LOSSES))
     settings = []
-    for network, noise, loss, seed in itertools.product(NETWORKS, SWAPPED, LOSSES, seeds):
-        case = {"seed": seed, "swapped": SWAPPED[noise], "widths": NETWORKS[network], "loss": loss}
-        case["iterations"] = ITERATIONS[size]
+    for (network, label, loss), seed in itertools.product(cases, seeds):
+        case = {"seed": seed, "data": data, "labels": label, "widths": networks[network]}
+        case |= {"loss": loss, "iterations": iterations}
         settings += [{**case, "hyper": hyper} for hyper in tried[loss]]
     found, rows = iter(runs.run(train_classes, settings)), []
     numbers: dict[str, dict[str, list[list[float]]]] = {}
-    for network, noise, loss in itertools.product(NETWORKS, SWAPPED, LOSSES):
+    for network, label, loss in cases:
         splits = [chosen_per_class([next(found) for _ in tried[loss]]) for _ in seeds]
-        numbers.setdefault(f"{network}, {noise}", {})[loss] = splits
-        classes = [f"{fmean(split[label] for split in splits):.1f}" for label in range(CLASSES)]
-        average = spread([fmean(split) for split in splits])
-        rows.append([f"{network}, {noise}", loss, *classes, average, REPORTED[loss]])
+        numbers.setdefault(f"{network}, {label}", {})[loss] = splits
+        classes = [f"{fmean(values):.1f}" for values in zip(*splits, strict=True)]
+        average = spread(list(map(fmean, splits)))
+        rows.append([f"{network}, {label}", loss, *classes, average, REPORTED[loss]])
     columns = ["network, labels", "loss", *map(str, range(CLASSES)), "average", "paper (actions)"]
     return Outcome(
         numbers,
-        "scikit-learn's 1797 digits of 8x8 pixels in place of Pascal VOC 2012 actions, which"
-        " cannot be had here: 10 digits, each against the rest, 60/15/25 % for training,"
-        f" validation and test. Full batch, {ITERATIONS[size]} iterations as in the paper, Adam,"
-        " cosine. Learning rate, weight decay and epsilon (for the baselines: the weight of a"
-        f" positive) chosen per class and split on validation, {len(tried['ours'])} settings for"
-        " every loss. Noisy: 40 % of the positives of training and validation are swapped with"
-        " negatives; the test labels are clean. A seed is a split.",
+        f"{WORDS[data]} in place of Pascal VOC 2012 actions, which cannot be had here. Full batch,"
+        f" {iterations} iterations as in the paper, Adam, cosine. Learning rate, weight decay and"
+        " epsilon (for the baselines: the weight of a positive) chosen per class and split on"
+        f" validation, {len(tried['ours'])} settings for every loss. A seed is a split.",
         seeds,
-        [Table("Test AP per digit, %, mean over the splits", columns, rows)],
+        [Table("Test AP per class, %, mean over the splits", columns, rows)],
     )
 
 

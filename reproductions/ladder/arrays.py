@@ -2,6 +2,7 @@
 not to be drawn. `make data` fetches what is not embedded.
 """
 
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from evalgrad_lab.data.dataset import Dataset, Part, relabelled
+from evalgrad_lab.data.dataset import Dataset, Part, Sizes, relabelled
 from evalgrad_lab.data.embedded import digits
 from evalgrad_lab.data.fetched import NotFetchedError, labelled, mapped
 from evalgrad_lab.data.files.folders import list_images, read_image, read_mask
@@ -89,19 +90,24 @@ def long_tail(images: Part, target_of_most: int, tail: float) -> Arrays:
     return _rows(images.inputs[chosen], images.target[chosen])
 
 
-def cifar_pairs(noise: float) -> Arrays:
-    """Two photographs of 8x8 pixels side by side, 100 classes in groups of five; the test part is
-    clean.
-    """
-    generator = torch.Generator().manual_seed(0)
+@cache
+def _photographs() -> list[Part]:
+    """CIFAR-10 at 8x8 pixels, (n, 8, 8 * 3): two fifths of its training part, and its test part."""
     train, test = (
         Part(F.avg_pool2d(part.inputs, 4).movedim(1, -1).flatten(2), part.target)
         for part in labelled.cifar10()
     )
-    pools = [Part(train.inputs[i::5], train.target[i::5]) for i in (0, 1)]
-    counts = zip([*pools, test], (8000, 2000, 4000), strict=True)
+    return [*(Part(train.inputs[i::5], train.target[i::5]) for i in (0, 1)), test]
+
+
+def cifar_pairs(seed: int, sizes: Sizes, *, noise: float) -> Dataset[Part]:
+    """Two photographs side by side, flat (n, 8 * 16 * 3), 100 classes in groups of five; labels
+    are noisy but for the test. The photographs of a part are the same for all seeds.
+    """
+    generator = torch.Generator().manual_seed(seed)
+    counts = zip(_photographs(), sizes, strict=True)
     clean = Dataset(*(digits.pairs_of(pool, count, generator) for pool, count in counts))
-    return pairs(relabelled(clean, lambda target: digits.within_group(target, noise, generator)))
+    return relabelled(clean, lambda target: digits.within_group(target, noise, generator))
 
 
 def brain() -> Arrays:

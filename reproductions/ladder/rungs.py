@@ -123,7 +123,11 @@ RUNGS = [
         MORE_PAIRS,
     ),
     Rung(
-        "cifar-pairs", "classification", "top5", lambda: arrays.cifar_pairs(noise=0.0), MORE_PAIRS
+        "cifar-pairs",
+        "classification",
+        "top5",
+        lambda: arrays.pairs(arrays.cifar_pairs(0, Sizes(8000, 2000, 4000), noise=0.0)),
+        MORE_PAIRS,
     ),
     # Not looked at until the recipe is frozen.
     Rung(

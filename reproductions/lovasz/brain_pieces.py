@@ -1,10 +1,14 @@
-"""Appendix B on one brain: axial slices, blocks of them as folds, the network of table B.1."""
+"""Appendix B on virtual patients: one brain, deformed for each of them; axial slices, folds by
+patient, the network of table B.1.
+"""
 
-from functools import partial
+from collections.abc import Sequence
+from functools import cache, partial
 from statistics import fmean
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 import evalgrad as eg
@@ -18,33 +22,74 @@ from reproductions.training import seeded, train
 
 FOLDS, BATCH = 3, 4
 ROOM = 12  # voxels around the structures in the plane
+# of a patient: deviation of the shifts in voxels and of the bias field's logarithm between so many
+# knots along each axis, and of the noise, in shares of white
+KNOTS, BEND, BIAS, NOISE = 5, 3.0, 0.2, 0.05
 # the learning rate falls exponentially to a hundredth, as the paper's from 1e-1 to 1e-3
 FALL = 0.01
 LOSSES = {"cross-entropy": "cross_entropy", "Lovász": "lovasz_softmax"}
 NAMES = sorted({name.partition("_")[0] for name in STRUCTURES})
 
 
-def slices(volume: Tensor, classes: Tensor) -> Part:
-    """Axial slices (n, 1, x, y) with a structure, cropped around the structures."""
-    x, y, z = ((classes > 0).nonzero()[:, axis] for axis in range(3))
-    box = [slice(max(int(at.min()) - ROOM, 0), int(at.max()) + ROOM + 1) for at in (x, y)]
-    height = slice(int(z.min()), int(z.max()) + 1)
-    images, target = (t[box[0], box[1], height].permute(2, 0, 1) for t in (volume, classes))
-    return Part(((images - images.mean()) / images.std())[:, None], target)
+def box_of(classes: Tensor) -> tuple[slice, slice, slice]:
+    """Around the structures, with room in the plane."""
+    places = (classes > 0).nonzero()
+    low, high = places.amin(0).tolist(), (places.amax(0) + 1).tolist()
+    room = (ROOM, ROOM, 0)
+    sides = [slice(max(a - r, 0), b + r) for a, b, r in zip(low, high, room, strict=True)]
+    return sides[0], sides[1], sides[2]
 
 
-def fold_of(part: Part, fold: int, block: int) -> Dataset[Part]:
-    """Blocks of neighbouring slices: every third is for test, of the others every fifth for
-    validation.
+def smooth_noise(channels: int, shape: Sequence[int], generator: torch.Generator) -> Tensor:
+    """(channels, *shape) of normal values at `KNOTS` places along each axis, interpolated."""
+    knots = torch.randn(1, channels, KNOTS, KNOTS, KNOTS, generator=generator)
+    return F.interpolate(knots, size=tuple(shape), mode="trilinear", align_corners=True)[0]
 
-    Slices at the border of a block resemble their neighbours in the next one: the scores are those
-    of one brain, not of a new one.
+
+def patient(volume: Tensor, classes: Tensor, number: int) -> tuple[Tensor, Tensor]:
+    """The brain deformed smoothly, with an own bias field, noise, mean 0 and deviation 1; and its
+    structures, deformed alike.
     """
-    number = torch.arange(len(part)) // block
-    test = number % FOLDS == fold
-    validation = ~test & (number % 5 == fold)
-    masks = (~test & ~validation, validation, test)
-    return Dataset(*(Part(part.inputs[chosen], part.target[chosen]) for chosen in masks))
+    generator, shape = torch.Generator().manual_seed(number), volume.shape
+    size = torch.tensor(shape[::-1])  # grid_sample has its last axis first
+    shift = BEND * 2 / size.view(3, 1, 1, 1) * smooth_noise(3, shape, generator)
+    grid = F.affine_grid(torch.eye(3, 4)[None], [1, 1, *shape], align_corners=False)
+    places = grid + shift.movedim(0, -1)
+    sample = partial(F.grid_sample, grid=places, padding_mode="border", align_corners=False)
+    bent = sample(volume[None, None], mode="bilinear")[0, 0]
+    labels = sample(classes[None, None].float(), mode="nearest")[0, 0].long()
+    seen = bent * (BIAS * smooth_noise(1, shape, generator)[0]).exp()
+    seen = seen + NOISE * torch.randn(shape, generator=generator)
+    return (seen - seen.mean()) / seen.std(), labels
+
+
+@cache
+def patients(count: int, slices: int) -> list[Part]:
+    """Of each so many axial slices (slices, 1, x, y), evenly spread over the structures."""
+    volume, classes = brain()
+    box = box_of(classes)
+    found = (patient(volume[box], classes[box], number) for number in range(count))
+    height = box[2].stop - box[2].start
+    chosen = ((torch.arange(slices) + 0.5) * height / slices).long()
+    return [
+        Part(v[..., chosen].permute(2, 0, 1)[:, None], c[..., chosen].permute(2, 0, 1))
+        for v, c in found
+    ]
+
+
+def fold_of(people: Sequence[Part], fold: int) -> Dataset[Part]:
+    """Every third patient is for test, of the others every sixth for validation."""
+    parts: list[list[Part]] = [[], [], []]
+    for number, one in enumerate(people):
+        round_, place = divmod(number, FOLDS)
+        which = 2 if place == fold else 1 if round_ % 6 == fold else 0
+        parts[which].append(one)
+    return Dataset(*(_joined(some) for some in parts))
+
+
+def _joined(people: Sequence[Part]) -> Part:
+    inputs, target = ([getattr(one, name) for one in people] for name in ("inputs", "target"))
+    return Part(torch.cat(inputs), torch.cat(target))
 
 
 def overlaps(prediction: Tensor, target: Tensor) -> dict[str, dict[str, float]]:
@@ -61,10 +106,17 @@ def overlaps(prediction: Tensor, target: Tensor) -> dict[str, dict[str, float]]:
 
 
 def train_brain(
-    *, loss: str, learning_rate: float, seed: int, width: int, epochs: int, block: int
+    *,
+    loss: str,
+    learning_rate: float,
+    seed: int,
+    width: int,
+    epochs: int,
+    count: int,
+    slices: int,
 ) -> dict[str, Any]:
     """A piece: one fold, whose number is the seed; SGD as in the paper."""
-    split = fold_of(slices(*brain()), seed, block)
+    split = fold_of(patients(count, slices), seed)
     network = seeded(seed, lambda: BrainNet(1, len(STRUCTURES) + 1, width))
     sgd: Any = {"optimiser": "sgd", "momentum": 0.9, "schedule": lambda part: FALL**part}
     pace = Pace(learning_rate, seed=seed, **sgd)

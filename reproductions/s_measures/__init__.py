@@ -11,6 +11,7 @@ PAPER = Paper(
     " Reparameterization*, AAAI 2020.",
     "The measures are described in [s_measures.md](../s_measures.md), with what had to be corrected"
     " in the paper's algorithms. Experiment 1 is the paper's own, on S-digits by default and on"
-    " S-MNIST with `--full`; experiments 2 and 3 keep its protocol on other data.",
+    " S-MNIST with `--full`; experiments 2 and 3 keep its protocol on other data, experiment 2 with"
+    " the paper's network, a smaller SegNet.",
     [DIGITS, PROJECTIONS, MASKS, SCENES_TABLE],
 )

@@ -1,18 +1,22 @@
 """What is trained: networks with an extra node for the size, and digits of two sizes."""
 
+from functools import cache
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 import evalgrad as eg
-from evalgrad_lab.data.dataset import Dataset, Part
+from evalgrad_lab.data.dataset import Dataset, Part, Sizes, cut, permutation
 from evalgrad_lab.data.embedded.digits import two_sizes
 from evalgrad_lab.data.fetched.labelled import images
 from evalgrad_lab.fit import scores_of
+from evalgrad_lab.models.segnet import SegNet
 from evalgrad_lab.models.unet import UNet
+from reproductions.ladder import arrays
 
 MNIST_TRAIN, MNIST_VALIDATION = 10_000, 2_500  # of each size
-WIDTH = 12  # of the U-Net
+WIDTH = 12  # of the U-Net, and of the first stage of the SegNet
 
 
 class Sized(nn.Module):
@@ -44,6 +48,28 @@ def sized_unet(channels: int, outputs: int) -> Sized:
     body = UNet(channels, outputs, WIDTH)
     head, body.head = body.head, nn.Sequential()
     return Sized(body, head, eg.SizeHead(WIDTH))
+
+
+def sized_segnet(channels: int, outputs: int) -> Sized:
+    """The same of a SegNet of three stages, the network of experiment 2."""
+    body = SegNet(channels, outputs, (WIDTH, 2 * WIDTH, 4 * WIDTH))
+    head = body.head
+    body.add_module("head", nn.Sequential())
+    return Sized(body, head, eg.SizeHead(WIDTH))
+
+
+@cache
+def _tiles() -> tuple[Tensor, Tensor]:
+    found = arrays.earth(lakes=False)
+    images, land = (torch.from_numpy(found[name]) for name in ("inputs", "target"))
+    return 3 * (images.movedim(-1, 1) - 0.3), land
+
+
+def earth_tiles(seed: int, sizes: Sizes) -> Dataset[Part]:
+    """Squares (n, 3, 32, 32) of the Earth with 5 to 95 % of land, and where it is."""
+    images, land = _tiles()
+    order = permutation(len(land), seed)
+    return cut(images[order], land[order], sizes)
 
 
 def s_mnist(seed: int) -> Dataset[Part]:

@@ -21,11 +21,16 @@ REPORTED: dict[str, Any] = {
     "top1": {"CE": TOP1[0], "L5,1": TOP1[1]},
     "top5": {"CE": TOP5[0], "L5,1": TOP5[1]},
 }
+NOISES: dict[Size, tuple[float, ...]] = {
+    "tiny": (0.0, 1.0),
+    "default": NOISE,
+    "full": (0.0, 0.4, 1.0),  # some ten minutes of one core
+}
 OBJECTIVES = {"CE": CROSS_ENTROPY, "L5,1": smooth(1.0), "L5,0.1": smooth(0.1)}
 PROTOCOLS = {"paper": "the paper's schedule", "tuned": "AdamW, tuned"}
 # of the paper's schedule; its weight decay is 1e-4
 RATES = {"CE": 0.1, "L5,1": 0.1, "L5,0.1": 0.3}
-EPOCHS = {"tiny": 1, "default": 120, "full": 120}
+EPOCHS = {"tiny": 1, "default": 120, "full": 12}  # of photographs: 960 steps fit them
 # The paper stops cross-entropy early and says that its own loss does not need it. Its text has a
 # validation set with noisy labels, its code one with clean labels.
 SHOWN = {
@@ -41,7 +46,7 @@ SAME = 1.0  # point of accuracy: less is no need of early stopping
 
 def run(size: Size, runs: Runs) -> Outcome:
     """Every noise level and objective, by both protocols."""
-    scale, noises = SCALES[size], NOISE if size != "tiny" else (0.0, 1.0)
+    scale, noises = SCALES[size], NOISES[size]
     cases = {
         (name, noise): {"noise": noise, "objective": OBJECTIVES[name]}
         for noise, name in itertools.product(noises, OBJECTIVES)

@@ -18,11 +18,13 @@ class Scale(NamedTuple):
     steps: int
     seeds: tuple[int, ...]
     grid: list[Settings]
+    width: int = 128  # of the network: hidden units, or channels of the first convolution
 
     @property
     def common(self) -> Settings:
         """What all pieces of an experiment share."""
-        return {"data": self.data, "sizes": list(self.sizes), "steps": self.steps}
+        shared = {"data": self.data, "sizes": list(self.sizes), "steps": self.steps}
+        return {**shared, "width": self.width}
 
     def tuned(
         self, runs: Runs, cases: Mapping[Name, Settings], grid: Sequence[Settings] | None = None
@@ -40,17 +42,21 @@ class Scale(NamedTuple):
     def sentence(self) -> str:
         """The setting in words."""
         data = "digits-100 (scikit-learn's digits in pairs)"
-        if self.data == "mnist":
-            data = "MNIST-100 (MNIST digits of 14x14 pixels in pairs)"
+        network = f"a perceptron with two hidden layers of {self.width} units"
+        if self.data == "cifar":
+            data = (
+                "CIFAR-10 pairs (two photographs of 8x8 pixels side by side; a label is in the"
+                " group `label - label % 5`, as in the authors' code)"
+            )
+            network = f"three convolutions from {self.width} channels on"
         train, validation, test = self.sizes
         names = ("learning_rate", "weight_decay")
         rates, decays = (sorted({point[name] for point in self.grid}) for name in names)
         return (
             f"{data}, {train} pairs for training, {validation} for validation, {test}"
-            " for test; a perceptron with two hidden layers of 128 units; AdamW, cosine schedule,"
-            f" {self.steps} steps of batch 100. Every objective searches learning rate {rates} and"
-            f" weight decay {decays} on the validation pairs of the first seed. ± is the deviation"
-            " over the seeds."
+            f" for test; {network}; AdamW, cosine schedule, {self.steps} steps of batch"
+            f" 100. Every objective searches learning rate {rates} and weight decay {decays} on the"
+            " validation pairs of the first seed. ± is the deviation over the seeds."
         )
 
 
@@ -58,5 +64,5 @@ GRID = product({"learning_rate": [0.003, 0.01], "weight_decay": [0.01, 1.0]})
 SCALES: dict[Size, Scale] = {
     "tiny": Scale("digits", (200, 100, 100), 4, (0, 1), GRID[:2]),
     "default": Scale("digits", (2000, 1000, 2000), 400, (0, 1, 2, 3, 4), GRID),
-    "full": Scale("mnist", (20000, 5000, 10000), 4000, (0, 1, 2), GRID),
+    "full": Scale("cifar", (8000, 2000, 4000), 800, (0, 1, 2), GRID, width=16),
 }

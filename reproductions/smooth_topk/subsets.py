@@ -6,8 +6,9 @@ from typing import Any
 from evalgrad_lab.runs import Runs
 from reproductions.claims import Claim, above, each, minus, similar, spread
 from reproductions.experiment import Experiment, Outcome, Size, Table
+from reproductions.smooth_topk.photographs import CLASSES
 from reproductions.smooth_topk.sizes import SCALES
-from reproductions.smooth_topk.training import CLASSES, CROSS_ENTROPY, smooth
+from reproductions.smooth_topk.training import CROSS_ENTROPY, smooth
 
 SHARES = (100, 50, 25, 10, 5)
 REPORTED: dict[str, Any] = {

@@ -1,4 +1,4 @@
-"""One training on pairs of digits: 100 classes in 20 groups of 5, like CIFAR-100."""
+"""One training on pairs of digits or photographs: 100 classes in 20 groups of 5, like CIFAR-100."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -12,16 +12,17 @@ import evalgrad as eg
 from evalgrad_lab.data.batches import Batch, Batches, in_memory, mixed_seed
 from evalgrad_lab.data.dataset import Dataset, Part, Sizes
 from evalgrad_lab.data.embedded.digits import digit_pairs
-from evalgrad_lab.data.fetched.labelled import mnist_pairs
 from evalgrad_lab.fit import Every, Pace, Phase, Training, fit, scores_of
 from evalgrad_lab.loss_factories import make
 from evalgrad_lab.models.mlp import mlp
 from evalgrad_lab.validation import Validation, looks
+from reproductions.ladder.arrays import cifar_pairs
 from reproductions.smooth_topk.crops import crop_accuracies, shifted
+from reproductions.smooth_topk.photographs import CHANNELS, CLASSES, small_cnn, small_densenet
 from reproductions.training import Counts, Loss, seeded
 
 # LOOKS: how often the accuracies are taken during a training
-K, CLASSES, BATCH, LOOKS = 5, 100, 100, 10
+K, BATCH, LOOKS = 5, 100, 10
 Objective = dict[str, float]  # k, temperature and margin of the smooth loss; empty: cross-entropy
 CROSS_ENTROPY: Objective = {}
 
@@ -52,8 +53,8 @@ def annealed(objective: Objective, part: float) -> Objective:
 
 
 def load(data: str, seed: int, sizes: Counts, noise: float) -> Dataset[Part]:
-    """digits-100 (embedded) or MNIST-100 (fetched), labels noisy within their group."""
-    pairs = {"digits": digit_pairs, "mnist": mnist_pairs}[data]
+    """Pairs of digits (embedded) or photographs (fetched), labels noisy within their group."""
+    pairs = {"digits": digit_pairs, "cifar": cifar_pairs}[data]
     return pairs(seed, Sizes(*sizes), noise=noise)
 
 
@@ -73,9 +74,11 @@ def pace_of(protocol: str, learning_rate: float, weight_decay: float, seed: int)
     return Pace(learning_rate, weight_decay, schedule="drops:0.5,0.75", seed=seed, **sgd)
 
 
-def network(inputs: int, width: int, seed: int) -> nn.Module:
-    """Two hidden layers."""
-    return seeded(seed, lambda: mlp(inputs, (width, width), CLASSES))
+def network(data: str, part: Part, width: int, seed: int, growth: int = 0) -> nn.Module:
+    """Two hidden layers for digits, convolutions or a DenseNet-BC (`growth`) for photographs."""
+    if data == "cifar":
+        return seeded(seed, lambda: small_densenet(growth) if growth else small_cnn(width))
+    return seeded(seed, lambda: mlp(part.inputs.shape[1], (width, width), CLASSES))
 
 
 def train_pairs(
@@ -89,6 +92,7 @@ def train_pairs(
     steps: int,
     noise: float = 0.0,
     width: int = 128,
+    growth: int = 0,
     crops: bool = False,
     per_class: int = 0,
     protocol: str = "tuned",
@@ -104,7 +108,7 @@ def train_pairs(
     if per_class:
         split = replace(split, train=balanced(split.train, per_class))
     judges = {"best": split.validation, "best clean": load(data, seed, sizes, 0.0).validation}
-    model = network(split.train.inputs.shape[1], width, seed)
+    model = network(data, split.train, width, seed, growth)
     some = Part(split.train.inputs[:500], split.train.target[:500])  # enough for a curve
 
     def chooser(part: Part) -> Validation:
@@ -123,24 +127,25 @@ def train_pairs(
     pace = pace_of(protocol, learning_rate, weight_decay, seed)
     training = Training(model, [Phase(loss, steps)], pace)
     hooks = [*choosers.values(), Every(max(steps // LOOKS, 1), look)]
-    fit(training, shifted_batches(batches, seed) if crops else batches, hooks)
+    channels = CHANNELS if data == "cifar" else 1
+    fit(training, shifted_batches(batches, seed, channels) if crops else batches, hooks)
     last, seen = (accuracies(model, part) for part in (split.test, split.train))
     result: dict[str, Any] = {"last": last, "train": seen, "curve": curve}
     for name, validation in reversed(choosers.items()):
         validation.restore_best(training)
         result[name] = {"validation": validation.best, **accuracies(model, split.test)}
     if crops:
-        result["crops"] = crop_accuracies(model, split.test.inputs, split.test.target, K)
+        result["crops"] = crop_accuracies(model, split.test, K, channels)
     return result
 
 
-def shifted_batches(batches: Batches, seed: int) -> Batches:
+def shifted_batches(batches: Batches, seed: int, channels: int) -> Batches:
     """The same batches with their images shifted."""
 
     def epoch(number: int) -> Iterator[Batch]:
         generator = torch.Generator().manual_seed(mixed_seed(seed, number, 1))
         for batch in batches(number):
-            yield replace(batch, inputs=shifted(batch.inputs, generator))
+            yield replace(batch, inputs=shifted(batch.inputs, generator, channels))
 
     return epoch
 
@@ -164,7 +169,7 @@ def gradient_density(
     two as if it were absent.
     """
     part = load(data, seed, sizes, 0.0).train
-    scores = network(part.inputs.shape[1], width, seed)(part.inputs).detach().requires_grad_()
+    scores = network(data, part, width, seed)(part.inputs).detach().requires_grad_()
     loss_of(smooth(temperature))(scores, part.target).backward()
     gradient = torch.as_tensor(scores.grad).abs()
     return 100 * (gradient > 2**-24 * gradient.amax(1, keepdim=True)).double().mean().item()
