@@ -35,7 +35,7 @@ class Bank(nn.Module):
 
     def forward(self, inputs: Tensor) -> Tensor:
         # One product for all networks: expanded inputs would be copied for each.
-        values = torch.einsum("ni,kio->kno", inputs, self.weights[0]) + self.biases[0]
+        values = torch.einsum("bi,kio->kbo", inputs, self.weights[0]) + self.biases[0]
         for weight, bias in zip(self.weights[1:], self.biases[1:], strict=True):
             values = torch.baddbmm(bias, values.relu(), weight)
         return values[..., 0]
