@@ -293,7 +293,7 @@ def test_masks_that_cannot_be_read_are_bool():
         with pytest.raises(ValueError, match="`mask` must be 0 or 1"):
             decide(x, mask=mask)
         run = torch.vmap(lambda x, m, decide=decide: decide(x, mask=m))
-        with pytest.raises(TypeError, match=r"`mask` must be bool where .*mask > 0"):
+        with pytest.raises(TypeError, match=r"`mask` must be bool if .*mask > 0"):
             run(x.unsqueeze(0), mask.unsqueeze(0))
 
 

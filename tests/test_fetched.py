@@ -113,6 +113,8 @@ def test_earth_lies_north_up(folder):
 def test_brain_volume_has_its_first_axis_fastest(folder):
     home = folder / "brain" / "usr" / "share" / "mricron" / "templates"
     header = bytearray(352)
+    header[0:4] = struct.pack("<i", 348)  # of the header itself
+    header[70:72] = struct.pack("<h", 2)  # bytes
     header[40:48] = struct.pack("<4h", 3, 2, 3, 4)
     header[108:112] = struct.pack("<f", 352.0)
     for name in ("ch2", "aal"):

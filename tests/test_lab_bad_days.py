@@ -142,7 +142,7 @@ def test_a_folder_holds_one_comparison_at_a_time(run, capsys):
     with held(run / "run"):
         before = contents(run)
         said = told(capsys, ["compare", "two-mode-f1", "--out", run / "run"])
-        assert "another process is at work" in said
+        assert "another process is using" in said
         assert contents(run) == before
 
 
@@ -173,7 +173,7 @@ def test_a_disk_that_takes_nothing(run, capsys, error):
         patch.setattr(os, "fsync", refuse)
         said = told(capsys, command("--epochs", 9))
     assert f"options.json cannot be written ({os.strerror(error)})." in said
-    assert "the same command goes on" in said
+    assert "run the same command again" in said
     after = contents(run)
     assert all(after[path] == data for path, data in before.items() if path in after)
     assert set(before) - set(after) <= {run / "run" / "result.json"}

@@ -163,7 +163,7 @@ def test_a_threshold_where_none_decides_is_told(tmp_path, capsys):
     data = plain_table(tmp_path / "data.csv")
     train(options(tmp_path, data, metric="ap", epochs=1))
     assert main(["evaluate", str(tmp_path / "run"), "--threshold", "0.5"]) == 2
-    assert "--threshold is for scores that one decides" in capsys.readouterr().err
+    assert "--threshold is for scores with one threshold" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("metric", ["f1", "recall@precision=0.5", "ap"])

@@ -72,7 +72,7 @@ def test_a_user_error_is_one_sentence_and_exit_code_2(tmp_path, monkeypatch, cap
 def test_ctrl_c_says_that_the_same_command_goes_on(tmp_path, monkeypatch, capsys):
     command_that(tmp_path, monkeypatch, "raise KeyboardInterrupt")
     assert cli.main(["trial"]) == 130
-    assert "the same command goes on" in capsys.readouterr().err
+    assert "the same command resumes" in capsys.readouterr().err
 
 
 def test_a_missing_dependency_names_the_extra(tmp_path, monkeypatch, capsys):

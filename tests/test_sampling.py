@@ -345,7 +345,7 @@ BAD = (
         lambda: eg.EquibatchSampler(absent()),
         ValueError,
         (
-            r"EquibatchSampler: `presence` must be a table where every class has a sample; got none"
+            r"EquibatchSampler: `presence` must be a table with a sample of every class; got none"
             r" for class 2\. Leave it out"
         ),
     ),
@@ -404,7 +404,7 @@ BAD = (
     (
         lambda: eg.PerformanceSampler(table(), blend=1.5),
         ValueError,
-        "`blend` must be finite and at least 0 and at most 1; got 1.5. It is the share",
+        "`blend` must be finite and at least 0 and at most 1; got 1.5. It is the fraction",
     ),
     (
         lambda: eg.PerformanceSampler(table(), blend=-1),

@@ -10,7 +10,9 @@ import torch
 from torch import Tensor
 
 import evalgrad as eg
+from evalgrad_lab.data.batches import Batch
 from evalgrad_lab.data.fetched.labelled import ten_crop_scores
+from evalgrad_lab.fit import BatchLoss, Pace, Phase, Training
 from evalgrad_lab.models.resnet import resnet18
 from reproductions.smooth_topk.algorithms import (
     divide_and_conquer,
@@ -18,7 +20,7 @@ from reproductions.smooth_topk.algorithms import (
     smooth_topk_paper,
     summation,
 )
-from reproductions.smooth_topk.training import CROSS_ENTROPY, loss_of, smooth
+from reproductions.smooth_topk.training import CROSS_ENTROPY, Objective, loss_of, smooth
 from reproductions.training import seeded
 
 K = 5
@@ -91,17 +93,23 @@ def training_seconds(*, side: int, rows: int, rounds: int) -> dict[str, list[flo
     generator = torch.Generator().manual_seed(0)
     images = torch.randn(rows, 3, side, side, generator=generator)
     target = torch.randint(1000, (rows,), generator=generator)
-    model = seeded(0, resnet18)
-    optimiser = torch.optim.SGD(model.parameters(), lr=1e-4, momentum=0.9, nesterov=True)
-    losses = {"CE": CROSS_ENTROPY, "L5,0.1": smooth(0.1)}
-    found: dict[str, list[float]] = {name: [] for name in losses}
-    for _, (name, objective) in itertools.product(range(rounds + 1), losses.items()):
+    batch = Batch(images, target, torch.arange(rows))
+    pace = Pace(1e-4, optimiser="sgd", momentum=0.9, nesterov=True, schedule="constant")
+    trainings = {
+        name: Training(seeded(0, resnet18), [Phase(_on_batches(objective), rounds + 1)], pace)
+        for name, objective in {"CE": CROSS_ENTROPY, "L5,0.1": smooth(0.1)}.items()
+    }
+    found: dict[str, list[float]] = {name: [] for name in trainings}
+    for _, (name, training) in itertools.product(range(rounds + 1), trainings.items()):
         start = time.process_time()
-        optimiser.zero_grad()
-        loss_of(objective)(model(images), target).backward()
-        optimiser.step()
+        training.take(batch)
         found[name].append(time.process_time() - start)
     return {name: times[1:] for name, times in found.items()}  # the first warms up
+
+
+def _on_batches(objective: Objective) -> BatchLoss:
+    loss = loss_of(objective)
+    return lambda output, batch: loss(output, batch.target)
 
 
 def stability(*, scores: str, rows: int, classes: int, temperature: float) -> dict[str, Any]:
