@@ -6,6 +6,7 @@ from typing import Any, Literal
 
 from matplotlib.figure import Figure
 
+from evalgrad_lab.data.fetched import place
 from evalgrad_lab.runs import Runs
 from reproductions.claims import COLUMNS, Claim
 
@@ -15,6 +16,19 @@ Size = Literal["tiny", "default", "full"]
 
 class SkippedError(Exception):
     """The experiment cannot run at this size on this machine; the message says what to do."""
+
+
+def on_fetched_data(name: str, size: Size, *folders: str) -> None:
+    """For an experiment that has no embedded data: skip its default size, and raise for a folder
+    that `make data` has not fetched before anything runs.
+    """
+    if size == "default":
+        raise SkippedError(
+            f"it needs what `make data` fetches ({', '.join(folders)}); `python -m reproductions"
+            f" {name} --full` runs it."
+        )
+    for folder in folders:
+        place(folder)
 
 
 def by_size(names: str, **sizes: Sequence[Any]) -> dict[str, dict[str, Any]]:

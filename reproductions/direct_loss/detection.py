@@ -12,7 +12,6 @@ from torch import Tensor
 
 from evalgrad_lab.data.batches import in_memory
 from evalgrad_lab.data.dataset import Part, permutation
-from evalgrad_lab.data.fetched import place
 from evalgrad_lab.fit import Pace
 from evalgrad_lab.runs import Runs
 from evalgrad_lab.tune import product
@@ -20,7 +19,7 @@ from reproductions.claims import Claim, above, each, spread
 from reproductions.direct_loss.boxes import Objects, average_precision, detections, hits
 from reproductions.direct_loss.class_training import CLASSES, LOSSES, Bank, Hyper
 from reproductions.direct_loss.objects import IGNORED, Regions, pasted
-from reproductions.experiment import Experiment, Outcome, Size, SkippedError, Table, by_size
+from reproductions.experiment import Experiment, Outcome, Size, Table, by_size, on_fetched_data
 from reproductions.training import rates_in_words, seeded, train, tuned
 
 SETTINGS = by_size(
@@ -80,13 +79,7 @@ def train_boxes(
 
 def run(size: Size, runs: Runs) -> Outcome:
     """Ours with two sizes of the batch, the others with the smaller one."""
-    if size == "default":
-        raise SkippedError(
-            "it needs the photographs, the Earth and the network that `make data` fetches;"
-            " `python -m reproductions direct_loss/table-2 --full` runs it."
-        )
-    for name in ("cifar-10", "earth", "imagenet-logits"):
-        place(name)  # tells what is missing before anything runs
+    on_fetched_data("direct_loss/table-2", size, "cifar-10", "earth", "imagenet-logits")
     images, (small, large), iterations, seeds, rates = SETTINGS[size].values()
     common = {"images": images, "iterations": iterations}
     cases = {loss: {**common, "loss": loss, "batch": small} for loss in REPORTED}

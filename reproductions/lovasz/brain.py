@@ -4,11 +4,10 @@ from collections.abc import Mapping
 from statistics import fmean
 from typing import Any
 
-from evalgrad_lab.data.fetched import place
 from evalgrad_lab.runs import Runs
 from evalgrad_lab.tune import product
 from reproductions.claims import Claim, above, each, obstacle, spread
-from reproductions.experiment import Experiment, Outcome, Size, SkippedError, Table, by_size
+from reproductions.experiment import Experiment, Outcome, Size, Table, by_size, on_fetched_data
 from reproductions.lovasz.brain_pieces import BEND, FOLDS, LOSSES, NAMES, train_brain
 from reproductions.training import rates_in_words, tuned
 
@@ -30,12 +29,7 @@ TABLE_B2 = {
 
 def run(size: Size, runs: Runs) -> Outcome:
     """Three folds for each loss, with the learning rate that the first of them chose."""
-    if size == "default":
-        raise SkippedError(
-            "it needs the brain that `make data` fetches; `python -m reproductions lovasz/table-b2"
-            " --full` runs it."
-        )
-    place("brain")  # tells what is missing before anything runs
+    on_fetched_data("lovasz/table-b2", size, "brain")
     setting, folds = SETTINGS[size], list(range(FOLDS))
     cases = {loss: {**setting, "loss": loss} for loss in LOSSES}
     found = tuned(runs, train_brain, cases, product({"learning_rate": RATES}), folds)

@@ -5,10 +5,9 @@ of six layers in a block in place of two.
 from collections.abc import Mapping
 from typing import Any
 
-from evalgrad_lab.data.fetched import place
 from evalgrad_lab.runs import Runs
 from reproductions.claims import Claim, above, each, spread
-from reproductions.experiment import Experiment, Outcome, Size, SkippedError, Table, by_size
+from reproductions.experiment import Experiment, Outcome, Size, Table, by_size, on_fetched_data
 from reproductions.smooth_topk.training import CROSS_ENTROPY, smooth, train_pairs
 from reproductions.training import repeated
 
@@ -24,12 +23,7 @@ PAPER = {"noise": 72.93 - 67.70, "hinge": 99.78 - 10.01}
 
 def run(size: Size, runs: Runs) -> Outcome:
     """Clean labels with the hinge and its smoothing, labels of noise 1 with cross-entropy too."""
-    if size == "default":
-        raise SkippedError(
-            "it needs the photographs that `make data` fetches; `python -m reproductions"
-            " smooth_topk/densenet --full` runs it."
-        )
-    place("cifar-10")  # tells what is missing before anything runs
+    on_fetched_data("smooth_topk/densenet", size, "cifar-10")
     sizes, growth, steps, seeds = SETTINGS[size].values()
     common = {"data": "cifar", "sizes": sizes, "growth": growth, "steps": steps}
     common |= {"learning_rate": 0.1, "weight_decay": 1e-4, "protocol": "paper"}
