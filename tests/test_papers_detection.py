@@ -127,7 +127,7 @@ def test_ignored_boxes_move_no_loss():
 
 
 def test_detection_runs_and_is_judged_by_its_numbers(sources, monkeypatch, tmp_path):
-    monkeypatch.setattr(detection, "place", lambda name: name)
+    monkeypatch.setattr("reproductions.experiment.place", lambda name: name)
     outcome = detection.DETECTION.run("tiny", Runs(Store(tmp_path)))
     assert all(0 <= value <= 100 for some in outcome.numbers.values() for value in some["area"])
     with pytest.raises(SkippedError, match="--full"):
