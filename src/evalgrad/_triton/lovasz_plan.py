@@ -80,8 +80,8 @@ def error_at(slot, top, bottom, shift, rest, COARSE: tl.constexpr):
 @triton.jit
 def relevance_of(errors, HINGE: tl.constexpr):
     """The square of what a slope in an error is multiplied with on its way to the gradient."""
-    if HINGE:
-        return tl.where(errors > 0, 1.0, 0.0)
+    if HINGE:  # 1 - x y is 0 or at least 2^-24; a power of 2 is where a coarse slot ends
+        return tl.where(errors > 2.0**-26, 1.0, 0.0)
     else:
         through_p = errors * (1 - errors)
         return tl.where(errors < 1, through_p * through_p, 0.0)
