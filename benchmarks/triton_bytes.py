@@ -5,13 +5,15 @@
 writes results/triton.json, which benchmarks/accelerator.py shows next to eager torch. The kernels
 run on Triton's interpreter under the sanitizer of tests/gpu, which sees every address, at two small
 sizes with the scores of a half-trained network; bytes and memory are taken to grow linearly with
-the number of pixels, rows or items from there on. An atomic is a read and a write, nothing is taken
-to be cached between instructions. What torch does around the kernels is added as in accounting.py.
+the number of pixels, rows or items from there on, but for the tables of the exact Lovász losses,
+which have the size that they would have. An atomic is a read and a write, nothing is taken to be
+cached between instructions. What torch does around the kernels is added as in accounting.py.
 """
 
 import json
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 from unittest import mock
@@ -114,8 +116,20 @@ def at(size: float, sizes: list[float], costs: list[float]) -> float:
     return costs[0] + (costs[1] - costs[0]) * (size - sizes[0]) / (sizes[1] - sizes[0])
 
 
+@contextmanager
+def tables_of(shape: tuple[int, ...], classes: bool) -> Iterator[None]:
+    """The exact Lovász losses with the tables that they have at a shape."""
+    from evalgrad._triton import lovasz_slots
+
+    items = int(np.prod(shape)) // (shape[1] if classes else shape[0])
+    sizes = lovasz_slots.table_sizes
+    with mock.patch.object(lovasz_slots, "table_sizes", lambda _, coarse: sizes(items, coarse)):
+        yield
+
+
 def extrapolated(loss: Loss, shape: tuple[int, ...], classes: bool) -> Cost | None:
-    costs = [count(loss, smaller, classes) for smaller in SMALLER[shape]]
+    with tables_of(shape, classes):
+        costs = [count(loss, smaller, classes) for smaller in SMALLER[shape]]
     if costs[0] is None or costs[1] is None:
         return None
     sizes = [float(np.prod(smaller)) for smaller in SMALLER[shape]]

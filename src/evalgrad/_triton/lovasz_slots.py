@@ -91,6 +91,13 @@ def _plan(maps: Maps, slots: int, metric: tuple[float, float], options: dict[str
     return plan
 
 
+def table_sizes(items: int, coarse: int) -> tuple[int, int]:
+    """Of a row: how many fine slots there are, and how many errors its lists have room for."""
+    many = triton.next_power_of_2(items)
+    slots = min(max(many // 16, min(many, 8192), coarse), 2**18)
+    return slots, max(items // 8, min(items, 2**15))
+
+
 def in_slots(
     maps: Maps, factor: Tensor, misses: float, false_alarms: float
 ) -> tuple[Tensor, Tensor]:
@@ -99,10 +106,8 @@ def in_slots(
     coarse = 2048 if maps.options["HINGE"] else 1024  # as many as there are up to an error of 1
     options = {**maps.options, "COARSE": coarse}
     per_row = {"COARSE": coarse, "HINGE": maps.options["HINGE"], "BLOCK": BLOCK, **ROUNDED}
-    many = triton.next_power_of_2(maps.items)
-    slots = min(max(many // 16, min(many, 8192), coarse), 2**18)
+    slots, room = table_sizes(maps.items, coarse)
     size, most = coarse + slots, slots // 4
-    room = max(maps.items // 8, min(maps.items, 2**15))
     plan = _plan(maps, slots, metric, options)
     counts = torch.zeros(maps.rows, 2, size, dtype=torch.int32, device=maps.x.device)
     _count[maps.grid](*maps.tensors, plan, counts, *maps.sizes, size, **options)
