@@ -12,7 +12,7 @@ from training_data import table
 from evalgrad_lab.data.dataset import Reading
 from evalgrad_lab.data.fetched import NotFetchedError
 from evalgrad_lab.data.files.read import read
-from evalgrad_lab.report.panels import Difference
+from evalgrad_lab.report.panels import Difference, paired_difference
 from reproductions.ladder import __main__ as ladder
 from reproductions.ladder.arrays import camvid
 from reproductions.ladder.rungs import RUNGS, Rung, write
@@ -83,6 +83,22 @@ def test_the_page_counts_wins_ties_and_losses():
     others = "+0.0 (-1.0 to +1.0) | +2.0 (+1.0 to +3.0) | -1.0 (-2.0 to +1.0)"
     assert f"| 0.03 | {others} | 1 of 5 |" in text  # 0.01 times three tasks
     assert "Against the other baseline: 0 wins, 3 ties, 0 losses, mean -1.00" in text
+
+
+def test_the_interval_over_seeds_covers_the_mean_of_the_tasks():
+    random, covered, draws = np.random.default_rng(0), 0, 1000
+    truth, spreads = np.array([0.0, 1.0, -2.0]), np.array([0.1, 1.0, 3.0])
+    for _ in range(draws):
+        values = random.normal(truth, spreads, (5, 3))
+        tasks = [dict(enumerate(task)) for task in values.T]
+        each = [paired_difference(task, dict.fromkeys(task, 0.0)) for task in tasks]
+        covered += abs(values.mean() - truth.mean()) <= ladder._over_seeds(each)
+    assert 0.93 < covered / draws < 0.975
+    one = Difference(0.5, (0.2, 0.8), 5)
+    assert ladder._over_seeds([one]) == pytest.approx(0.3)
+    same = Difference(0.0, (0.0, 0.0), 5)
+    assert ladder._over_seeds([same, same]) == 0
+    assert ladder._over_seeds([one, same]) == pytest.approx(0.15)
 
 
 def test_the_page_explains_means_more_than_a_point_below():

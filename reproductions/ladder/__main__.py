@@ -214,7 +214,9 @@ point of both is the reference and is what `auto` starts as, without a search of
 takes no second branch it returns the same network, and the difference is 0. All have their best
 decision rule. Differences are on a test part that nothing was chosen on, paired by {SEEDS} seeds,
 with their 95 % intervals; p is the chance of so low a difference if there were none, corrected by
-Holm for the number of tasks. The other columns:
+Holm for the number of tasks. Below each table is the mean of its tasks with two 95 % intervals:
+*over seeds* is what other seeds would change on these tasks, *over tasks* what other tasks would,
+as if these had been drawn from many. The other columns:
 
 - *in equal time*: `auto` has no more time than the reference, so that its two branches share the
   reference's iterations. Without that limit it takes 1.3 times as many.
@@ -267,12 +269,32 @@ def _summary(lines: list[Line]) -> str:
 
 
 def _counted(differences: list[Difference]) -> tuple[str, str]:
-    """Wins, ties and losses; the mean with its 95 % interval over the tasks."""
+    """Wins, ties and losses; the mean over the tasks with two 95 % intervals: what other seeds
+    would change on these tasks, and what other tasks would.
+    """
     verdicts = [one.verdict for one in differences]
     means = [100 * one.mean for one in differences]
-    interval = stats.sem(means) * stats.t.ppf(0.975, len(means) - 1) if means[1:] else math.inf
+    tasks = stats.sem(means) * stats.t.ppf(0.975, len(means) - 1) if means[1:] else math.inf
     counts = ", ".join(f"{verdicts.count(v)} {n}" for v, n in WORDS.items())
-    return counts, f"{fmean(means):+.2f} (± {interval:.2f}, 95 %)"
+    seeds = 100 * _over_seeds(differences)
+    return counts, f"{fmean(means):+.2f} (± {seeds:.2f} over seeds, ± {tasks:.2f} over tasks)"
+
+
+def _over_seeds(differences: list[Difference]) -> float:
+    """Half the 95 % interval of the mean of these tasks, whose seeds are independent; degrees of
+    freedom by Satterthwaite, because the tasks differ in their spread.
+    """
+    squares, free = [], []
+    for one in differences:
+        assert one.interval is not None
+        half = one.interval[1] - one.mean
+        squares.append((half / stats.t.ppf(0.975, one.pairs - 1)) ** 2)
+        free.append(one.pairs - 1)
+    total = sum(squares)
+    if not total:
+        return 0.0
+    degrees = total**2 / sum(s**2 / n for s, n in zip(squares, free, strict=True))
+    return float(stats.t.ppf(0.975, degrees) * math.sqrt(total) / len(squares))
 
 
 if __name__ == "__main__":
