@@ -86,7 +86,9 @@ def _shape(options: ExportOptions, description: saved.Description) -> tuple[int,
 
 def _onnx(program: torch.export.ExportedProgram) -> bytes:
     if not all(importlib.util.find_spec(name) for name in ("onnx", "onnxscript")):
-        raise UserError("--format onnx needs onnx and onnxscript: pip install 'evalgrad[onnx]'.")
+        raise UserError(
+            "--format onnx needs onnx and onnxscript: pip install '.[onnx]' in a clone of evalgrad."
+        )
     outputs = ["labels", "probabilities"]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of the exporter about itself

@@ -76,6 +76,6 @@ def _transformers() -> Any:
     try:
         import transformers
     except ImportError as error:
-        install = "pip install 'evalgrad[transformers]'"
+        install = "pip install '.[transformers]' in a clone of evalgrad"
         raise UserError(f"--model: a Hugging Face folder needs transformers: {install}.") from error
     return transformers
