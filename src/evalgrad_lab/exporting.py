@@ -53,8 +53,8 @@ def write(options: ExportOptions) -> ExportResult:
     except Exception as error:  # what a network's code makes torch.export raise
         reason = str(error).strip().splitlines()[0]
         raise UserError(
-            f"torch.export cannot run {description.model} on inputs of the shape {shape}: {reason}."
-            " Give --size HEIGHT,WIDTH for a model of images, and only for one."
+            f"torch.export cannot run {description.model} on inputs of the shape {shape}:"
+            f" {reason}. Pass --size HEIGHT,WIDTH if the model takes images, and only then."
         ) from error
     if options.format == "pt2":
         torch.export.save(program, buffer)

@@ -142,7 +142,9 @@ class WeightedSum(nn.Module):
     ) -> None:
         super().__init__()
         if not 0 <= share <= 1:
-            raise ValueError(f"`share` must be in [0, 1]; got {share}. It is that of {second}.")
+            raise ValueError(
+                f"`share` must be in [0, 1]; got {share}. It is the share of {second}."
+            )
         if unknown := sorted(set(options) - {first, second}):
             names = f"{first} or {second}"
             raise TypeError(f"options of a sum are given by loss; got {unknown}. Name {names}.")

@@ -257,7 +257,7 @@ def _parts(found: Found, options: TrainOptions) -> Dataset[Examples]:
     """The three parts; raises for what cannot be trained on or measured."""
     if found.validation is None and len(found.train) < 2:
         raise UserError(
-            f"{options.data} has one example; at least two are needed, to set one aside for"
+            f"{options.data} has one example; at least two are needed, to hold one out for"
             " validation."
         )
     if options.validation + options.test >= 1:

@@ -84,7 +84,7 @@ def recipe_for(
         metric.loss, own, kind, given
     )  # raises before the training if something does not fit
     if metric.loss == baseline:
-        why = f"{baseline} is what trains for {metric.name}"
+        why = f"{baseline} already optimises {metric.name}"
         return Recipe(first, {**first_options, **own}, None, {}, why)
     if few := _too_few(kind, validation):
         return Recipe(first, first_options, None, own, few)
@@ -128,17 +128,22 @@ def _has_rare(given: Given) -> bool:
 def _too_few(kind: str, validation: Examples) -> str:
     """Why validation cannot choose between two branches; "" if it can."""
     if len(validation) < LEAST:
-        return f"validation has {len(validation)} examples, too few to choose by ({LEAST})"
+        return (
+            f"validation has {len(validation)} examples, too few to choose a branch (at least"
+            f" {LEAST})"
+        )
     if validation.lists is not None and len(set(validation.lists)) < LEAST:
         lists = len(set(validation.lists))
-        return f"validation has {lists} lists, too few to choose by ({LEAST})"
+        return f"validation has {lists} lists, too few to choose a branch (at least {LEAST})"
     if kind in ("ranking", "multilabel"):
         labels = validation.labels()
         columns = labels[:, None] if labels.ndim == 1 else labels
         positives = int(torch.minimum(columns.sum(0), (1 - columns).sum(0)).min())
         if positives < LEAST:
             what = "items of one label"
-            return f"validation has {positives} {what}, too few to choose by ({LEAST})"
+            return (
+                f"validation has {positives} {what}, too few to choose a branch (at least {LEAST})"
+            )
     return ""
 
 
@@ -206,9 +211,9 @@ class Collapse(Hook):
         if not training.loss.isfinite():
             return "the loss was not finite"
         if self.largest is not None and float(self.largest) == 0:
-            return "in an epoch no gradient was other than zero"
+            return "all gradients of an epoch were zero"
         if _is_constant(training.output):
-            return "the network says the same of all items"
+            return "the network gives the same output for all items"
         metric = self.validation.curve[-1]["metric"]
         return f"the metric fell to {metric:.3f} on validation" if metric < self.least else ""
 

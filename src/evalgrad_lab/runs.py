@@ -118,8 +118,8 @@ class Runs:
             self._stop()
             if isinstance(error, BrokenProcessPool):
                 raise UserError(
-                    "a process was killed, perhaps because memory ran out. What is finished is"
-                    " kept; run the same command with fewer --jobs."
+                    "a process was killed, perhaps because memory ran out. Finished runs are kept;"
+                    " run the same command with fewer --jobs."
                 ) from error
             raise
 

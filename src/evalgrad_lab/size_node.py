@@ -86,7 +86,7 @@ def size_labels(given: Given) -> Tensor:
         labels = torch.cat([eg.majority_size_labels(target[i][None], **how) for i in places])
     if len(labels.unique()) < 2:
         raise UserError(
-            "--size-node needs training images of both sizes; all have the same. Raise --limit, or"
-            " drop it."
+            "--size-node needs training images of both sizes; all have the same. Increase --limit,"
+            " or drop it."
         )
     return labels

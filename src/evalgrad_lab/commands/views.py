@@ -13,13 +13,13 @@ class Views(Options):
     """
 
     tiles: int | None = option(
-        None, help="segmentation: measure on so many upright tiles of full height", least=1
+        None, help="segmentation: measure on this many tiles of full height", least=1
     )
     overlap: int | None = option(None, help="pixels that neighbouring tiles share", least=0)
     scales: tuple[float, ...] | None = option(
         None, help="segmentation: measure the mean over these scales, e.g. 1,0.75,0.5"
     )
-    flips: bool = option(False, help="segmentation: measure the mirror image too")
+    flips: bool = option(False, help="segmentation: measure the flipped image too")
     crops: int | None = option(
         None, help="classification: measure top-k marginals over ten crops of this side", least=1
     )

@@ -70,8 +70,8 @@ def entrants(ready: Ready, names: Sequence[str] | None, trials: int) -> list[Ent
             known = [name for name, loss in losses.LOSSES.items() if kind in loss.kinds]
             other = next(name for name in known if name not in BASELINE_LOSSES)
             raise UserError(
-                f"--metric {metric.name} is what {baseline} trains for: there is nothing to compare"
-                f" it with. Name what to compare, such as --losses {baseline} {other}."
+                f"--metric {metric.name} is what {baseline} already optimises: there is nothing to"
+                f" compare it with. Name what to compare, such as --losses {baseline} {other}."
             )
         weighted = "weighted_cross_entropy" if baseline == "cross_entropy" else "weighted_bce"
         names = [baseline, weighted, metric.loss, f"{baseline}+{metric.loss}"]
@@ -81,7 +81,7 @@ def entrants(ready: Ready, names: Sequence[str] | None, trials: int) -> list[Ent
     if not any(one.role == "baseline" for one in found):
         raise UserError(f"--losses must name a baseline too, such as {baseline}.")
     if AUTO in names and baseline not in names:
-        raise UserError(f"--losses must name {baseline} too: auto starts with it, tuned as it is.")
+        raise UserError(f"--losses must name {baseline} too: auto starts with its tuned settings.")
     return sorted(found, key=lambda one: one.name != baseline)
 
 

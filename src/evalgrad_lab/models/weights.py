@@ -65,7 +65,7 @@ def read_weights(path: Path) -> Weights:
         raise UserError(f"--weights: {path} cannot be read ({error}).") from error
     except Exception as error:  # torch.load raises whatever a foreign file makes it raise
         raise UserError(
-            f"--weights: {path} is no file of plain tensors ({type(error).__name__}). Save the"
+            f"--weights: {path} is not a file of plain tensors ({type(error).__name__}). Save the"
             " state_dict of the network with torch.save, or as .safetensors."
         ) from error
     for name in NESTED:
@@ -109,7 +109,7 @@ def _checked(
     place, with the file's name; only heads may be among them.
     """
     wrong = {name: f": {name} is {why}" for name, why in fresh.items()}
-    wrong |= {name: f", which has no place for {old}" for name, old in unused.items()}
+    wrong |= {name: f", which has no parameter for {old}" for name, old in unused.items()}
     for name, why in wrong.items():
         if not HEAD.search(name) and not _is_counter(name):
             raise UserError(f"--weights: {path} does not fit --model{why}. Only a head may differ.")

@@ -23,6 +23,6 @@ def place(name: str, *path: str) -> Path:
     found = Path(os.environ.get("EVALGRAD_DATA", "data"), name, *path)
     if not found.exists():
         raise NotFetchedError(
-            f"{found} is not there. `make data` fetches it; EVALGRAD_DATA names another folder."
+            f"{found} is missing. `make data` fetches it; EVALGRAD_DATA names another folder."
         )
     return found
