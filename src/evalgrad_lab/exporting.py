@@ -1,4 +1,4 @@
-"""`evalgrad export` at work: the network and its decision in one module, traced by torch.export."""
+"""Implements `evalgrad export`: the network and its decision rule as one torch.export program."""
 
 import importlib.util
 import io

@@ -1,7 +1,7 @@
-"""The losses by name: what each is for. Read by `--loss`, `--losses` and `evalgrad losses`, which
-is why torch is not imported here; `phases` makes them.
+"""The table of losses by name, for `--loss`, `--losses` and `evalgrad losses`. It does not import
+torch, so that the last is quick; `phases` creates the losses.
 
-A task is of one kind, which fixes what a loss is given:
+The kind of a task determines the arguments of its losses:
 
 - "segmentation", "classification": scores ``(N, C, *)``, class indices ``(N, *)``;
 - "binary segmentation": scores and labels 0 or 1, both ``(N, *)``;
@@ -21,12 +21,12 @@ PIXELS, BINARY, CLASSES, RANKING, LABELS = ((kind,) for kind in KINDS)
 
 @dataclass(frozen=True)
 class Loss:
-    """One loss. `factory` names the class of evalgrad that makes it of its options; without one,
-    `loss_factories` has a function of its name. It is called as (scores, target).
+    """A loss, called as (scores, target). `factory` names the class of evalgrad that creates it
+    from its options; without one, it is the function of that name in `loss_factories`.
 
-    `needs` names the option that must be given and comes from the training data: "weight" (class
-    weights), "labels" (of every training item; then it is called with `index=` too), or "" for
-    none. `columns` are the options by which the columns of a multilabel task are tasks of their
+    `needs` names a required option that is computed from the training data: "weight" (class
+    weights), "labels" (those of all training items; the loss is then called with `index=` too), or
+    "" for none. `columns` are the options that make each column of a multilabel task a task of its
     own.
     """
 

@@ -1,4 +1,4 @@
-"""What a training leaves as plain data: weights, and `model.json`, all it takes to use them."""
+"""Saves and loads a trained model as plain data: the weights, and `model.json` to use them."""
 
 import hashlib
 import json
@@ -27,7 +27,7 @@ FINISHED = "Pass the --out folder of a finished `evalgrad train`."
 
 @dataclass(frozen=True)
 class Description:
-    """The model and its data, in plain types."""
+    """Description of the model and its data in plain types, the contents of `model.json`."""
 
     task: str
     metric: str

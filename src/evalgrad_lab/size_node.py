@@ -1,5 +1,5 @@
-"""An extra node that tells large from small images, trained by its F1 beside the main loss
-(S-measures, section 4): the features that it shares with the segmentation learn about size.
+"""An additional output that separates large from small foregrounds, trained with its F1 as a
+regulariser of the main loss (S-measures, section 4): it shares features with the segmentation.
 """
 
 from dataclasses import replace

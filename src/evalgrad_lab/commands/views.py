@@ -1,4 +1,4 @@
-"""How images are looked at: the options that `train`, `evaluate` and `predict` share."""
+"""How a network is applied to images: options of `train`, `evaluate` and `predict`."""
 
 from dataclasses import dataclass, fields
 from typing import Any
@@ -8,8 +8,8 @@ from evalgrad_lab.options import Options, option
 
 @dataclass(frozen=True, kw_only=True)
 class Views(Options):
-    """Tiles, scales, mirror images and crops. A training keeps its own for `evaluate` and
-    `predict`, where what is given comes before it.
+    """Tiles, scales, flips and crops. `evaluate` and `predict` use those of the training unless
+    others are given.
     """
 
     tiles: int | None = option(

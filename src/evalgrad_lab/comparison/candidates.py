@@ -1,4 +1,4 @@
-"""What is compared on the user's data, and what is tried for each loss: as many points for all."""
+"""The losses that are compared on the user's data, and their search spaces, of equal size."""
 
 import random
 from collections.abc import Mapping, Sequence
@@ -49,7 +49,7 @@ OF_OPTIONS = ("learning_rate", "weight_decay", "mix")  # the rest are options of
 
 @dataclass(frozen=True)
 class Entrant:
-    """One row of the comparison: a loss of the table, and the points that are tried of it."""
+    """One row of the comparison: a loss, and the settings that are tried for it."""
 
     name: str
     role: Literal["baseline", "ours"]

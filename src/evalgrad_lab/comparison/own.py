@@ -1,5 +1,5 @@
-"""The fair comparison on the user's data: time the steps, search for every loss alike, train the
-chosen points with several seeds, and say which loss won, if one did.
+"""The comparison on the user's data: times the steps, runs the same search for every loss, trains
+the chosen settings with several seeds, and determines the winner, if there is one.
 """
 
 import math

@@ -1,5 +1,5 @@
-"""Runs on the user's data: each is what `evalgrad train` does with the same options, without its
-files; what comes out is a record for the report.
+"""Runs on the user's data: each trains as `evalgrad train` does with the same options, but writes
+no files and returns a record for the report.
 """
 
 import time

@@ -1,4 +1,4 @@
-"""How the examples of an epoch are drawn: from its number and generator to their places."""
+"""How the examples of an epoch are drawn: samplers map its number and generator to positions."""
 
 from collections.abc import Callable
 from typing import Literal, NamedTuple

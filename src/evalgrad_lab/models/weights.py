@@ -1,9 +1,10 @@
-"""Weights of a file for a network: read without pickle, brought to the network's names, with a new
-head where the old one does not fit.
+"""Loads pretrained weights into a network: reads files without pickle, renames the parameters, and
+keeps the new head if the old one does not fit.
 
-Files call one network's parameters by many names: wrappers add prefixes (`module.`, `model.`),
-a network may hold the file's one as a part (`encoder.`), EfficientNet has three families of names
-and DeepLab-v2 two. Every way to rename is tried, and the one by which most parameters fit is taken.
+The parameters of a network have different names in different files: wrappers add prefixes
+(`module.`, `model.`), the file's network may be a part of another (`encoder.`), EfficientNet has
+three naming schemes and DeepLab-v2 two. All renamings are tried; the one with the most matching
+parameters is used.
 """
 
 import re

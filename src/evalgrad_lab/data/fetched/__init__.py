@@ -15,7 +15,7 @@ EFFICIENTNET = (
 
 
 class NotFetchedError(UserError):
-    """The data is not on this machine."""
+    """The data have not been fetched."""
 
 
 def place(name: str, *path: str) -> Path:

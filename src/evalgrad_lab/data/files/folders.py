@@ -1,11 +1,10 @@
 """Readers of image folders. Segmentation: `images/` and `masks/` with the same names.
 Classification: one folder per class.
 
-`classes.txt` beside them names the classes of masks, one on a line.
+`classes.txt` next to them names the classes of masks, one per line.
 
-Either may lie below `train/` and `val/`; without `val/` a part of the data is set aside. Every file
-is opened once before training, so that a broken one raises at once and not in the middle of the
-night.
+Both may be in subfolders `train/` and `val/`; without `val/` a part of the data is held out. Every
+file is opened once before training, so that a broken file raises before the first step.
 """
 
 import itertools

@@ -1,4 +1,4 @@
-"""Which reader reads what, what identifies the data, and the numbers that normalise them."""
+"""Chooses the reader for the data, and computes their digest and their normalisation."""
 
 import hashlib
 from collections.abc import Iterable

@@ -1,6 +1,6 @@
 """Reader of CSV tables: a header, one target column (several for a multilabel task), an optional
-column that says which list a row belongs to, the rest numbers or words. A column of words becomes
-one column of 0 and 1 for each of them, called `column=word`.
+column with the list of each row; all other columns are inputs, numbers or words. A column of words
+is one-hot encoded, in columns called `column=word`.
 """
 
 import csv
