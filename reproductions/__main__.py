@@ -33,11 +33,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of the command."""
     parser.add_argument("names", nargs="*", metavar="NAME", help="an experiment, a paper, or `all`")
-    parser.add_argument("--list", action="store_true", help="name the experiments and stop")
+    parser.add_argument("--list", action="store_true", help="list the experiments and exit")
     group = parser.add_mutually_exclusive_group()
     sizes = {
         "full": "the larger data that `make data` fetches",
-        "tiny": "seconds; shows that it runs, proves nothing",
+        "tiny": "takes seconds; checks that it runs, the results mean nothing",
     }
     for size, text in sizes.items():
         group.add_argument(f"--{size}", dest="size", action="store_const", const=size, help=text)
@@ -58,7 +58,7 @@ def run(arguments: argparse.Namespace) -> int:
         return 0
     if not arguments.names:
         raise UserError(
-            "name an experiment, a paper, or `all`. `python -m reproductions --list` names them."
+            "name an experiment, a paper, or `all`. `python -m reproductions --list` lists them."
         )
     if arguments.camvid is not None:
         os.environ[CAMVID] = str(arguments.camvid)

@@ -134,9 +134,9 @@ def in_words(data: DataSet, setting: Settings) -> str:
     """What the base was trained on."""
     weights = "cross-entropy with ENet's class weights" if data.weighted else "cross-entropy"
     kept = data.build is encoder_unet and setting["still"]
-    alone = ", whose encoder is kept afterwards" if kept else ""
+    alone = ", whose encoder is frozen afterwards" if kept else ""
     return (
         f"{data.words.format(**setting)}, {setting['iterations']} iterations of {weights}, Adam,"
-        f" poly schedule, batches of {data.batch}, learning rate {data.rate:g}, one for each"
+        f" poly schedule, batches of {data.batch}, learning rate {data.rate:g}, one network per"
         f" seed{alone}"
     )

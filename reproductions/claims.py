@@ -126,7 +126,7 @@ def obstacle(
             return f"{name} does not beat the constant prediction ({in_words(lead)})"
     further = statistics.fmean(moved) if moved is not None else 0.0
     if abs(further) > MOVES:
-        return f"the base is not converged (further training moves it by {further:+.1f})"
+        return f"the base has not converged (further training changes it by {further:+.1f})"
     return ""
 
 

@@ -119,9 +119,9 @@ SCENES = DataSet(
         default=([12000, 500, 1000], 24, 3000),
         full=([12000, 500, 1000], 24, 3000),
     ),
-    "digit scenes of 32 x 32 pixels, 10 digits with a 9:1 tail and a dominant background,"
-    " {sizes[0]} + {sizes[1]} + {sizes[2]} scenes, whose parts share no glyph. Base: a U-Net of"
-    " {width} channels",
+    "digit scenes of 32 x 32 pixels, 10 digits, the most frequent nine times as frequent as the"
+    " rarest, and a dominant background; {sizes[0]} + {sizes[1]} + {sizes[2]} scenes for"
+    " training, validation and test, which share no glyphs. Base: a U-Net of {width} channels",
     lambda setting, seed: digit_scenes(seed, Sizes(*setting["sizes"])),
     lambda setting: UNet(1, SCENE_CLASSES, setting["width"]),
 )
@@ -155,11 +155,12 @@ ROAD_CATEGORIES = {  # those of Cityscapes
 }
 DRIVES = (
     "CamVid at 120 x 88 pixels, 11 classes: trained on the drives {drives}, validated on 0006R0"
-    " (101 images), tested on the 101 images of `val`, which are of 0016E5; every batch at a size"
-    " of its own, half to whole, and mirrored or not. Seeds differ in the new weights"
-    " and in the batches, not in the images. The lengths and rates of the U-Net were set after a"
-    " pilot of one seed, in which the scores on `val` had been seen; the sweep over p and curves"
-    " over time of the loss max-pooling paper are left out on CamVid. Base:"
+    " (101 images), tested on the 101 images of `val`, which are from 0016E5; each batch is"
+    " rescaled by a random factor between 0.5 and 1 and flipped at random. Seeds differ in the"
+    " newly initialised weights and in the batches, not in the images. The iterations and learning"
+    " rates of the U-Net were set after a pilot with one seed in which the scores on `val` were"
+    " seen; the sweep over p and the curves over time of the loss max-pooling paper are left out"
+    " on CamVid. Base:"
 )
 
 
@@ -168,7 +169,7 @@ def camvid_folder() -> dict[str, Any]:
     folder = os.environ.get(CAMVID)
     if folder is None:
         raise SkippedError(
-            "CamVid cannot be fetched; --camvid FOLDER names it, with train/ and val/."
+            "CamVid cannot be fetched; give its folder, with train/ and val/, as --camvid FOLDER."
         )
     return {"folder": folder}
 
@@ -232,7 +233,7 @@ def _roads(name: str, title: str, drives: str, iterations: Counts, **more: Any) 
 
 
 ENCODER: Any = {"build": encoder_unet, "batch": 8, "rate": 0.002}
-ENCODER["words"] = f"{DRIVES} a U-Net on EfficientNet-Lite0 with its published weights of ImageNet"
+ENCODER["words"] = f"{DRIVES} a U-Net on an EfficientNet-Lite0 pretrained on ImageNet"
 BOTH, LENGTHS = "0001TP and 0016E5", (2, 300, 3000)
 SHARED = _roads("camvid", "on CamVid", BOTH, LENGTHS, **ENCODER)
 APART = _roads("camvid apart", "on CamVid without the shared drive", "0001TP", LENGTHS, **ENCODER)

@@ -24,8 +24,8 @@ def on_fetched_data(name: str, size: Size, *folders: str) -> None:
     """
     if size == "default":
         raise SkippedError(
-            f"it needs what `make data` fetches ({', '.join(folders)}); `python -m reproductions"
-            f" {name} --full` runs it."
+            f"it needs data that `make data` fetches ({', '.join(folders)}); `python -m"
+            f" reproductions {name} --full` runs it."
         )
     for folder in folders:
         place(folder)

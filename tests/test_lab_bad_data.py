@@ -81,7 +81,7 @@ def test_an_unreadable_file(capsys, tmp_path, folder, part, damage):
 def test_a_label_above_num_classes(capsys, tmp_path, folder):
     message = train(capsys, tmp_path, folder, "--num-classes", 2)
     assert (
-        f"{folder}/masks/00.png: the labels must be in [0, 2) or 255 (ignored); got 2. Raise"
+        f"{folder}/masks/00.png: the labels must be in [0, 2) or 255 (ignored); got 2. Increase"
         " --num-classes" in message
     )
 
@@ -92,16 +92,14 @@ def test_masks_of_0_and_255(capsys, tmp_path, folder):
             mask
         )
     assert (
-        "the masks hold no label but 0, and 255 is ignored. Save class indices, 1 for the"
-        " foreground of a binary task, not 255." in train(capsys, tmp_path, folder)
+        "the masks contain no label except 0 and 255, which is ignored. Save class indices, 1 for"
+        " the foreground of a binary task, not 255." in train(capsys, tmp_path, folder)
     )
 
 
 def test_a_colour_mask(capsys, tmp_path, folder):
     Image.open(folder / "masks" / "00.png").convert("RGB").save(folder / "masks" / "00.png")
-    assert "masks/00.png must have one channel that holds class indices" in train(
-        capsys, tmp_path, folder
-    )
+    assert "masks/00.png must have one channel of class indices" in train(capsys, tmp_path, folder)
 
 
 def test_a_mask_of_another_size(capsys, tmp_path, folder):
@@ -116,7 +114,9 @@ def test_a_mask_of_another_size(capsys, tmp_path, folder):
 def test_an_empty_folder(capsys, tmp_path, folder, part):
     for file in (folder / part).iterdir():
         file.unlink()
-    assert f"{folder}/{part} holds no image. Put images in it" in train(capsys, tmp_path, folder)
+    assert f"{folder}/{part} contains no images. Put images in it" in train(
+        capsys, tmp_path, folder
+    )
 
 
 def test_a_missing_folder(capsys, tmp_path):
@@ -124,14 +124,14 @@ def test_a_missing_folder(capsys, tmp_path):
         capsys, tmp_path, tmp_path / "nothing"
     )
     (tmp_path / "empty").mkdir()
-    assert "empty/images is missing or no folder" in train(capsys, tmp_path, tmp_path / "empty")
+    assert "empty/images is missing or not a folder" in train(capsys, tmp_path, tmp_path / "empty")
 
 
 def test_classes_that_do_not_fit(capsys, tmp_path):
     data = write_colours(tmp_path / "data" / "train")
     options = {"task": "classification", "metric": "accuracy"}
     shutil.copytree(data / "red", tmp_path / "data" / "val" / "pink")
-    assert "val/pink is a class that the training data lack." in train(
+    assert "val/pink is a class that is missing from the training data." in train(
         capsys, tmp_path, tmp_path / "data", **options
     )
     shutil.rmtree(data / "red")
@@ -157,8 +157,8 @@ def test_a_table_without_the_target_column(capsys, tmp_path):
     ("text", "message"),
     [
         ("", "has no rows below its header"),
-        ("a,target\n1,0\n2\n", "line 3 has 1 fields and the header 2"),
-        ("a,target\n1,0\nx,1\n", "line 3: the column a must hold numbers; got 'x'. Fill the gap"),
+        ("a,target\n1,0\n2\n", "line 3 has 1 fields, but the header has 2"),
+        ("a,target\n1,0\nx,1\n", "line 3: the column a must hold numbers; got 'x'. Fill in"),
         ("a,target\n1,0\nnan,1\n", "line 3: all numbers must be finite"),
         ("a,target\n1,0\n2,7\n", "line 3: target must be 0 or 1; got '7'"),
         ("a,target\n1,0\n2,0\n3,0\n", "must have items with target 0 and with target 1"),
@@ -396,7 +396,7 @@ def test_data_that_the_model_was_not_trained_for(capsys, finished, tmp_path):
     message = told(
         capsys, tmp_path, "predict", run, "--data", tmp_path / "data.xls", "--out", tmp_path / "out"
     )
-    assert "--data must be a folder of images or .npz, for it was not trained on .csv" in message
+    assert "--data must be a folder of images or .npz, because the model was not" in message
     lost = ("--data", tmp_path / "lost.npz", "--out", tmp_path / "out")
     message = told(capsys, tmp_path, "predict", run, *lost)
     assert "--data must exist; there is no" in message
@@ -405,7 +405,7 @@ def test_data_that_the_model_was_not_trained_for(capsys, finished, tmp_path):
 
 
 def test_a_table_for_a_model_without_columns_is_told(tmp_path):
-    with pytest.raises(UserError, match=r"folder of images or .npz, for it was not trained on"):
+    with pytest.raises(UserError, match=r"folder of images or .npz, because the model was not"):
         read_inputs(write_table(tmp_path / "data.csv"), [])
 
 

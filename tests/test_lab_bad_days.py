@@ -311,7 +311,7 @@ def test_two_files_of_one_name(capsys, tmp_path, part):
     Image.open(data / part / "01.png").save(data / part / "01.bmp")
     fixed = ["--task", "segmentation", "--metric", "miou", "--accelerator", "cpu"]
     said = told(capsys, ["train", *fixed, "--data", data, "--out", tmp_path / "run"])
-    assert f"{data / part / '01.bmp'} and 01.png have one name but for the ending" in said
+    assert f"{data / part / '01.bmp'} and 01.png differ only in their suffix" in said
 
 
 def broken(index):
@@ -337,7 +337,7 @@ def test_a_damaged_record_of_the_store_is_done_again(tmp_path, capsys, change):
     path = store.path({"task": "circles"})
     path.write_text(change(path.read_text()))
     assert store.load({"task": "circles"}) is None
-    assert f"{path} has been damaged or edited; its run is done again." in capsys.readouterr().err
+    assert f"{path} has been damaged or edited; its run is repeated." in capsys.readouterr().err
     store.save({"task": "circles"}, {"iou": 0.5})
     assert store.load({"task": "circles"}) == {"iou": 0.5}
 

@@ -512,7 +512,7 @@ def test_options_of_the_other_kind_of_comparison_are_told(arguments, message, tm
     ("more", "message"),
     [
         (["--trials", "99"], "--trials must be at most 15"),
-        (["--test", "0"], "--test must be above 0: a comparison needs a test part"),
+        (["--test", "0"], "--test must be above 0: a comparison needs test data"),
         (["--losses", "f_beta"], "--losses must name a baseline too, such as bce"),
         (["--losses", "bce", "lovasz_softmax"], "--loss lovasz_softmax is for"),
         (["--losses", "bce", "dice"], "the loss must be one that `evalgrad losses` lists"),
@@ -532,7 +532,7 @@ def test_a_metric_that_the_baseline_trains_for_is_told(tmp_path, capsys):
     options = ["--task", "classification", "--metric", "accuracy", "--target", "answer"]
     assert main(["compare", *options, "--data", str(data), "--out", str(tmp_path / "out")]) == 2
     said = capsys.readouterr().err
-    assert "is what cross_entropy trains for: there is nothing to compare" in said
+    assert "is what cross_entropy already optimises: there is nothing to compare" in said
     repair = said.partition("such as ")[2].strip().rstrip(".").split()  # which is right if followed
     quick = ["--trials", "1", "--search-seeds", "1", "--seeds", "2", "--epochs", "1", "--jobs", "1"]
     more = ["--data", str(data), "--out", str(tmp_path / "out"), *quick, *repair]

@@ -129,7 +129,7 @@ def test_what_was_trained_on_is_left_out_and_said(run, tmp_path, capsys):
     assert main(["evaluate", str(path), "--data", str(run / "data.csv")]) == 0
     said = capsys.readouterr().out
     assert "120 examples that the run was trained on are left out" in said
-    assert "40 of the measured ones chose the model on validation: the value is optimistic" in said
+    assert "40 of the measured examples were the validation data that chose the model: the" in said
     fresh = plain_table(tmp_path / "fresh.csv", seed=5)
     found = evaluate(EvaluateOptions(run=path, data=fresh))
     assert (found.examples, found.trained, found.validated) == (200, 0, 0)
@@ -214,7 +214,7 @@ def test_columns_of_words_are_categories(tmp_path):
     assert scores[0] > max(scores[1:])
     names = [f"name{i},{i % 2}" for i in range(120)]
     (tmp_path / "names.csv").write_text("\n".join(["who,target", *names]) + "\n")
-    with pytest.raises(UserError, match="the column who holds 120 different words, and at most"):
+    with pytest.raises(UserError, match="the column who has 120 different words, but"):
         train(options(tmp_path, tmp_path / "names.csv", out=tmp_path / "names"))
 
 
@@ -358,7 +358,7 @@ def test_evaluate_does_not_advise_options_that_it_lacks(masks, tmp_path, capsys)
     Image.fromarray(np.where(mask == 2, 7, mask).astype(np.uint8)).save(data / "masks" / "01.png")
     assert main(["evaluate", str(masks / "run"), "--data", str(data)]) == 2
     said = capsys.readouterr().err
-    assert "got 7. Correct the mask: the model knows 3 classes." in said
+    assert "got 7. Correct the mask: the model has 3 classes." in said
     assert "--num-classes" not in said
 
 

@@ -116,7 +116,7 @@ def test_the_page_names_the_tasks_that_were_not_run(tmp_path, monkeypatch, capsy
     assert ladder.main() == 0
     text = (tmp_path / "ladder.md").read_text()
     assert "| yeast1 |" in text
-    assert "segment0: not asked for" in text
+    assert "segment0: not selected" in text
     assert "pima" not in text  # held out
 
 

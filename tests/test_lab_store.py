@@ -79,4 +79,4 @@ def test_a_missing_dependency_names_the_extra(tmp_path, monkeypatch, capsys):
     command_that(tmp_path, monkeypatch, "return 0")
     (tmp_path / "trial_command.py").write_text("import a_package_nobody_has\n")
     assert cli.main(["trial"]) == 2
-    assert "pip install 'evalgrad[lab]'" in capsys.readouterr().err
+    assert "pip install '.[lab]'" in capsys.readouterr().err

@@ -156,7 +156,10 @@ def test_squeeze_and_excitation_of_torchvision_has_timms_name():
             {n: t for n, t in resnet_18().items() if "layer3" not in n},
             "layer3.0.conv1.weight is missing",
         ),
-        ({**resnet_18(), "layer5.weight": torch.zeros(3)}, "which has no place for layer5.weight"),
+        (
+            {**resnet_18(), "layer5.weight": torch.zeros(3)},
+            "which has no parameter for layer5.weight",
+        ),
         ({"other": torch.zeros(2)}, "conv1.weight is missing"),
     ],
 )
@@ -175,7 +178,7 @@ class Code:
 
 def test_a_file_that_would_run_code_is_refused(tmp_path, capsys):
     (tmp_path / "w.pth").write_bytes(pickle.dumps(Code()))
-    with pytest.raises(UserError, match=r"w.pth is no file of plain tensors"):
+    with pytest.raises(UserError, match=r"w.pth is not a file of plain tensors"):
         read_weights(tmp_path / "w.pth")
     assert "run by the file" not in capsys.readouterr().out
     with pytest.raises(UserError, match="no weights"):
@@ -248,7 +251,7 @@ def test_a_trunk_that_does_not_fit_is_refused(tmp_path):
     network = DeepLab(21, blocks=(1, 2, 1, 1))
     file = {f"Scale.{name}": tensor for name, tensor in torchvision_names(network).items()}
     file["Scale.layer3.1.conv1.weight"] = torch.rand(256, 1024, 1, 1)
-    with pytest.raises(UserError, match=r"has no place for Scale.layer3.1.conv1.weight"):
+    with pytest.raises(UserError, match=r"has no parameter for Scale.layer3.1.conv1.weight"):
         load_weights(network, save(tmp_path / "w.pth", file))
 
 

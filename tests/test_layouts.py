@@ -375,7 +375,7 @@ def missing_class(root):
         (lambda root: coco_stuff(root, "val"), r"val2017 is missing: it must hold the val images"),
         (
             coloured_mask,
-            r"must have one channel that holds class indices; got the colour mode RGB.",
+            r"must have one channel of class indices; got an image of mode RGB.",
         ),
         (small_mask, r"must be of the size of .*; got \(4, 4\) and \(48, 64\)"),
         (

@@ -102,7 +102,7 @@ def test_networks_that_cannot_tell_get_no_verdict():
     good, level = {"ours": [70.0, 71.0]}, [8.0, 8.1]
     assert obstacle(good, level) == ""
     assert obstacle(good, level, [0.3, 0.9]) == ""
-    assert "further training moves it by +2.0" in obstacle(good, level, [1.5, 2.5])
+    assert "further training changes it by +2.0" in obstacle(good, level, [1.5, 2.5])
     assert "further training moves it by -2.0" in obstacle(good, level, [-1.5, -2.5])
     reason = obstacle({"ours": [70.0, 71.0], "collapsed": [8.0, 8.1]}, level)
     assert reason == "collapsed does not beat the constant prediction (+0.0 [+0.0, +0.0])"

@@ -201,7 +201,7 @@ def test_list_names_every_experiment(trial, capsys):
                 " trial/table-2."
             ),
         ),
-        ([], "name an experiment, a paper, or `all`. `python -m reproductions --list` names them."),
+        ([], "name an experiment, a paper, or `all`. `python -m reproductions --list` lists them."),
         (
             ["all", "--jobs", "0"],
             "--jobs must be at least 1; got 0. Leave it out for one per core.",

@@ -76,7 +76,7 @@ def test_the_code_that_a_run_folder_names_runs_only_if_trusted(folder, capsys):
     ):
         assert main(command) == 2
         said = capsys.readouterr().err
-        assert "run names the network foreign_net:Net, code that would run." in said
+        assert "run would run the code of its network, foreign_net:Net." in said
         assert "add --trust-model" in said
         assert not (folder / "ran").exists()
     assert main([*PREDICT, "--trust-model"]) == 0
@@ -116,7 +116,7 @@ def test_pickles_do_not_run(folder, capsys):
     ):
         assert main([*fixed, *more]) == 2
         said = capsys.readouterr().err
-        assert "cannot be read" in said or "is no file of plain tensors" in said
+        assert "cannot be read" in said or "is not a file of plain tensors" in said
         assert not (folder / "ran").exists()
 
 

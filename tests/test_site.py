@@ -18,7 +18,7 @@ from docs.site import public
 
 pytestmark = pytest.mark.skipif(
     importlib.util.find_spec("mkdocstrings") is None,
-    reason="the site's packages are not installed (pip install 'evalgrad[docs]')",
+    reason="the site's packages are not installed (pip install '.[docs]')",
 )
 in_a_browser = pytest.mark.skipif(
     browser.EXECUTABLE is None, reason="chromium is not installed (apt-get install chromium)"

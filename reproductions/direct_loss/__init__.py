@@ -11,10 +11,10 @@ PAPER = Paper(
     "Direct loss minimisation",
     "Song, Schwing, Zemel, Urtasun: *Training Deep Neural Networks via Direct Loss Minimization*,"
     " ICML 2016.",
-    "The loss is described in [direct_loss.md](../direct_loss.md). The synthetic experiments are"
-    " the paper's own. Tables 1 and 2 keep the paper's protocol on other data: Pascal VOC 2012"
-    " needs the images, 2,000 selective-search boxes for each and an AlexNet trained on ImageNet."
-    " The config `voc_detection_direct_ap` has the setting of table 2, one network per class with"
-    " batches of 512 boxes ([README.md](README.md)).",
+    "[direct_loss.md](../direct_loss.md) describes the loss. The synthetic experiments are those"
+    " of the paper. Tables 1 and 2 follow the paper's protocol on other data, because Pascal VOC"
+    " 2012 would need its images, 2,000 selective-search boxes per image and an AlexNet"
+    " pretrained on ImageNet. The config `voc_detection_direct_ap` runs table 2 on Pascal VOC"
+    " itself: one network per class, with batches of 512 boxes ([README.md](README.md)).",
     [TEACHER, LINEAR, CLASSES_TABLE, DETECTION, BATCH_SIZE],
 )

@@ -53,10 +53,10 @@ def run(size: Size, runs: Runs) -> Outcome:
     return Outcome(
         {"batches": batches, **numbers},
         f"points ranked by a random network as in figure 3, but only {POSITIVES:.0%} of them"
-        f" positive; passes over {sizes[0]:,} points; {iterations} iterations for all"
-        " (equal iterations), or as many as see the samples that the largest batch sees (equal"
-        " samples); learning rate and epsilon (weight decay) chosen for each batch size on"
-        f" validation, {len(candidates('pos-AP', size))} settings.",
+        f" positive; passes over {sizes[0]:,} points; {iterations} iterations for all (equal"
+        " iterations), or as many as are needed to see as many samples as the largest batch does"
+        " (equal samples); learning rate and epsilon (weight decay) chosen on validation for each"
+        f" batch size, {len(candidates('pos-AP', size))} settings.",
         seeds,
         [Table("Test AP, %", ["batch", *map("{0[0]}, equal {0[1]}".format, columns)], rows)],
     )

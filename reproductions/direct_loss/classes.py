@@ -37,16 +37,16 @@ THIRD = {
 
 WORDS = {
     "digits": (
-        "scikit-learn's 1797 digits, averaged to 4x4 pixels (at 8x8 they are at 92 to 99 AP), each"
+        "scikit-learn's 1797 digits, averaged to 4x4 pixels (at 8x8 the AP is 92 to 99), each"
         " digit against the rest, 60/15/25 % for training, validation and test. Noisy: 40 % of the"
         " positives of training and validation are swapped with negatives; the test labels are"
         " clean;"
     ),
     "photographs": (
-        "6,300 photographs of CIFAR-10 in thirds, as the paper's, each class against the rest:"
-        " linear scores of the 320 features of an EfficientNet-Lite0 that ImageNet has trained, of"
-        " the photographs at 64x64 pixels (the paper trains all of an AlexNet). One in ten, or"
-        " with most positives of a class left out one in fifty, is positive;"
+        "6,300 photographs of CIFAR-10, split into thirds as in the paper, each class against the"
+        " rest: linear scores on the 320 features of an EfficientNet-Lite0, pretrained on"
+        " ImageNet, of the photographs at 64x64 pixels (the paper trains a whole AlexNet). One"
+        " photograph in ten is positive, or one in fifty, with most positives of a class left out;"
     ),
 }
 
@@ -96,10 +96,11 @@ def run(size: Size, runs: Runs) -> Outcome:
     columns = ["network, labels", "loss", *map(str, range(CLASSES)), "average", "paper (actions)"]
     return Outcome(
         numbers,
-        f"{WORDS[data]} in place of Pascal VOC 2012 actions, which cannot be had here. Full batch,"
-        f" {iterations} iterations as in the paper, Adam, cosine. Learning rate, weight decay and"
-        " epsilon (for the baselines: the weight of a positive) chosen per class and split on"
-        f" validation, {len(tried['ours'])} settings for every loss. A seed is a split.",
+        f"{WORDS[data]} in place of Pascal VOC 2012 actions, which are not available here. Full"
+        f" batches, {iterations} iterations as in the paper, Adam, cosine schedule. Learning"
+        " rate, weight decay and epsilon (for the baselines: the weight of a positive) chosen per"
+        f" class and split on validation, {len(tried['ours'])} settings for every loss. A seed is"
+        " a split.",
         seeds,
         [Table("Test AP per class, %, mean over the splits", columns, rows)],
     )

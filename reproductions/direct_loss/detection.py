@@ -106,13 +106,13 @@ def run(size: Size, runs: Runs) -> Outcome:
 def _setting(images: int, iterations: int, rates: list[float], chosen: str) -> str:
     return (
         f"{images} views of the Earth of 64x64 pixels with one to three photographs of CIFAR-10"
-        " pasted on each, in place of Pascal VOC 2012; 24 boxes for each image, four of them near"
-        " each object, in place of selective search; linear scores of the 320 features of an"
-        " EfficientNet-Lite0 that ImageNet has trained, of what a box shows, in place of a whole"
-        " AlexNet. Objects that are smaller than 16 pixels or half covered are difficult: they"
-        " count neither in training nor in the AP. Boxes that overlap a better one by more than 0.3"
-        f" are suppressed. {iterations} iterations, Adam, cosine; epsilon 1, learning rates of"
-        f" {rates} by mean AP on validation: {chosen}. A seed is a split of the"
+        " pasted on each, in place of Pascal VOC 2012; 24 boxes per image, four of them near each"
+        " object, in place of selective search; linear scores on the 320 features of an"
+        " EfficientNet-Lite0, pretrained on ImageNet, of the content of a box, in place of a whole"
+        " AlexNet. Objects that are smaller than 16 pixels or half covered are marked difficult"
+        " and ignored, in training and in the AP. Boxes that overlap a better one by more than 0.3"
+        f" are suppressed. {iterations} iterations, Adam, cosine schedule; epsilon 1, learning"
+        f" rate chosen from {rates} by mean AP on validation: {chosen}. A seed is a split of the"
         " images."
     )
 

@@ -105,11 +105,12 @@ def run_teacher(size: Size, runs: Runs) -> Outcome:
     return Outcome(
         numbers_of(found),
         f"{points:,} points of a 10-dimensional Gaussian, the 20 % with the highest score of a"
-        " random network of 4 layers are positive; half of them train, half test, and"
-        f" {SIZES[size][1]:,} further points validate. The paper gives no width; ours is {WIDTH}."
-        f" The same network learns, full batch, Adam, cosine, {ITERATIONS[size]} iterations;"
-        f" {len(candidates('pos-AP', size))} settings per algorithm are tried on the first teacher."
-        " A seed is a teacher, its points and the first weights.",
+        " random network of 4 layers are positive; half of the points are for training, half for"
+        f" test, and {SIZES[size][1]:,} further points for validation. The paper does not give"
+        f" the width; ours is {WIDTH}. A network of the same architecture is trained with full"
+        f" batches, Adam and a cosine schedule for {ITERATIONS[size]} iterations;"
+        f" {len(candidates('pos-AP', size))} settings per algorithm are tried on the first"
+        " teacher. A seed determines the teacher, its points and the initial weights.",
         seeds,
         [table("Test AP and accuracy, %", found)],
         {
@@ -151,7 +152,7 @@ def run_linear(size: Size, runs: Runs) -> Outcome:
     return Outcome(
         {data: numbers_of(methods)["validation"] for data, methods in found.items()},
         f"{SIZES[size][0] + SIZES[size][2]:,} points of a 10-dimensional Gaussian, positive where"
-        " the sum is above 0; a linear scorer; all else as for figure 3.",
+        " the sum is above 0; a linear scorer; everything else as for figure 3.",
         seeds,
         [table(f"{titles[data]}: test AP and accuracy, %", some) for data, some in found.items()],
         {

@@ -87,7 +87,7 @@ def run(arguments: argparse.Namespace) -> int:
             except NotFetchedError as error:
                 missing.append(f"{rung.name}: {error}")
         elif wanted:
-            missing.append(f"{rung.name}: not asked for")
+            missing.append(f"{rung.name}: not selected")
         text = page(lines, missing)
         write_atomically((arguments.docs or arguments.out) / "ladder.md", text.encode())
     print(text)
@@ -207,24 +207,26 @@ def page(lines: list[Line], missing: list[str]) -> str:
 
 OPENING = f"""# Does `--loss auto` ever lose?
 
-`make ladder` compares [`--loss auto`](train.md#the-default-loss) with cross-entropy (BCE where one
-score decides), plain and with class weights. Each of the two baselines has {TRIALS} points of
-learning rate, weight decay and class weights tried on {SEARCH_SEEDS} seeds of their own. The best
-point of both is the reference and is what `auto` starts as, without a search of its own: where it
-takes no second branch it returns the same network, and the difference is 0. All have their best
-decision rule. Differences are on a test part that nothing was chosen on, paired by {SEEDS} seeds,
-with their 95 % intervals; p is the chance of so low a difference if there were none, corrected by
-Holm for the number of tasks. Below each table is the mean of its tasks with two 95 % intervals:
-*over seeds* is what other seeds would change on these tasks, *over tasks* what other tasks would,
-as if these had been drawn from many. The other columns:
+`make ladder` compares [`--loss auto`](train.md#the-default-loss) with cross-entropy (BCE for tasks
+with a single score), plain and with class weights. For each of these two baselines, a search tries
+{TRIALS} settings of learning rate, weight decay and class weights on {SEARCH_SEEDS} separate seeds.
+The best setting of both searches is the reference. `auto` starts with that setting and has no
+search of its own: if it does not take its second branch, it returns the same network as the
+reference, and the difference is 0. Every network uses its best decision rule. Differences are
+measured on test data that was not used for any choice, paired by seed over {SEEDS} seeds, with 95 %
+intervals. p is the one-sided p-value for `auto` being worse, with Holm's correction for the number
+of tasks. Below each table is the mean of its tasks with two 95 % intervals: *over seeds* is for
+other seeds on these tasks, *over tasks* for other tasks, as if these had been drawn from many. The
+other columns:
 
-- *in equal time*: `auto` has no more time than the reference, so that its two branches share the
-  reference's iterations. Without that limit it takes 1.3 times as many.
-- *{RESTART}*: the same recipe whose second branch has nothing of it, where a branch was
-  taken at all. The second branch has a schedule that begins again, and part of a gain may come from
-  that.
+- *in equal time*: `auto` gets no more time than the reference, so its two branches share the
+  reference's iterations. Without this limit it runs 1.3 times as many.
+- *{RESTART}*: a control, for tasks on which the second branch was taken at least
+  once. The second branch restarts the learning-rate schedule but trains on the baseline alone,
+  which shows how much of a gain may come from the restart.
 - *to the other baseline*: `auto` minus the baseline that the search did not choose. With
-  {SEARCH_SEEDS} seeds the search is noise on small data, and the other one may be better there."""
+  {SEARCH_SEEDS} seeds the search is noisy on small data, and the other baseline may be better
+  there."""
 
 
 def _table(lines: list[Line]) -> str:
@@ -251,7 +253,7 @@ def _explained(lines: list[Line]) -> list[str]:
 
 def _why(line: Line) -> str:
     each = ", ".join(f"{100 * on:+.1f} and {100 * off:+.1f}" for on, off in line.gains)
-    return f"points that a branch which was taken had on validation and on test: {each}."
+    return f"points gained by each second branch that was taken, on validation and on test: {each}."
 
 
 def _points(difference: Difference) -> str:

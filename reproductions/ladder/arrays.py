@@ -137,7 +137,7 @@ def camvid(folder: Path | None, shared_drive: bool) -> Arrays:
     `shared_drive`; what is chosen is chosen on a drive of its own.
     """
     if folder is None:
-        raise NotFetchedError("its folder, with train/ and val/, is named by --camvid.")
+        raise NotFetchedError("give its folder, with train/ and val/, as --camvid FOLDER.")
     files = list_images(folder / "train" / "images")
     drives = ("0001TP", "0016E5") if shared_drive else ("0001TP",)
     train = [file for file in files if file.name.startswith(drives)]

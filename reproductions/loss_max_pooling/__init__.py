@@ -10,11 +10,11 @@ PAPER = Paper(
     "Loss max-pooling",
     "Rota Bulò, Neuhold, Kontschieder: *Loss Max-Pooling for Semantic Image Segmentation*, CVPR"
     " 2017.",
-    "The loss is described in [loss_max_pooling.md](../loss_max_pooling.md), the sampling in"
-    " [sampling.md](../sampling.md). Figures 1 and 2 are the paper's own. Tables and figures 3 and"
-    " 4 keep its protocol on digit scenes: one network per seed is trained to convergence with"
-    " cross-entropy and then fine-tuned by every method, as the paper starts from weights of"
-    " MS-COCO. `--full` has more seeds and all exponents. `--camvid FOLDER` adds road"
-    " scenes.",
+    "[loss_max_pooling.md](../loss_max_pooling.md) describes the loss,"
+    " [sampling.md](../sampling.md) the sampling. Figures 1 and 2 are those of the paper. The"
+    " tables and figures 3 and 4 follow its protocol on digit scenes: one network per seed is"
+    " trained to convergence with cross-entropy, then fine-tuned with every method; the paper"
+    " starts from weights pretrained on MS-COCO. `--full` runs more seeds and all exponents."
+    " `--camvid FOLDER` adds road scenes.",
     [FIGURES, TABLE_1, TABLE_2, FIGURE_3, FIGURE_4, *CAMVID],
 )

@@ -85,9 +85,9 @@ def tuned(size: Size, runs: Runs, methods: Mapping[str, Method], data: DataSet =
     seeds = [{name: found[name][at]["tuned"] for name in methods} for at in range(len(starts))]
     best = best_forks(methods, seeds, setting["rates"])
     words = (
-        f"{in_words(data, data.setting(size))}, in place of Cityscapes, which cannot be had here,"
-        f" and of the weights of MS-COCO. From it each method trains"
-        f" {setting['iterations']} iterations more, BASE as well;"
+        f"{in_words(data, data.setting(size))}, in place of Cityscapes, which is not available"
+        " here, and of weights pretrained on MS-COCO. Each method, BASE included, trains the base"
+        f" for {setting['iterations']} more iterations;"
         f" {rates_in_words(best, setting['rates'], 'validation mIoU')}."
     )
     return Found(best, each(first, "constant"), each(first, "base"), words)

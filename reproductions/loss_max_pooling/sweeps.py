@@ -74,7 +74,7 @@ TABLE_1 = Experiment(
     "loss_max_pooling/table-1",
     "The exponent and the support",
     "Section 5.2, table 1 and text",
-    "every p from 1 to 2.3 beats the plain loss, p = 1.3 with a quarter of the pixels is best.",
+    "every p from 1 to 2.3 beats the plain loss; p = 1.3 with a quarter of the pixels is best.",
     run,
     judge,
 )

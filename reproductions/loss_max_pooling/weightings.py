@@ -89,7 +89,7 @@ def run(size: Size, runs: Runs) -> Outcome:
         f"{PIXELS} synthetic losses, the quantiles of an exponential distribution; the paper does"
         " not give its own.",
         (),
-        [Table("How the weight is spread", columns, rows)],
+        [Table("How the weight is distributed", columns, rows)],
         {
             "Figure 1: spheres of the p-norm, and the set of weightings for two pixels": draw_set(),
             "Figure 2: optimal weights of 100 pixels for several p and m": second,
@@ -104,7 +104,7 @@ def judge(numbers: Mapping[str, Any]) -> list[Claim]:
     fewest, limit = numbers["fewest at m = n/3"], max(numbers["uniform"])
     ends = f"worst tenth: {numbers['by p'][0]:.0f} % at p = 1, {numbers['by p'][-1]:.0f} % at inf"
     return [
-        exact("weights gather on high losses as p or m fall", falls, ends),
+        exact("the weight concentrates on high losses as p or m decrease", falls, ends),
         exact("never fewer than m pixels have weight", fewest >= PIXELS / 3, f"{fewest} of 100"),
         exact("p = inf and m = n are uniform", limit < 1 + 1e-9, f"largest ratio {limit:.3f}"),
     ]
@@ -114,8 +114,8 @@ FIGURES = Experiment(
     "loss_max_pooling/figures-1-2",
     "The admissible weightings, and the best of them",
     "Section 2, figures 1 and 2",
-    "weights gather on high losses as p goes to 1, never on fewer than m pixels, and become uniform"
-    " as p or m grow.",
+    "as p approaches 1, the weight concentrates on the pixels with the highest losses, but never"
+    " on fewer than m of them; as p or m grow, the weights become uniform.",
     run,
     judge,
 )

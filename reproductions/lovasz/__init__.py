@@ -15,13 +15,13 @@ PAPER = Paper(
     "The Lovász-Softmax loss",
     "Berman, Rannen Triki, Blaschko: The Lovász-Softmax loss: a tractable surrogate for the"
     " optimization of the intersection-over-union measure in neural networks, CVPR 2018.",
-    "What is synthetic is done exactly. Pascal VOC and Cityscapes cannot be had here:"
-    " scikit-learn's digits stand in for them, with small networks, and CamVid, whose folder"
-    " `--camvid` names. As in the paper one network per"
-    " seed is trained with cross-entropy first, and every loss fine-tunes it. Learning rates are"
-    " chosen on validation, with the same budget for every loss. Left out:"
-    " figure C.2, because on small tasks the last layer under the Lovász hinge hardly leaves the"
-    " value of scores that are all zero, whatever the method.",
+    "The synthetic experiments are those of the paper. Pascal VOC and Cityscapes are not"
+    " available here; scikit-learn's digits replace them, with small networks, and CamVid if"
+    " `--camvid` gives its folder. As in the paper, one network per seed is trained with"
+    " cross-entropy first, then fine-tuned with every loss. Learning rates are chosen on"
+    " validation data, with the same budget for every loss. Figure C.2 is left out: on small"
+    " tasks, training the last layer with the Lovász hinge hardly lowers the loss below its value"
+    " for all-zero scores, with any of the methods.",
     [
         SURFACES,
         CIRCLES,

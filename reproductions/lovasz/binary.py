@@ -24,10 +24,11 @@ SETTINGS = by_size(
 SEEDS = {"tiny": [0], "default": list(range(5)), "full": list(range(10))}
 DATA = {
     "strokes": (
-        "strokes (24 x 24, the thin inner line of a digit under noise of deviation 1; every image"
-        " has foreground)"
+        "strokes (24 x 24 pixels, the thin inner line of a digit with noise of standard deviation"
+        " 1; every image has foreground)"
     ),
-    "nuclei": "nuclei (256 tiles of 32 x 32 of one microscope image, some without a nucleus)",
+    "nuclei": "nuclei (256 tiles of 32 x 32 pixels of one microscope image, some without a"
+    " nucleus)",
 }
 
 
@@ -84,10 +85,11 @@ def _outcome(size: Size, found: Found, table: Table) -> Outcome:
         {name: tuned.results for name, tuned in found.items()},
         f"{DATA[setting['data']]}, {train} + {validation} + {test} images; U-Net of 16 channels,"
         f" Adam, poly schedule, batches of 16. Base: {setting['base_iterations']} iterations of"
-        f" cross-entropy; from it {setting['iterations']} iterations more with each loss,"
-        " cross-entropy included; learning rates by image IoU on validation, of"
-        f" {setting['rates']}: {chosen}. Images without foreground count with their largest error"
-        " in the Lovász hinge unless left out is said. Tuned thresholds are chosen on validation.",
+        f" cross-entropy; then {setting['iterations']} more iterations with each loss,"
+        f" cross-entropy included; learning rates chosen from {setting['rates']} by image IoU on"
+        f" validation: {chosen}. For images without foreground the Lovász hinge is their largest"
+        " error, except where such images are left out. Tuned thresholds are chosen on"
+        " validation.",
         SEEDS[size],
         [table],
     )
@@ -173,8 +175,8 @@ MATRIX = Experiment(
     "lovasz/table-1",
     "Training loss against evaluated loss, binary",
     "Table 1",
-    "training with a loss leads to its best value on new images, and the Lovász hinge to the best"
-    " image IoU.",
+    "each loss is lowest on new images after training with it, and the Lovász hinge gives the"
+    " best image IoU.",
     run_matrix,
     judge_matrix,
 )
@@ -182,7 +184,8 @@ PRIOR_WORK = Experiment(
     "lovasz/table-a2",
     "The soft Jaccard loss of Rahman and Wang",
     "Table A.2",
-    "with its best of three learning rates the soft Jaccard loss does not reach the Lovász hinge.",
+    "with the best of three learning rates, the soft Jaccard loss does not reach the image IoU of"
+    " the Lovász hinge.",
     run_prior_work,
     judge_prior_work,
 )

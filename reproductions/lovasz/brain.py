@@ -47,16 +47,16 @@ def run(size: Size, runs: Runs) -> Outcome:
 
 def _setting(setting: Mapping[str, Any], rates: str) -> str:
     return (
-        f"{setting['count']} virtual patients in place of the 18 of IBSR: one brain (T1, 1 mm) with"
-        " its atlas, for each of them deformed smoothly and at random (shifts of a deviation of"
-        f" {BEND:g} mm), with a bias field and noise of its own. Folds by patient: the scores are"
-        " those of new patients, though of one anatomy. From each"
-        f" {setting['slices']} axial slices, cropped around the structures; every third patient for"
-        f" test: three folds. Network of table B.1 with {setting['width']} filters in its first"
-        " block in place of 64 and the others in proportion, SGD with momentum,"
-        f" {setting['epochs']}"
-        f" epochs of batches of 4, learning rate falling to a hundredth, first rate of {RATES} by"
-        f" validation Jaccard of the first fold: {rates}. The spread is over the folds."
+        f"{setting['count']} virtual patients in place of the 18 of IBSR: one brain (T1, 1 mm)"
+        " with its atlas, deformed smoothly and at random for each patient (shifts with a standard"
+        f" deviation of {BEND:g} mm), each with its own bias field and noise. Folds are by"
+        " patient, so the scores are on new patients, though all have one anatomy."
+        f" {setting['slices']} axial slices per patient, cropped around the structures; every"
+        " third patient is for test, which gives three folds. The network of table B.1 with"
+        f" {setting['width']} filters instead of 64 in its first block and the other blocks in"
+        f" proportion; SGD with momentum, {setting['epochs']} epochs, batches of 4; the learning"
+        f" rate decays to a hundredth, from a value chosen from {RATES} by the validation Jaccard"
+        f" index of the first fold: {rates}. The spread is over the folds."
     )
 
 

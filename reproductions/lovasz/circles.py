@@ -71,15 +71,15 @@ def run(size: Size, runs: Runs) -> Outcome:
     columns = [f"radii {low} to {high}" for low, high in radii]
     by_loss = {name: [each(group, name) for group in groups] for name in LOSSES}
     rows = [[name, *(spread(some, 2) for some in found)] for name, found in by_loss.items()]
-    title = "Excess of the Jaccard loss, x 100, at each loss's own best bias"
+    title = "Excess of the Jaccard loss, x 100, at the bias that minimises each loss"
     caption = f"Figure 3b: losses against the bias, scaled to 0..1, {columns[0]}, seed 0"
     return Outcome(
         by_loss,
         f"{images} circles on {pixels} x {pixels} pixels, radii evenly spaced (the paper gives"
         f" none; these are ours), features N(±1/2, 1), score f + b, b from {BIASES[0]} to"
         f" {BIASES[-1]} in steps of 0.04; Jaccard, Lovász hinge and soft Jaccard per image;"
-        " balanced cross-entropy weighs the foreground up to the background's total. The spread is"
-        " over draws.",
+        " balanced cross-entropy gives the foreground the same total weight as the background."
+        " The spread is over draws.",
         seeds,
         [Table(title, ["loss", *columns], rows)],
         {caption: _draw(curves[radii[0]][0])},
@@ -118,8 +118,8 @@ CIRCLES = Experiment(
     "lovasz/figure-3b",
     "Circles: which loss finds the Jaccard optimum of the bias",
     "Section 4.1, figure 3b",
-    "among cross-entropy, hinge and Lovász hinge only the last has its minimum at that of the"
-    " Jaccard loss.",
+    "of cross-entropy, hinge and Lovász hinge, only the Lovász hinge has its minimum where the"
+    " Jaccard loss has it.",
     run,
     judge,
 )

@@ -41,7 +41,8 @@ def run(size: Size, runs: Runs, data: DataSet = LARGE_SCENES) -> Outcome:
     """All fine-tunings from one base network per seed."""
     if size not in SETTINGS[data.name]:
         raise SkippedError(
-            "an ENet converges in hours; `python -m reproductions lovasz/table-4 --full` runs it."
+            "training an ENet to convergence takes hours; `python -m reproductions lovasz/table-4"
+            " --full` runs it."
         )
     setting, seeds = SETTINGS[data.name][size], SEEDS[size]
     asked = [{"start": start, **setting} for start in with_bases(runs, data, size, seeds)]
@@ -72,9 +73,8 @@ def _setting(data: DataSet, size: Size, rates: str) -> str:
         for name, classes in data.categories.items()
     )
     return (
-        f"{in_words(data, data.setting(size))}; then {setting['iterations']} iterations each,"
-        f" {rates}. Categories: {groups}."
-        " Cityscapes' iIoU has no counterpart here."
+        f"{in_words(data, data.setting(size))}; then {setting['iterations']} iterations of each"
+        f" fine-tuning, {rates}. Categories: {groups}. Cityscapes' iIoU has no counterpart here."
     )
 
 
@@ -100,7 +100,7 @@ def judge(numbers: Mapping[str, Any]) -> list[Claim]:
     moved = minus(further, base["class"])
     how: Any = {"unless": obstacle(networks, numbers["constant"]["class"], moved)}
     gain = {k: TABLE_4["Lovász, batch 10"][k] - TABLE_4["base"][k] for k in KINDS}
-    words = "weighted cross-entropy further hardly moves the class IoU"
+    words = "more weighted cross-entropy hardly changes the class IoU"
     categories = numbers[lovasz[-1]]["category"]
     return [
         above(
@@ -123,7 +123,7 @@ ENET = Experiment(
     "Fine-tuning an ENet",
     "Figure 9, table 4",
     "fine-tuning with Lovász-Softmax raises class and category IoU, more so with larger batches;"
-    " more weighted cross-entropy hardly does.",
+    " further training with weighted cross-entropy hardly does.",
     run,
     judge,
 )

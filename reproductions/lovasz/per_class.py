@@ -77,10 +77,11 @@ def run(size: Size, runs: Runs) -> Outcome:
 def _setting(size: Size, rates: str) -> str:
     setting = SETTINGS[size]
     return (
-        f"{in_words(SCENES, SCENES.setting(size))}; from it fine-tuned to the log-odds of one digit"
-        f" ({setting['iterations']} iterations of 16 scenes, half of them with the digit); test"
-        " scenes half with the digit, an empty scene predicted empty counts as 1. Learning rates of"
-        f" {setting['rates']} by validation IoU: {rates}."
+        f"{in_words(SCENES, SCENES.setting(size))}; then fine-tuned to the log-odds of one digit"
+        f" ({setting['iterations']} iterations with batches of 16 scenes, half of which contain"
+        " the digit). Half of the test scenes contain the digit; a scene without it that is"
+        f" predicted empty has IoU 1. Learning rates chosen from {setting['rates']} by validation"
+        f" IoU: {rates}."
     )
 
 
@@ -113,7 +114,7 @@ def judge(numbers: Mapping[str, Any]) -> list[Claim]:
     paper = {name: fmean(TABLE_A1[name]) for name in EVALUATED}
     effect = paper[LOVASZ] - max(paper["cross-entropy"], paper["hinge"])
     scores = {name: iou[name] for name in EVALUATED}
-    words = "the Lovász hinge is best in more than half of the classes, % of them above 50"
+    words = "the Lovász hinge is best in more than half of the classes (% of the classes, minus 50)"
     return [
         best("the Lovász hinge has the best image IoU", scores, LOVASZ, paper=effect, **how),
         above(words, numbers["wins"], 50.0, paper=40.0, **how),
@@ -134,8 +135,8 @@ PER_CLASS = Experiment(
     "lovasz/table-a1",
     "Training loss against evaluated loss, class by class",
     "Table A.1",
-    "the best value of a loss comes from training with it, and the Lovász hinge has the best image"
-    " IoU in nearly every class.",
+    "each loss is lowest after training with it, and the Lovász hinge gives the best image IoU in"
+    " nearly every class.",
     run,
     judge,
 )

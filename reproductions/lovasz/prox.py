@@ -38,10 +38,11 @@ def run_surface(size: Size, runs: Runs) -> Outcome:
     return Outcome(
         {"value": numbers, "crossings": turns, "greedy": {**GREEDY, **greedy}},
         f"equation C.4, start {WALK['start']}, step {WALK['step']}, momentum 0.9,"
-        f" {WALK['iterations']} steps; the proximal point is exact (the projection on a triangle)."
-        " The paper gives neither nu nor start nor step; these are ours. Algorithm C.1:"
-        f" {GREEDY['draws']} sets of {GREEDY['items']} random errors, against the library's exact"
-        " point; repaired, it descends and compares steps with steps.",
+        f" {WALK['iterations']} steps; the proximal point is exact (a projection onto a"
+        " triangle). The paper does not give nu, start and step; these are ours. Algorithm C.1 is"
+        f" compared with the library's exact point on {GREEDY['draws']} sets of {GREEDY['items']}"
+        " random errors; the repaired version follows the negative gradient and compares step"
+        " sizes in the same unit.",
         [],
         [Table(title, columns, rows)],
         {"Figure C.1: paths on max(0, nu x, y)": _draw_paths(paths)},
@@ -83,11 +84,15 @@ def judge_surface(numbers: Mapping[str, Any]) -> list[Claim]:
     slopes, greedy = len(SLOPES), numbers["greedy"]
     right = not greedy["ascends"] and not greedy["misses"]
     ends = (
-        f"as printed above its start in {greedy['ascends']} of {greedy['draws']}, repaired above"
-        f" the minimum in {greedy['misses']}"
+        f"as printed, it ends above its start in {greedy['ascends']} of {greedy['draws']} draws;"
+        f" repaired, above the minimum in {greedy['misses']}"
     )
     return [
-        exact("descent and momentum oscillate about the edge, the proximal step not", turns, told),
+        exact(
+            "gradient descent and momentum oscillate about the edge, the proximal step does not",
+            turns,
+            told,
+        ),
         *(
             exact(f"it is lower than {rival} on average", count == slopes, f"{count} of {slopes}")
             for rival, count in lower.items()

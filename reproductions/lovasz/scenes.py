@@ -81,10 +81,10 @@ def _tuned(
     how = {**setting, "variants": variants, "views": views_of(data, variants)}
     found = runs.run(fine_tune, [{"start": start, **how} for start in starts])
     tuned = best_forks(variants, each(found, "tuned"), setting["rates"])
-    longer = "`longer` half as many again, " if data is SCENES else ""
+    longer = " (`longer`: half as many again)" if data is SCENES else ""
     words = (
-        f"{in_words(data, data.setting(size))}. From it each variant trains"
-        f" {setting['iterations']} iterations, {longer}cross-entropy as well;"
+        f"{in_words(data, data.setting(size))}. Each variant, cross-entropy included, trains the"
+        f" base for {setting['iterations']} more iterations{longer};"
         f" {rates_in_words(tuned, setting['rates'], 'validation mIoU')}."
     )
     return tuned, {name: each(found, name) for name in ("constant", "base")}, words
@@ -111,8 +111,8 @@ def run_table(size: Size, runs: Runs, data: DataSet = SCENES) -> Outcome:
     tables = [Table("Dataset mIoU (%) on test images", columns, rows), _classes(data, named)]
     numbers |= seen | {"rescaled": data.rescaled}
     extra = (
-        f" The CRF's strength of {list(STRENGTHS)} is the best for the base on a quarter of the"
-        " validation images. `longer` was left out."
+        f" The strength of the CRF is chosen from {list(STRENGTHS)} for the base, on a quarter of"
+        " the validation images. `longer` is left out."
     )
     words += extra if "CRF" in scales else " No CRF."
     return Outcome(numbers, words, seeds_of(data, size), tables)
@@ -187,8 +187,8 @@ TABLE = Experiment(
     "lovasz/table-2",
     "Multi-class: cross-entropy and Lovász, equibatch, longer training",
     "Table 2",
-    "Lovász-Softmax has the higher mIoU in every setting; equibatch helps cross-entropy and hardly"
-    " Lovász; longer training helps Lovász alone.",
+    "Lovász-Softmax has a higher mIoU than cross-entropy in every setting; equibatch helps"
+    " cross-entropy, but hardly Lovász; longer training helps only Lovász.",
     run_table,
     judge_table,
 )

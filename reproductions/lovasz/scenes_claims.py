@@ -48,7 +48,7 @@ def judge_table(numbers: Mapping[str, Any]) -> list[Claim]:
             if helped[what] == loss:
                 rows.append(above(f"{what} helps {loss}", *pair, **effect))
             else:
-                text = f"{what} hardly moves {loss}"
+                text = f"{what} hardly changes {loss}"
                 rows.append(similar(text, *pair, bound=SAME, **effect))
     return rows + judge_tests({name: numbers[name] for name in names}, numbers, unless)
 

@@ -75,7 +75,7 @@ def run(size: Size, runs: Runs) -> Outcome:
         losses = [f"{value:.3f}" for value in discrete.tolist()]
         rows.append([_name(truth), *losses, *(f"{value:.0e}" for value in found)])
     columns = ["ground truth", "none wrong", "2nd wrong", "1st wrong", "both wrong", *numbers]
-    title = "1 - IoU at the four sets of wrong pixels, and how the surrogates stand to it"
+    title = "1 - IoU for the four sets of wrong pixels, and how the surrogates compare with it"
     captions = (
         "Figure 1: Lovász hinge against the relative margins; red dots: 1 - IoU",
         "Figure 2: Lovász-Softmax against the score differences",

@@ -9,9 +9,9 @@ PAPER = Paper(
     "S-measures",
     "Ravi et al.: *Optimizing Nondecomposable Data Dependent Regularizers via Lagrangian"
     " Reparameterization*, AAAI 2020.",
-    "The measures are described in [s_measures.md](../s_measures.md), with what had to be corrected"
-    " in the paper's algorithms. Experiment 1 is the paper's own, on S-digits by default and on"
-    " S-MNIST with `--full`; experiments 2 and 3 keep its protocol on other data, experiment 2 with"
-    " the paper's network, a smaller SegNet.",
+    "[s_measures.md](../s_measures.md) describes the measures and what had to be corrected in the"
+    " paper's algorithms. Experiment 1 is that of the paper, on S-digits by default and on"
+    " S-MNIST with `--full`. Experiments 2 and 3 follow its protocol on other data; experiment 2"
+    " uses a smaller version of the paper's network, SegNet.",
     [DIGITS, PROJECTIONS, MASKS, SCENES_TABLE],
 )

@@ -7,20 +7,21 @@ PAPER = Paper(
     name="smooth_topk",
     title="Smooth loss functions for deep top-k classification",
     citation=(
-        "Berrada, Zisserman, Kumar, ICLR 2018. The losses:"
-        " [docs/smooth_topk.md](../smooth_topk.md)."
+        "Berrada, Zisserman, Kumar, ICLR 2018. [smooth_topk.md](../smooth_topk.md) describes the"
+        " losses."
     ),
     introduction=(
-        "The paper trains a DenseNet on CIFAR-100 and a ResNet-18 on ImageNet. Here pairs of"
-        " digits, with `--full` of the photographs of CIFAR-10, make 100 classes in 20 groups of"
-        " 5, the shape of CIFAR-100, so that its protocols carry over; the networks are small."
-        " Noise stays within `label - label % 5`, which is what the authors' code does; in"
-        " CIFAR-100 those are not the coarse classes of the text, in pairs they are: the same"
-        " first image, and a half of the second ones. The tables on algorithms need no stand-in."
-        " L5,t is the smooth top-5 loss at temperature t, CE cross-entropy. Left out: products"
-        " of polynomials by FFT, which the paper names for large k and calls negligible for small."
-        " Their rounding errors are of the size of the largest coefficient, and the wanted ones"
-        " are many orders smaller."
+        "The paper trains a DenseNet on CIFAR-100 and a ResNet-18 on ImageNet. Here, small"
+        " networks are trained on pairs of digits, with `--full` on pairs of CIFAR-10 photographs."
+        " The pairs form 100 classes in 20 groups of 5, as many as in CIFAR-100, so the paper's"
+        " protocols can be followed. Label noise stays within the group `label - label % 5`, as in"
+        " the authors' code. In CIFAR-100 these groups are not the coarse classes that the paper's"
+        " text names; here they are: all pairs of a group have the same first class, and a second"
+        " class from the same half of the ten. The tables about the algorithms need no other data."
+        " L5,t is the smooth top-5 loss at temperature t; CE is cross-entropy. Multiplying"
+        " polynomials by FFT, which the paper suggests for large k and calls negligible for small"
+        " k, is left out: its rounding errors scale with the largest coefficient, and the"
+        " coefficients that are needed are many orders of magnitude smaller."
     ),
     experiments=[
         temperature.EXPERIMENT,

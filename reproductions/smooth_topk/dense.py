@@ -39,9 +39,9 @@ def run(size: Size, runs: Runs) -> Outcome:
     rows = [[name, *(spread(parts[part]) for part in shown)] for name, parts in numbers.items()]
     words = (
         f"CIFAR-10 pairs, {' + '.join(map(str, sizes))}; DenseNet-BC of depth 16 and growth"
-        f" {growth} (paper: 40 and 40); SGD with Nesterov's"
-        f" momentum, learning rate 0.1, weight decay 1e-4, divided by ten after half and three"
-        f" quarters of {steps} steps of batch 100; nothing is tuned. Stopped early by noisy labels."
+        f" {growth} (paper: 40 and 40); SGD with Nesterov momentum, weight decay 1e-4, learning"
+        f" rate 0.1, divided by ten after half and after three quarters of {steps} steps with"
+        " batches of 100; nothing is tuned. Early stopping uses noisy labels."
     )
     table = Table("Top-5 accuracy in %", ["loss", "on training", "on test", *list(shown)[2:]], rows)
     return Outcome(numbers, words, seeds, [table])

@@ -70,8 +70,8 @@ def run(size: Size, runs: Runs) -> Outcome:
         }
     tables = [_table(numbers, *how) for how in itertools.product(PROTOCOLS, ("top5", "top1"))]
     words = (
-        f"{scale.sentence()} The paper's schedule: SGD with Nesterov's momentum, learning rates"
-        f" {RATES}, weight decay 1e-4, divided by ten after half and three quarters of"
+        f"{scale.sentence()} The paper's schedule: SGD with Nesterov momentum, weight decay 1e-4,"
+        f" learning rates {RATES}, divided by ten after half and after three quarters of"
         f" {EPOCHS[size]} epochs; nothing is tuned."
     )
     figures = {"Top-5 and top-1 accuracy against the label noise": _draw(numbers)}
@@ -154,8 +154,8 @@ EXPERIMENT = Experiment(
     "smooth_topk/table-1",
     "Label noise within the coarse class",
     "Tables 1 and 9, section 5.1",
-    "with noisy labels L5,1 beats cross-entropy in top-5 and in top-1 accuracy, the more the"
-    " more noise.",
+    "with noisy labels L5,1 beats cross-entropy in top-5 and in top-1 accuracy, by more the more"
+    " noise there is.",
     run,
     judge,
 )

@@ -48,15 +48,16 @@ class Scale(NamedTuple):
                 "CIFAR-10 pairs (two photographs of 8x8 pixels side by side; a label is in the"
                 " group `label - label % 5`, as in the authors' code)"
             )
-            network = f"three convolutions from {self.width} channels on"
+            network = f"three convolutions, the first with {self.width} channels"
         train, validation, test = self.sizes
         names = ("learning_rate", "weight_decay")
         rates, decays = (sorted({point[name] for point in self.grid}) for name in names)
         return (
-            f"{data}, {train} pairs for training, {validation} for validation, {test}"
-            f" for test; {network}; AdamW, cosine schedule, {self.steps} steps of batch"
-            f" 100. Every objective searches learning rate {rates} and weight decay {decays} on the"
-            " validation pairs of the first seed. ± is the deviation over the seeds."
+            f"{data}, {train} pairs for training, {validation} for validation, {test} for test;"
+            f" {network}; AdamW, cosine schedule, {self.steps} steps with batches of 100. For"
+            f" every objective, the learning rate is chosen from {rates} and the weight decay from"
+            f" {decays} on the validation pairs of the first seed. ± is the standard deviation"
+            " over the seeds."
         )
 
 

@@ -38,9 +38,9 @@ def run(size: Size, runs: Runs) -> Outcome:
     numbers["step"] = steps
     tables = [_times(numbers, "forward"), _times(numbers, "both"), _steps(steps, **STEPS[size])]
     setting = (
-        f"processor time on one CPU thread, k = 5, batches of {rows}, normal scores of deviation 3;"
-        " the paper used a Titan Xp, where DC runs in parallel. SA is the linear one that the paper"
-        " times; SA log is stable as DC is."
+        f"processor time on one CPU thread, k = 5, batches of {rows}, normal scores with standard"
+        " deviation 3; the paper used a Titan Xp, where DC runs in parallel. SA is the version"
+        " without logarithms that the paper times; SA log is as stable as DC."
     )
     return Outcome(numbers, setting, [0], tables)
 

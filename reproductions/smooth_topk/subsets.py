@@ -43,10 +43,10 @@ def measure(size: Size, runs: Runs) -> dict[str, Any]:
 
 def _setting(size: Size) -> str:
     return (
-        f"{SCALES[size].sentence()} A share has equally many pairs of every class; the number of"
-        " steps is the same for all, the best network on validation is tested. Training"
-        " images are shifted by up to a pixel; nine shifts stand for the paper's ten crops. The"
-        " noise of ImageNet's labels has no counterpart here: the labels are clean."
+        f"{SCALES[size].sentence()} Each share has the same number of pairs of every class; the"
+        " number of steps is the same for all shares, and the network that is best on validation"
+        " is tested. Training images are shifted by up to one pixel; nine shifts replace the"
+        " paper's ten crops. Unlike the labels of ImageNet, the labels here are not noisy."
     )
 
 
@@ -120,8 +120,8 @@ CROPS_EXPERIMENT = Experiment(
     "smooth_topk/crops",
     "Top-5 marginals over crops",
     "Section 5.2 and appendix C",
-    "averaging top-5 marginals instead of softmax over crops gains at least 0.2 points, for CE"
-    " up to 1 with little data.",
+    "averaging top-5 marginals over crops, instead of softmax probabilities, gains at least 0.2"
+    " points, and up to 1 point for CE with little data.",
     run_crops,
     judge_crops,
 )

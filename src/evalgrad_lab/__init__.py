@@ -2,7 +2,7 @@
 
 Every command is a function of a dataclass of options: ``train(TrainOptions(...))``, `compare`,
 `evaluate`, `predict`, `export`, `search`. The lab comes with the library but needs more than torch:
-pip install 'evalgrad[lab]'.
+``pip install '.[lab]'`` in a clone.
 """
 
 import importlib

@@ -1,5 +1,5 @@
-"""The second branch of `--loss auto` at work: trained from the fork, measured beside the first, and
-taken or not. `recipe` says what is trained and by which rule is chosen.
+"""Trains the second branch of `--loss auto` from the fork, compares it with the first on validation
+data and keeps the better one. `recipe` defines what is trained and how the branch is chosen.
 """
 
 from collections.abc import Callable

@@ -1,5 +1,5 @@
-"""Checkpoints of a training: written whole or not at all, and read only if nothing in them has
-changed since.
+"""Checkpoints of a training: written atomically, with checksums that are verified when they are
+read.
 """
 
 import io

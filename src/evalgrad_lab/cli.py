@@ -53,7 +53,8 @@ def guarded(prog: str, work: Callable[[], int]) -> int:
     except UserError as error:
         said, code = str(error), 2
     except ModuleNotFoundError as error:
-        said, code = f"{error.name} is missing. Install the lab: pip install 'evalgrad[lab]'.", 2
+        install = "pip install '.[lab]' in a clone of evalgrad"
+        said, code = f"{error.name} is missing. Install the lab: {install}.", 2
     except KeyboardInterrupt:
         said, code = "interrupted; finished work is kept, and the same command resumes.", 130
     print(f"{prog}: {said}", file=sys.stderr)

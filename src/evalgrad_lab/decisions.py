@@ -1,7 +1,8 @@
-"""From scores to decisions: the rules by which a network decides, and what fits them to validation.
+"""Decision rules, which turn scores into labels, and how they are fitted on validation data.
 
-`metrics` says which of them are tried for a metric, beside argmax and a threshold of 0; `judging`
-chooses the best on validation, for every loss alike. docs/decisions.md says why.
+`metrics` lists the rules that are tried for a metric besides argmax and a threshold of 0; `judging`
+chooses the best one on validation data, for every loss in the same way. docs/decisions.md explains
+why.
 """
 
 from collections.abc import Callable
@@ -20,12 +21,12 @@ Rule = Literal["argmax", "class_offsets", "threshold", "jaccard_mask", "dice_mas
 
 @dataclass(frozen=True)
 class Decision:
-    """How scores become labels. Of class scores ``(N, C, *)`` the largest decides, after offsets
-    were added; of one score for each item, pixel or label, a threshold, or the mask of each image
-    with the highest expected IoU or Dice.
+    """A decision rule. For class scores ``(N, C, *)``: argmax after adding offsets. For one score
+    per item, pixel or label: a threshold, or the mask of each image with the highest expected IoU
+    or Dice.
 
-    `numbers` are the offsets, or the threshold, one for each label where there are several. A mask
-    has the threshold that comes next to it, for programs that cannot have masks.
+    `numbers` are the offsets or the threshold, one per label in multilabel tasks. For a mask rule
+    they hold the best threshold, for exported programs, which cannot compute masks.
     """
 
     rule: Rule

@@ -1,4 +1,4 @@
-"""From the options and the data to the description of the model that is trained."""
+"""Derives the description of the model to be trained from the options and the data."""
 
 from typing import Any
 

@@ -1,5 +1,5 @@
-"""What the user can repair: told in one sentence, without a traceback."""
+"""Errors that the user can repair, reported in one sentence without a traceback."""
 
 
 class UserError(Exception):
-    """The message names the file or option and the repair; the command ends with code 2."""
+    """The message names the file or option and how to repair it; the command exits with code 2."""

@@ -1,4 +1,4 @@
-"""`evalgrad export` at work: the network and its decision in one module, traced by torch.export."""
+"""Implements `evalgrad export`: the network and its decision rule as one torch.export program."""
 
 import importlib.util
 import io
@@ -53,8 +53,8 @@ def write(options: ExportOptions) -> ExportResult:
     except Exception as error:  # what a network's code makes torch.export raise
         reason = str(error).strip().splitlines()[0]
         raise UserError(
-            f"torch.export cannot run {description.model} on inputs of the shape {shape}: {reason}."
-            " Give --size HEIGHT,WIDTH for a model of images, and only for one."
+            f"torch.export cannot run {description.model} on inputs of the shape {shape}:"
+            f" {reason}. Pass --size HEIGHT,WIDTH if the model takes images, and only then."
         ) from error
     if options.format == "pt2":
         torch.export.save(program, buffer)
@@ -86,7 +86,9 @@ def _shape(options: ExportOptions, description: saved.Description) -> tuple[int,
 
 def _onnx(program: torch.export.ExportedProgram) -> bytes:
     if not all(importlib.util.find_spec(name) for name in ("onnx", "onnxscript")):
-        raise UserError("--format onnx needs onnx and onnxscript: pip install 'evalgrad[onnx]'.")
+        raise UserError(
+            "--format onnx needs onnx and onnxscript: pip install '.[onnx]' in a clone of evalgrad."
+        )
     outputs = ["labels", "probabilities"]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of the exporter about itself

@@ -1,7 +1,7 @@
-"""The one loop that trains: phases of losses, a schedule, batches of an epoch, hooks, checkpoints.
+"""The training loop: phases of losses, learning-rate schedules, hooks and checkpoints.
 
-It is Lightning's Fabric and a plain loop. Fabric brings devices, ranks and precision; Lightning's
-Trainer would spend about a millisecond per step in hooks, more than a whole step of a small task.
+It is a plain loop with Lightning's Fabric for devices, ranks and precision. Lightning's Trainer
+would spend about a millisecond per step in hooks, more than a whole step of a small task.
 """
 
 import math
@@ -81,9 +81,9 @@ def schedule_of(name: str) -> Schedule:
 
 @dataclass(frozen=True)
 class Phase:
-    """A stretch of the training with one loss and the whole schedule. On one schedule without a
-    restart a second loss gets only the small steps, and does poorly. `parameters` are what the loss
-    itself learns, such as the thresholds of an area under a curve.
+    """A part of the training with one loss and a whole learning-rate schedule: without a restart, a
+    second loss would get only the small steps at the end of the schedule, and do poorly.
+    `parameters` are those of the loss itself, such as the thresholds of an area under a curve.
     """
 
     loss: BatchLoss
@@ -102,8 +102,9 @@ def phase_at(phases: Sequence[Phase], step: int) -> tuple[Phase, int]:
 
 @dataclass(frozen=True)
 class Pace:
-    """How the parameters move. `clip` is the maximum gradient norm; `accumulate` is in how
-    many parts a batch goes through the network, to save memory, with the gradient of the whole.
+    """Options of the optimiser. `clip` is the maximum gradient norm; `accumulate` is the number of
+    parts in which a batch goes through the network, to save memory; the gradient is that of the
+    whole batch.
     """
 
     learning_rate: float
@@ -150,8 +151,8 @@ class Pace:
 
 
 class Hook:
-    """What looks at a training, or acts in it: after every step, after every epoch. It may set
-    `training.stopped`. Its state is part of the checkpoints.
+    """Called after every step and after every epoch of a training. It may set `training.stopped`.
+    Its state is part of the checkpoints.
     """
 
     def after_step(self, training: "Training") -> None:
@@ -181,8 +182,8 @@ class Every(Hook):
 class Training:
     """A network in training: `take(batch)` is one step. `fit` takes them all.
 
-    `network` is what is trained, in place; `seconds` counts the steps and what feeds them, without
-    the hooks. `compiled` runs it through torch.compile.
+    `network` is trained in place. `seconds` is the time of the steps and of loading their batches,
+    without the hooks. `compiled` applies torch.compile.
     """
 
     batch: Batch

@@ -1,4 +1,4 @@
-"""What a network is worth on a part of the data, decided by what is best on validation."""
+"""Measures a network on a part of the data, with the decision rule that is best on validation."""
 
 import math
 from collections.abc import Sequence
@@ -63,8 +63,8 @@ def choose(measure: Measure, scored: Scored, tried: list[Decision]) -> tuple[Dec
 
 
 class Judgement(NamedTuple):
-    """What a network is worth on some examples: the metric, `confusion` and the table of classes
-    made of it, both as JSON takes them.
+    """The measurements of a network on some examples: the metric, the confusion matrix, and the
+    table of classes computed from it, as JSON data.
     """
 
     value: float

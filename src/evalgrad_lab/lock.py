@@ -1,4 +1,4 @@
-"""One run at a time in a folder."""
+"""Locks a folder, so that only one run uses it at a time."""
 
 import os
 from collections.abc import Iterator

@@ -1,8 +1,8 @@
-"""What makes the losses of the table that are not evalgrad's own classes: each takes options and
-gives a loss under the same manners, the mean over valid items, 0 where there is none.
+"""Factories of the losses that are not classes of evalgrad. Each takes options and returns a loss
+with evalgrad's conventions: the mean over valid items, and 0 if there are none.
 
-The multi-class losses take scores ``(N, C, *)`` and class indices ``(N, *)``; the binary ones
-scores and labels 0 or 1, one shape.
+Multi-class losses take scores ``(N, C, *)`` and class indices ``(N, *)``; binary losses take scores
+and 0/1 labels of the same shape.
 """
 
 from collections.abc import Callable, Sequence
@@ -142,7 +142,9 @@ class WeightedSum(nn.Module):
     ) -> None:
         super().__init__()
         if not 0 <= share <= 1:
-            raise ValueError(f"`share` must be in [0, 1]; got {share}. It is that of {second}.")
+            raise ValueError(
+                f"`share` must be in [0, 1]; got {share}. It is the share of {second}."
+            )
         if unknown := sorted(set(options) - {first, second}):
             names = f"{first} or {second}"
             raise TypeError(f"options of a sum are given by loss; got {unknown}. Name {names}.")

@@ -1,7 +1,7 @@
-"""The losses by name: what each is for. Read by `--loss`, `--losses` and `evalgrad losses`, which
-is why torch is not imported here; `phases` makes them.
+"""The table of losses by name, for `--loss`, `--losses` and `evalgrad losses`. It does not import
+torch, so that the last is quick; `phases` creates the losses.
 
-A task is of one kind, which fixes what a loss is given:
+The kind of a task determines the arguments of its losses:
 
 - "segmentation", "classification": scores ``(N, C, *)``, class indices ``(N, *)``;
 - "binary segmentation": scores and labels 0 or 1, both ``(N, *)``;
@@ -21,12 +21,12 @@ PIXELS, BINARY, CLASSES, RANKING, LABELS = ((kind,) for kind in KINDS)
 
 @dataclass(frozen=True)
 class Loss:
-    """One loss. `factory` names the class of evalgrad that makes it of its options; without one,
-    `loss_factories` has a function of its name. It is called as (scores, target).
+    """A loss, called as (scores, target). `factory` names the class of evalgrad that creates it
+    from its options; without one, it is the function of that name in `loss_factories`.
 
-    `needs` names the option that must be given and comes from the training data: "weight" (class
-    weights), "labels" (of every training item; then it is called with `index=` too), or "" for
-    none. `columns` are the options by which the columns of a multilabel task are tasks of their
+    `needs` names a required option that is computed from the training data: "weight" (class
+    weights), "labels" (those of all training items; the loss is then called with `index=` too), or
+    "" for none. `columns` are the options that make each column of a multilabel task a task of its
     own.
     """
 
@@ -61,20 +61,20 @@ LOSSES: dict[str, Loss] = {
     "weighted_cross_entropy": Loss(
         PIXELS + CLASSES,
         "mean class accuracy",
-        "lifts rare classes at the price of false alarms; the baseline to beat under imbalance",
+        "improves rare classes at the cost of false alarms; the baseline to beat under imbalance",
         "cross_entropy",
         needs="weight",
     ),
     "bootstrapped_cross_entropy": Loss(
         PIXELS,
         "accuracy",
-        "trains on the hardest pixels; a cheap help for rare classes",
+        "trains on the hardest pixels; a cheap way to help rare classes",
         "BootstrappedCrossEntropy",
     ),
     "loss_max_pooling": Loss(
         PIXELS,
         "mean class accuracy",
-        "weighs pixels by the worst case; against imbalance without class weights",
+        "gives the hardest pixels more weight; helps with imbalance without class weights",
     ),
     "soft_jaccard": Loss(
         PIXELS, "miou", "IoU with probabilities; simple, not tight", "SoftJaccardLoss"
@@ -95,7 +95,7 @@ LOSSES: dict[str, Loss] = {
         BINARY, "image-iou", "IoU of the foreground with probabilities; strong on thin shapes"
     ),
     "binary_loss_max_pooling": Loss(
-        BINARY, "mean class accuracy", "weighs pixels by the worst case, for little foreground"
+        BINARY, "mean class accuracy", "gives the hardest pixels more weight; for little foreground"
     ),
     "lovasz_hinge": Loss(
         BINARY + LABELS,
@@ -162,14 +162,14 @@ LOSSES: dict[str, Loss] = {
         "ROCAUC",
     ),
     "recall_at_precision": _of_all_items(
-        "recall@precision", "most recall while alarms stay right", "RecallAtPrecision"
+        "recall@precision", "highest recall at a given precision", "RecallAtPrecision"
     ),
     "precision_at_recall": _of_all_items(
-        "precision@recall", "fewest false alarms at a given recall", "PrecisionAtRecall"
+        "precision@recall", "highest precision at a given recall", "PrecisionAtRecall"
     ),
     "sensitivity_at_specificity": _of_all_items(
         "sensitivity@specificity",
-        "most positives found while negatives are recognised",
+        "highest sensitivity at a given specificity",
         "SensitivityAtSpecificity",
     ),
     "partial_roc_auc": _of_all_items(

@@ -1,9 +1,9 @@
-"""How metrics are measured. Higher is better.
+"""How metrics are computed. Higher is better.
 
-They are evalgrad's own, with the rules for ties and absent classes that the losses follow. A
-`Measure` works in two steps, so that it adds up over batches and ranks: every batch gives one row
-per example, and the rows of all examples give the value. `metrics` has their names, `judging` what
-a network is worth by them.
+They are evalgrad's metrics, which treat ties and absent classes as the losses do. A `Measure` works
+in two steps, so that it can be accumulated over batches and ranks: every batch gives one row per
+example, and the rows of all examples give the value. `metrics` has their names; `judging` applies
+them to networks.
 """
 
 import math

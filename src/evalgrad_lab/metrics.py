@@ -1,4 +1,4 @@
-"""The metrics by name: the loss that serves each, how it is measured, and what may decide for it.
+"""The table of metrics by name: the loss for each, how it is computed, and its decision rules.
 Higher is better.
 """
 
@@ -32,9 +32,10 @@ SHARE = r"(0?\.\d*[1-9]\d*|1)"
 
 @dataclass(frozen=True)
 class Metric:
-    """What `--metric` names. `measure(num_classes, ignore_index)` makes it; `loss` with `options`
-    is what trains for it by default; `title` is what reports show. `of_classes` and `of_one` are
-    what may decide for it beside argmax, of class scores, and a threshold of 0, of one score.
+    """A value of `--metric`. `measure(num_classes, ignore_index)` creates the `Measure`; `loss`
+    with `options` is its default loss; `title` is its name in reports. `of_classes` and `of_one`
+    are the decision rules that are tried besides argmax, for class scores, and a threshold of 0,
+    for one score.
     """
 
     name: str

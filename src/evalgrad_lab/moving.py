@@ -1,10 +1,10 @@
-"""Direct losses whose epsilon or cutoff moves while a network trains: options that `train` has
-beside the losses' own.
+"""Direct losses whose epsilon or cutoff changes during training: options of `train` in addition to
+those of the losses.
 
-``"epsilon": "suggest"`` takes `evalgrad.suggest_epsilon` of the first batch that has something to
-move, once. ``"anneal": 0.1`` lets epsilon fall to a tenth at the last step, evenly in its
-logarithm. ``"first_k": 100`` lets the cutoff of NDCG@k fall from there to k in the first half:
-while no positive is among the first k places the loss has no gradient (docs/direct_loss.md).
+``"epsilon": "suggest"`` calls `evalgrad.suggest_epsilon` once, on the first batch that can give a
+gradient. ``"anneal": 0.1`` decreases epsilon exponentially to a tenth of its value at the last
+step. ``"first_k": 100`` decreases the cutoff of NDCG@k from 100 to k during the first half: while
+no positive is among the first k places the loss has no gradient (docs/direct_loss.md).
 """
 
 import math

@@ -1,5 +1,5 @@
 """The options of a command as a dataclass: one declaration for Python, the command line and config
-files. No torch here, so that `--help` is quick.
+files. It does not import torch, so that `--help` is quick.
 """
 
 import argparse
@@ -39,7 +39,7 @@ def option(
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """What a command takes; numbers and choices are checked when it is made."""
+    """The options of a command; numbers and choices are checked when it is created."""
 
     def __init_subclass__(cls) -> None:
         """Describe every option in the docstring by its `help`, which is written once."""

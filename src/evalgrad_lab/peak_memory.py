@@ -1,4 +1,4 @@
-"""How much memory a piece of work takes at its peak, above what the process held before."""
+"""Measures the peak memory of a block of code, above what the process used before."""
 
 import resource
 import sys

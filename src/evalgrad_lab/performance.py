@@ -1,4 +1,4 @@
-"""The hook that tells the sampler `performance` how well each class does on the training data."""
+"""The hook that updates the sampler `performance` with the IoU of each class in training."""
 
 from collections.abc import Callable
 from typing import Any

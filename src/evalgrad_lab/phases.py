@@ -1,5 +1,5 @@
-"""The phases of a training: a loss by its name, what it needs of the training data, how it sees a
-batch, and how the baseline is mixed in.
+"""The phases of a training: creates losses by name with what they need from the training data,
+calls them on batches, and mixes them with the baseline.
 """
 
 import math
@@ -58,7 +58,7 @@ def shaped(output: Tensor, kind: str) -> Tensor:
 
 @dataclass(frozen=True)
 class Given:
-    """What a loss may ask of the data, and of the training."""
+    """What a loss may need to know about the data and the training."""
 
     train: Examples
     num_classes: int

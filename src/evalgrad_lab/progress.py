@@ -1,4 +1,4 @@
-"""The hook that shows and logs a training: a row of `log.csv` per epoch, and lines on stderr."""
+"""The hook that logs a training: one row of `log.csv` and one line on stderr per epoch."""
 
 import sys
 import time
@@ -14,8 +14,8 @@ from evalgrad_lab.validation import Validation
 
 
 class Progress(Hook):
-    """Writes loss and metric of every epoch to `path` and prints them. A NaN loss is refused; that
-    of a second branch is left to `Collapse`.
+    """Writes loss and metric of every epoch to `path` and prints them. Raises if the loss is not
+    finite, except in a second branch, where `Collapse` handles it.
     """
 
     EVERY = 10.0  # seconds between two lines that are not in a terminal

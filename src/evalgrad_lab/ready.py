@@ -1,5 +1,5 @@
-"""What the options of `evalgrad train` come to: data, network, loss and metric, read and checked,
-ready to be trained by `train` and by every run of `compare --data`.
+"""Reads and checks what the options of `evalgrad train` describe: data, network, loss and metric,
+for `train` and for every run of `compare --data`.
 """
 
 import sys
@@ -43,7 +43,7 @@ VOID = 0.05  # share of such batches that is accepted
 
 @dataclass(frozen=True)
 class Ready:
-    """What the options come to, checked: data, network, loss and metric, before the first step."""
+    """Data, network, loss and metric that the options describe, checked before the first step."""
 
     options: TrainOptions
     data: Dataset[Examples]
@@ -257,7 +257,7 @@ def _parts(found: Found, options: TrainOptions) -> Dataset[Examples]:
     """The three parts; raises for what cannot be trained on or measured."""
     if found.validation is None and len(found.train) < 2:
         raise UserError(
-            f"{options.data} has one example; at least two are needed, to set one aside for"
+            f"{options.data} has one example; at least two are needed, to hold one out for"
             " validation."
         )
     if options.validation + options.test >= 1:

@@ -1,16 +1,16 @@
-"""`--loss auto`: cross-entropy, then a fork that takes in the loss of the metric, and the better of
-the two by validation.
+"""`--loss auto`: trains with cross-entropy, forks a second branch that adds the loss of the metric,
+and returns the better of the two on validation data.
 
-No loss and no fixed mixture is the best one on all data. So the training on cross-entropy (with
-class weights where classes are rare and the metric is a mean over classes) is run to its end, as
-without the recipe. At `SHARED` of its steps a second branch leaves it, which trains the rest of the
-steps on the sum of cross-entropy and the loss of the metric, on a schedule of its own. Both are
-measured on validation with the decision that is best for each; the second one is returned only if
-it is better by more than the standard error of the difference. So what is returned is tuned
-cross-entropy, but for the noise of that choice, or something better.
+No loss and no fixed mixture is best on all data. The first branch trains with cross-entropy to the
+end, as without the recipe, with class weights if classes are rare and the metric is a mean over
+classes. The second branch forks from it after `SHARED` of the steps and trains for the remaining
+number of steps on the weighted sum of cross-entropy and the loss of the metric, with its own
+learning-rate schedule. Both are measured on validation data, each with its best decision rule; the
+second is returned only if it is better by more than the standard error of the difference. The
+result is therefore as good as cross-entropy, up to the noise of this choice, or better.
 
-A second branch that collapses is begun once more with less of the metric's loss; where validation
-is too small to choose by, there is none.
+A second branch that collapses is restarted once with less of the metric's loss. If the validation
+data are too few for a choice, there is no second branch.
 """
 
 import math
@@ -51,8 +51,8 @@ OPTIONS: dict[str, dict[str, Any]] = {
 
 @dataclass(frozen=True)
 class Recipe:
-    """What `--loss auto` comes to: the loss of the start, that of the metric (None: there is no
-    second branch, for the reason that `why` says), and the options of both.
+    """The recipe for given data: the loss of the first branch, that of the metric (None if there is
+    no second branch, for the reason `why`), and the options of both.
     """
 
     first: str
@@ -84,7 +84,7 @@ def recipe_for(
         metric.loss, own, kind, given
     )  # raises before the training if something does not fit
     if metric.loss == baseline:
-        why = f"{baseline} is what trains for {metric.name}"
+        why = f"{baseline} already optimises {metric.name}"
         return Recipe(first, {**first_options, **own}, None, {}, why)
     if few := _too_few(kind, validation):
         return Recipe(first, first_options, None, own, few)
@@ -128,17 +128,22 @@ def _has_rare(given: Given) -> bool:
 def _too_few(kind: str, validation: Examples) -> str:
     """Why validation cannot choose between two branches; "" if it can."""
     if len(validation) < LEAST:
-        return f"validation has {len(validation)} examples, too few to choose by ({LEAST})"
+        return (
+            f"validation has {len(validation)} examples, too few to choose a branch (at least"
+            f" {LEAST})"
+        )
     if validation.lists is not None and len(set(validation.lists)) < LEAST:
         lists = len(set(validation.lists))
-        return f"validation has {lists} lists, too few to choose by ({LEAST})"
+        return f"validation has {lists} lists, too few to choose a branch (at least {LEAST})"
     if kind in ("ranking", "multilabel"):
         labels = validation.labels()
         columns = labels[:, None] if labels.ndim == 1 else labels
         positives = int(torch.minimum(columns.sum(0), (1 - columns).sum(0)).min())
         if positives < LEAST:
             what = "items of one label"
-            return f"validation has {positives} {what}, too few to choose by ({LEAST})"
+            return (
+                f"validation has {positives} {what}, too few to choose a branch (at least {LEAST})"
+            )
     return ""
 
 
@@ -157,9 +162,7 @@ def branch_steps(taken: int, steps: int, forked: bool) -> int:
 
 
 class Fork(Hook):
-    """Keeps the weights of the network at the step where the second branch leaves; they are part of
-    the checkpoints.
-    """
+    """Saves the weights of the network at the fork; they are part of the checkpoints."""
 
     def __init__(self, step: int) -> None:
         self.step = step
@@ -179,9 +182,10 @@ class Fork(Hook):
 
 
 class Collapse(Hook):
-    """Finds a training that does not learn: no gradient of an epoch was other than zero, what the
-    network says of the last batch is the same for all items, or the metric on validation has
-    fallen below `least`. `why` says which; `stops` ends the training then, else it is said once.
+    """Detects a collapsed training: the loss is not finite, all gradients of an epoch are zero, the
+    network gives the same output for all items of the last batch, or the metric on validation is
+    below `least`. `why` is the reason; with `stops` the training ends, otherwise a warning is
+    printed once.
     """
 
     def __init__(self, validation: Validation, stops: bool, least: float = -math.inf) -> None:
@@ -206,9 +210,9 @@ class Collapse(Hook):
         if not training.loss.isfinite():
             return "the loss was not finite"
         if self.largest is not None and float(self.largest) == 0:
-            return "in an epoch no gradient was other than zero"
+            return "all gradients of an epoch were zero"
         if _is_constant(training.output):
-            return "the network says the same of all items"
+            return "the network gives the same output for all items"
         metric = self.validation.curve[-1]["metric"]
         return f"the metric fell to {metric:.3f} on validation" if metric < self.least else ""
 

@@ -1,5 +1,6 @@
-"""Runs: a module-level function with plain data as arguments and as result. One pool of processes
-works them off, one store keeps them, one digest says whether an old result still answers.
+"""Runs: calls of a module-level function whose arguments and result are plain data. They run in a
+pool of processes; results are kept in a store, and reused while the code they depend on is the
+same.
 """
 
 import ast
@@ -33,10 +34,11 @@ SET_DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG of linux/prctl.h
 
 
 class Runs:
-    """Runs a function on settings, one process per job, and keeps every result as it comes.
+    """Runs a function on settings, one process per job, and stores every result when it is
+    finished.
 
     Finished runs are found in the store by function, settings and code, so an interrupted command
-    goes on where it was. Use it in a `with`: leaving it stops the workers.
+    continues where it stopped. A context manager: leaving it stops the workers.
     """
 
     def __init__(self, store: Store, jobs: int = 1, console: Console | None = None) -> None:
@@ -118,14 +120,14 @@ class Runs:
             self._stop()
             if isinstance(error, BrokenProcessPool):
                 raise UserError(
-                    "a process was killed, perhaps because memory ran out. What is finished is"
-                    " kept; run the same command with fewer --jobs."
+                    "a process was killed, perhaps because memory ran out. Finished runs are kept;"
+                    " run the same command with fewer --jobs."
                 ) from error
             raise
 
 
 class _Shown:
-    """A bar in a terminal; elsewhere a line now and then, so that a log shows progress."""
+    """A progress bar in a terminal; elsewhere an occasional line, so that a log shows progress."""
 
     EVERY = 30.0  # seconds
 

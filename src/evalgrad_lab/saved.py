@@ -1,4 +1,4 @@
-"""What a training leaves as plain data: weights, and `model.json`, all it takes to use them."""
+"""Saves and loads a trained model as plain data: the weights, and `model.json` to use them."""
 
 import hashlib
 import json
@@ -27,7 +27,7 @@ FINISHED = "Pass the --out folder of a finished `evalgrad train`."
 
 @dataclass(frozen=True)
 class Description:
-    """The model and its data, in plain types."""
+    """Description of the model and its data in plain types, the contents of `model.json`."""
 
     task: str
     metric: str
@@ -132,8 +132,8 @@ def read(folder: Path, trusted: bool = False) -> tuple[Description, nn.Sequentia
     description = read_description(folder)
     if description.model not in models.MODELS and not trusted:
         raise UserError(
-            f"{folder} names the network {description.model}, code that would run. If you trust who"
-            " made the folder, add --trust-model."
+            f"loading {folder} would run the code of its network, {description.model}. If you"
+            " trust who made the folder, add --trust-model."
         )
     path = folder / "best.safetensors"
     weights = read_weights(path)
@@ -153,7 +153,7 @@ def read_weights(path: Path) -> dict[str, Tensor]:
             weights = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
             expected = (file.metadata() or {}).get("sha256")
         if check_sum(weights) != expected:
-            raise OSError("its check sum is wrong: it has been damaged or edited")
+            raise OSError("its checksum is wrong: it has been damaged or edited")
     except (OSError, SafetensorError) as error:
         raise UserError(
             f"{path} cannot be read ({error}). Let `evalgrad train` finish, or give the folder of"

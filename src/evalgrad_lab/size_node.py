@@ -1,5 +1,5 @@
-"""An extra node that tells large from small images, trained by its F1 beside the main loss
-(S-measures, section 4): the features that it shares with the segmentation learn about size.
+"""An additional output that separates large from small foregrounds, trained with its F1 as a
+regulariser of the main loss (S-measures, section 4): it shares features with the segmentation.
 """
 
 from dataclasses import replace
@@ -86,7 +86,7 @@ def size_labels(given: Given) -> Tensor:
         labels = torch.cat([eg.majority_size_labels(target[i][None], **how) for i in places])
     if len(labels.unique()) < 2:
         raise UserError(
-            "--size-node needs training images of both sizes; all have the same. Raise --limit, or"
-            " drop it."
+            "--size-node needs training images of both sizes; all have the same. Increase --limit,"
+            " or drop it."
         )
     return labels

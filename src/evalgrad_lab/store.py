@@ -35,8 +35,8 @@ def write_atomically(path: Path, data: bytes) -> None:
         os.replace(temporary, path)
     except OSError as error:
         raise UserError(
-            f"{path} cannot be written ({error.strerror or error}). Nothing that was there is lost;"
-            " free space or grant access, then run the same command again."
+            f"{path} cannot be written ({error.strerror or error}). Existing files are unchanged;"
+            " free disk space or grant access, then run the same command again."
         ) from error
     finally:
         with suppress(OSError):
@@ -97,7 +97,7 @@ class Store:
                 return record["result"]
         except (KeyError, TypeError, ValueError):
             pass
-        print(f"{path} has been damaged or edited; its run is done again.", file=sys.stderr)
+        print(f"{path} has been damaged or edited; its run is repeated.", file=sys.stderr)
         return None
 
     def save(self, description: dict[str, Any], result: Any) -> None:

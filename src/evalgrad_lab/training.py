@@ -1,4 +1,4 @@
-"""`evalgrad train` at work: one run, from the options to the files it leaves."""
+"""Implements `evalgrad train`: one run, from the options to the files it writes."""
 
 import json
 import sys
@@ -77,8 +77,8 @@ def _run(asked: Ready, fabric: "Fabric") -> TrainResult:
 
 
 class Run:
-    """A training with what looks at it, of `train` and of every run of `compare --data`. With a
-    `folder` it logs there and leaves checkpoints.
+    """A training with its hooks, for `train` and for every run of `compare --data`. With a `folder`
+    it writes logs and checkpoints there.
     """
 
     def __init__(self, ready: Ready, fabric: "Fabric", folder: Path | None = None) -> None:

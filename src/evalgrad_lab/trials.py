@@ -1,4 +1,4 @@
-"""One trial: a task, a loss, hyper-parameters, a seed and a budget in; a record out."""
+"""One trial: trains a loss on a task with given hyper-parameters, seed and budget."""
 
 import math
 import time

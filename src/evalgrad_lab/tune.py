@@ -1,4 +1,4 @@
-"""The one search: each case tries its grid, a rule chooses, and the winner runs with all seeds."""
+"""Grid search: each case tries its grid, a rule chooses, and the winner is run with all seeds."""
 
 from collections.abc import Callable, Mapping, Sequence
 from statistics import fmean

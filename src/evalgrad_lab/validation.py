@@ -1,4 +1,4 @@
-"""The hook that looks at validation during training: curve, best network, when to stop."""
+"""The hook that validates during training: metric curve, best weights, early stopping."""
 
 import math
 from collections.abc import Callable, Collection

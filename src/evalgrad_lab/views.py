@@ -1,4 +1,4 @@
-"""How a trained network looks at images: once, in tiles, at several scales and mirrored, or over
+"""How a trained network is applied to images: whole, in tiles, at several scales and flipped, or on
 crops.
 
 Every function takes the network as a callable on batches ``(N, channels, H, W)``, so that they

@@ -113,7 +113,7 @@ def _trusted(
             result = found.run(*args)
         problem = _difference(result, pure(*args))
     except ImportError as error:
-        problem = f"{error}; install it with `pip install 'evalgrad[gpu]'`"
+        problem = f"{error}; install it with `pip install '.[gpu]'` in a clone"
     except Exception as error:  # whatever a compiler or a driver has to say
         problem = f"it failed: {type(error).__name__}: {error}"
     if problem:

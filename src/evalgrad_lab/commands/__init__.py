@@ -1,3 +1,3 @@
-"""The commands of `evalgrad`, one module each: a dataclass of options, the function that is the
-Python API, and `main(options)`, which prints what it found.
+"""The commands of `evalgrad`, one module each: a dataclass of options, a function, which is the
+Python API, and `main(options)`, which prints the result.
 """

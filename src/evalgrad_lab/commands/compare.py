@@ -155,7 +155,7 @@ def main(options: CompareOptions) -> int:
     report.print_table(result.comparison, console)
     if "conclusion" in result.comparison:
         console.print(result.comparison["conclusion"], style="bold", highlight=False, markup=False)
-        print(f"{result.model} holds the model; it is made again by\n{result.command}")
+        print(f"{result.model} holds the model; this command trains it again:\n{result.command}")
     console.print(f"Report: {result.report} ({len(result.comparison['records'])} runs)")
     return 0
 

@@ -185,8 +185,8 @@ def main(options: EvaluateOptions) -> int:
         print(f"{found.trained} examples that the run was trained on {said}")
     if found.validated:
         print(
-            f"{found.validated} of the measured ones chose the model on validation: the value is"
-            " optimistic; without --data the test part is measured"
+            f"{found.validated} of the measured examples were the validation data that chose the"
+            " model: the value is optimistic; without --data the test set is measured"
         )
     print_classes(found.classes, found.confusion)
     print(f"All numbers: {found.path}")

@@ -1,5 +1,6 @@
 """`evalgrad export`: a trained network with its normalisation and its decision, as one program that
-needs neither evalgrad nor the code of the model. No torch here, so that `--help` is quick.
+needs neither evalgrad nor the code of the model. It does not import torch, so that `--help` is
+quick.
 """
 
 from dataclasses import dataclass

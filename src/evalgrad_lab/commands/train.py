@@ -1,5 +1,5 @@
-"""`evalgrad train`: the user's data and the metric they are judged by, and a trained model in the
-end. No torch here, so that `--help` is quick; `training` does the work.
+"""`evalgrad train`: trains a model on the user's data for the metric they are judged by. It does
+not import torch, so that `--help` is quick; `training` does the work.
 """
 
 import os
@@ -20,7 +20,7 @@ Kind = Literal["segmentation", "classification", "ranking", "multilabel"]
 
 @dataclass(frozen=True, kw_only=True)
 class DataOptions(Views):
-    """What trainings on the user's data have in common, in `train` and in `compare --data`."""
+    """The options of a training on the user's data, shared by `train` and `compare --data`."""
 
     data_options: dict[str, Any] = option({}, help="of a layout; see docs/papers/README.md")
     limit: int | None = option(

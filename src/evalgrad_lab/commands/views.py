@@ -1,4 +1,4 @@
-"""How images are looked at: the options that `train`, `evaluate` and `predict` share."""
+"""How a network is applied to images: options of `train`, `evaluate` and `predict`."""
 
 from dataclasses import dataclass, fields
 from typing import Any
@@ -8,18 +8,18 @@ from evalgrad_lab.options import Options, option
 
 @dataclass(frozen=True, kw_only=True)
 class Views(Options):
-    """Tiles, scales, mirror images and crops. A training keeps its own for `evaluate` and
-    `predict`, where what is given comes before it.
+    """Tiles, scales, flips and crops. `evaluate` and `predict` use those of the training unless
+    others are given.
     """
 
     tiles: int | None = option(
-        None, help="segmentation: measure on so many upright tiles of full height", least=1
+        None, help="segmentation: measure on this many tiles of full height", least=1
     )
     overlap: int | None = option(None, help="pixels that neighbouring tiles share", least=0)
     scales: tuple[float, ...] | None = option(
         None, help="segmentation: measure the mean over these scales, e.g. 1,0.75,0.5"
     )
-    flips: bool = option(False, help="segmentation: measure the mirror image too")
+    flips: bool = option(False, help="segmentation: measure the flipped image too")
     crops: int | None = option(
         None, help="classification: measure top-k marginals over ten crops of this side", least=1
     )

@@ -1,1 +1,1 @@
-"""`evalgrad compare` at work: the built-in tasks, and the user's own data."""
+"""Implements `evalgrad compare`, on the built-in tasks and on the user's data."""

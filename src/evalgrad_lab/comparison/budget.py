@@ -1,9 +1,10 @@
-"""How a comparison fits into a time: fewer seeds and trials first, then shorter trainings.
+"""How a comparison is fitted into a time budget: fewer seeds and trials first, then shorter
+trainings.
 
-The rule, as docs/lab.md states it: what the comparison would take is added up from steps that were
-timed; while that is too long, one seed of the search is used, then 4 trials, then 3 seeds; then the
-trainings get shorter, down to one epoch; then 2 trials and 2 seeds are left. When the search is
-over, its own time says how many seeds the rest of the time is for.
+The rule, as in docs/lab.md: the time of the comparison is estimated from timed steps. While it
+exceeds the budget, the search is reduced to one seed, then to 4 trials, then the results to 3
+seeds; then the trainings are shortened, down to one epoch; then 2 trials and 2 seeds are used.
+After the search, the time it took determines how many seeds fit into the remaining time.
 """
 
 import re
@@ -30,7 +31,7 @@ def seconds_of(text: str) -> float:
 
 @dataclass(frozen=True)
 class Plan:
-    """How much is run for each loss."""
+    """The number of trials, seeds and iterations for each loss."""
 
     trials: int
     search_seeds: int

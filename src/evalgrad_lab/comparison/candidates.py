@@ -1,4 +1,4 @@
-"""What is compared on the user's data, and what is tried for each loss: as many points for all."""
+"""The losses that are compared on the user's data, and their search spaces, of equal size."""
 
 import random
 from collections.abc import Mapping, Sequence
@@ -49,7 +49,7 @@ OF_OPTIONS = ("learning_rate", "weight_decay", "mix")  # the rest are options of
 
 @dataclass(frozen=True)
 class Entrant:
-    """One row of the comparison: a loss of the table, and the points that are tried of it."""
+    """One row of the comparison: a loss, and the settings that are tried for it."""
 
     name: str
     role: Literal["baseline", "ours"]
@@ -70,8 +70,8 @@ def entrants(ready: Ready, names: Sequence[str] | None, trials: int) -> list[Ent
             known = [name for name, loss in losses.LOSSES.items() if kind in loss.kinds]
             other = next(name for name in known if name not in BASELINE_LOSSES)
             raise UserError(
-                f"--metric {metric.name} is what {baseline} trains for: there is nothing to compare"
-                f" it with. Name what to compare, such as --losses {baseline} {other}."
+                f"--metric {metric.name} is what {baseline} already optimises: there is nothing to"
+                f" compare it with. Name what to compare, such as --losses {baseline} {other}."
             )
         weighted = "weighted_cross_entropy" if baseline == "cross_entropy" else "weighted_bce"
         names = [baseline, weighted, metric.loss, f"{baseline}+{metric.loss}"]
@@ -81,7 +81,7 @@ def entrants(ready: Ready, names: Sequence[str] | None, trials: int) -> list[Ent
     if not any(one.role == "baseline" for one in found):
         raise UserError(f"--losses must name a baseline too, such as {baseline}.")
     if AUTO in names and baseline not in names:
-        raise UserError(f"--losses must name {baseline} too: auto starts with it, tuned as it is.")
+        raise UserError(f"--losses must name {baseline} too: auto starts with its tuned settings.")
     return sorted(found, key=lambda one: one.name != baseline)
 
 

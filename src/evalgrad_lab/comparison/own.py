@@ -1,5 +1,5 @@
-"""The fair comparison on the user's data: time the steps, search for every loss alike, train the
-chosen points with several seeds, and say which loss won, if one did.
+"""The comparison on the user's data: times the steps, runs the same search for every loss, trains
+the chosen settings with several seeds, and determines the winner, if there is one.
 """
 
 import math
@@ -52,7 +52,7 @@ class Own:
         self.train = _train_options(options)
         self.ready = prepare(self.train)
         if not len(self.ready.data.test):
-            raise UserError("--test must be above 0: a comparison needs a test part.")
+            raise UserError("--test must be above 0: a comparison needs test data.")
         self.digest = address(self.ready)
         self.entrants = entrants(self.ready, options.losses, options.trials)
 
@@ -219,7 +219,7 @@ def concluded(found: Sequence[Panel]) -> tuple[str | None, str, str]:
         return ours.loss, ours.loss, f"The winner is {ours.loss}. {against}."
     if verdicts == {"loss"}:
         return baseline.loss, baseline.loss, f"The winner is {baseline.loss}. {against}."
-    left = f"The model that is left is that of {baseline.loss}."
+    left = f"The saved model is that of {baseline.loss}."
     return None, baseline.loss, f"There is no winner. {against}. {left}"
 
 

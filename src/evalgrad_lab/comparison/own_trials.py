@@ -1,5 +1,5 @@
-"""Runs on the user's data: each is what `evalgrad train` does with the same options, without its
-files; what comes out is a record for the report.
+"""Runs on the user's data: each trains as `evalgrad train` does with the same options, but writes
+no files and returns a record for the report.
 """
 
 import time
@@ -83,8 +83,8 @@ def description(ready: Ready) -> str:
     data, model = ready.data, ready.description.model
     sizes = f"{len(data.train)}, {len(data.validation)} and {len(data.test)}"
     return (
-        f"{sizes} examples to train, to validate and to test; the network is {model}. All runs"
-        " share one test part, which nothing was chosen on: the intervals are over seeds of the"
+        f"{sizes} examples for training, validation and test; the network is {model}. All runs"
+        " share one test set that was not used for any choice: the intervals are over seeds of the"
         " training, not over the choice of test examples. --split 1 draws another."
     )
 

@@ -1,3 +1,3 @@
-"""Everything that is trained on: embedded, fetched by `make data`, in the official layouts of the
-papers' data sets, and the user's own files.
+"""Data sets: embedded ones, those that `make data` fetches, the papers' data sets in their official
+layouts, and the user's own files.
 """

@@ -1,5 +1,5 @@
-"""Augmentation of one example by its own generator: the same place in the order of the same epoch
-is always changed in the same way.
+"""Augmentation of one example with its own generator, so that the same position in the same epoch
+is always augmented in the same way.
 """
 
 import torch

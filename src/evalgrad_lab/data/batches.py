@@ -1,5 +1,5 @@
 """From examples to batches. `Batches` maps the number of an epoch to its batches, in an order that
-depends on the seed and the epoch alone: what was interrupted can be repeated.
+depends only on the seed and the epoch, so that a resumed training sees the same batches.
 """
 
 import itertools
@@ -19,8 +19,8 @@ from evalgrad_lab.errors import UserError
 
 @dataclass(frozen=True)
 class Batch:
-    """Examples that are trained on or scored together. `index` are their places in their part,
-    `lists` the numbers of their lists, where they are in lists.
+    """A batch. `index` are the positions of its examples in their part of the data, `lists` the
+    list of each example, if the data are in lists.
     """
 
     inputs: Tensor
@@ -74,7 +74,7 @@ def at(part: Part, index: Tensor) -> Batch:
 
 @dataclass(frozen=True)
 class Loading:
-    """How batches are made of examples that are read when they are asked for."""
+    """Makes batches of examples that are read from disk when they are needed."""
 
     size: int
     seed: int
@@ -223,7 +223,7 @@ def _told(loader: Iterable[Batch | UserError]) -> Iterator[Batch]:
 
 
 def _as_it_is(batch: Any) -> Any:
-    """`_Items` gives whole batches already."""
+    """`_Items` returns whole batches, so there is nothing to collate."""
     return batch
 
 

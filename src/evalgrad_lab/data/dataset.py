@@ -1,7 +1,7 @@
-"""What everything here trains on: a data set of three parts, in memory or read when asked for.
+"""A `Dataset` has three parts (training, validation, test), in memory or read when needed.
 
-Embedded and fetched data and the user's files all give a `Dataset`. Parts that are tensors are of
-the class `Part`; those whose images are read from disk are `Examples`.
+Embedded data, fetched data and the user's files are all read as a `Dataset`. Parts in memory are of
+the class `Part`; parts whose images are read from disk are `Examples`.
 """
 
 from collections.abc import Callable, Sequence
@@ -20,7 +20,7 @@ def as_it_is(item: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class Column:
-    """Tensors by position: kept in memory, or read when they are asked for."""
+    """A sequence of tensors, kept in memory or read when they are needed."""
 
     items: list[Any]
     read: Callable[[Any], Tensor] = as_it_is
@@ -37,8 +37,8 @@ class Column:
 
 @dataclass(frozen=True)
 class Known:
-    """What is known of images before they are read: how they are normalised, and whether all have
-    one size. Large data sets are not read as a whole to find out.
+    """What is known about images before they are read: their mean and standard deviation, and
+    whether all have the same size. Large data sets are not read as a whole to find out.
     """
 
     mean: list[float]
@@ -97,8 +97,9 @@ P = TypeVar("P", bound=Examples, covariant=True)
 
 @dataclass(frozen=True)
 class Dataset(Generic[P]):
-    """Three parts. Hyper-parameters and thresholds are chosen on `validation`; `test` is looked at
-    once. `classes` are their names, `columns` those of a table's inputs.
+    """Training, validation and test data. Hyper-parameters and thresholds are chosen on
+    `validation`; `test` is used once. `classes` are the names of the classes, `columns` those of a
+    table's inputs.
     """
 
     train: P
@@ -111,7 +112,7 @@ class Dataset(Generic[P]):
 @dataclass(frozen=True)
 class Reading:
     """How files are read: the task, the columns of a table, the labels. `classes` and `columns` are
-    those of a model or of training data that exist already, which more data have to follow.
+    those of an existing model or of the training data, which further data must match.
     """
 
     task: str
@@ -126,7 +127,7 @@ class Reading:
 
 @dataclass(frozen=True)
 class Found:
-    """What a reader found: the examples, and those that are set aside already."""
+    """What a reader returns: the examples, and validation and test data if there are any."""
 
     train: Examples
     validation: Examples | None = None

@@ -1,4 +1,4 @@
-"""How the examples of an epoch are drawn: from its number and generator to their places."""
+"""How the examples of an epoch are drawn: samplers map its number and generator to positions."""
 
 from collections.abc import Callable
 from typing import Literal, NamedTuple
@@ -86,6 +86,6 @@ def share_positive(positive: Tensor, share: float, name: str) -> Tensor:
     if not 0 < count < len(positive):
         raise UserError(
             f"--sampler {name} needs training items of both kinds; got {count} of {len(positive)}"
-            " positive. Raise --limit, or drop the sampler."
+            " positive. Increase --limit, or drop the sampler."
         )
     return torch.where(positive > 0, share / count, (1 - share) / (len(positive) - count))

@@ -1,10 +1,10 @@
-"""Batch normalisation that a fine-tuning leaves alone: batches of two have no statistics."""
+"""Frozen batch normalisation for fine-tuning with small batches, whose statistics are too noisy."""
 
 from torch import nn
 
 
 class FrozenBatchNorm(nn.modules.batchnorm._BatchNorm):
-    """A batch normalisation that stays as it was loaded, in training too."""
+    """A batch normalisation whose statistics and parameters do not change in training."""
 
     def train(self, mode: bool = True) -> "FrozenBatchNorm":
         return super().train(False)

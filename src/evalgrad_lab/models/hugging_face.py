@@ -60,7 +60,7 @@ class HuggingFace(nn.Module):
 
 
 LABELS = ("id2label", "label2id", "num_labels", "auto_map")  # the last names code to run
-WRITTEN = "Give --model a folder that save_pretrained of transformers has written."
+WRITTEN = "Pass a folder that was written by save_pretrained of transformers as --model."
 
 
 def read_config(folder: Path) -> dict[str, Any]:
@@ -76,6 +76,6 @@ def _transformers() -> Any:
     try:
         import transformers
     except ImportError as error:
-        install = "pip install 'evalgrad[transformers]'"
+        install = "pip install '.[transformers]' in a clone of evalgrad"
         raise UserError(f"--model: a Hugging Face folder needs transformers: {install}.") from error
     return transformers

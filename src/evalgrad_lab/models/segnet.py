@@ -1,4 +1,4 @@
-"""After SegNet (S-measures, section 4): the decoder puts values where poolings took them from."""
+"""A SegNet (S-measures, section 4): the decoder unpools with the encoder's pooling indices."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""A small U-Net whose stem trades resolution for channels: it works mostly at half size."""
+"""A small U-Net with a space-to-depth stem: it works mostly at half resolution."""
 
 import torch
 import torch.nn.functional as F

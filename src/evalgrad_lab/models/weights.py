@@ -1,9 +1,10 @@
-"""Weights of a file for a network: read without pickle, brought to the network's names, with a new
-head where the old one does not fit.
+"""Loads pretrained weights into a network: reads files without pickle, renames the parameters, and
+keeps the new head if the old one does not fit.
 
-Files call one network's parameters by many names: wrappers add prefixes (`module.`, `model.`),
-a network may hold the file's one as a part (`encoder.`), EfficientNet has three families of names
-and DeepLab-v2 two. Every way to rename is tried, and the one by which most parameters fit is taken.
+The parameters of a network have different names in different files: wrappers add prefixes
+(`module.`, `model.`), the file's network may be a part of another (`encoder.`), EfficientNet has
+three naming schemes and DeepLab-v2 two. All renamings are tried; the one with the most matching
+parameters is used.
 """
 
 import re
@@ -65,7 +66,7 @@ def read_weights(path: Path) -> Weights:
         raise UserError(f"--weights: {path} cannot be read ({error}).") from error
     except Exception as error:  # torch.load raises whatever a foreign file makes it raise
         raise UserError(
-            f"--weights: {path} is no file of plain tensors ({type(error).__name__}). Save the"
+            f"--weights: {path} is not a file of plain tensors ({type(error).__name__}). Save the"
             " state_dict of the network with torch.save, or as .safetensors."
         ) from error
     for name in NESTED:
@@ -109,7 +110,7 @@ def _checked(
     place, with the file's name; only heads may be among them.
     """
     wrong = {name: f": {name} is {why}" for name, why in fresh.items()}
-    wrong |= {name: f", which has no place for {old}" for name, old in unused.items()}
+    wrong |= {name: f", which has no parameter for {old}" for name, old in unused.items()}
     for name, why in wrong.items():
         if not HEAD.search(name) and not _is_counter(name):
             raise UserError(f"--weights: {path} does not fit --model{why}. Only a head may differ.")

@@ -1,5 +1,4 @@
-"""The figures, as small SVG: colours are classes that the style sheet gives their light and dark
-values.
+"""The figures, as small SVG: colours are CSS classes with values for light and dark mode.
 
 Every text passes through `Markup.format`, which escapes it.
 """

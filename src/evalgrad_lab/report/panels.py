@@ -1,9 +1,9 @@
-"""What a comparison says: mean and spread over seeds, and the paired difference to the best
+"""The statistics of a comparison: mean and spread over seeds, and the paired difference to the best
 baseline with its interval.
 
-Two choices must not be made on the numbers that are then reported: which baseline is the reference,
-and which of our losses speaks for a panel. Both are made on validation; only a task without
-validation values makes both on test.
+Two choices must not be made on the numbers that are reported: which baseline is the reference, and
+which of our losses represents a panel. Both are made on validation data, and on test data only for
+tasks without validation values.
 """
 
 import math

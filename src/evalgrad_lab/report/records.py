@@ -1,4 +1,4 @@
-"""What a run leaves behind, as plain data: the only thing that statistics and reports read."""
+"""Records of runs, as plain data: the only input of statistics and reports."""
 
 from collections.abc import Sequence
 from typing import Any, Literal, TypedDict
@@ -9,7 +9,7 @@ Grid = list[list[float]]
 
 
 class Point(TypedDict):
-    """One look during training; `seconds` counts training alone, `metric` is on validation."""
+    """One validation during training; `seconds` is the time of the training alone."""
 
     iteration: int
     seconds: float

@@ -1,4 +1,4 @@
-"""What the page shows of one task, ready to be placed: figures drawn, tables filled."""
+"""The section of one task on the page: its figures and tables."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""The comparison in the terminal: one table per task, then what it says in words."""
+"""The comparison in the terminal: one table per task, then a summary in words."""
 
 from rich import box
 from rich.console import Console

@@ -1,4 +1,4 @@
-"""Numbers and verdicts in words: terminal and page share them, so they cannot disagree."""
+"""Numbers and verdicts in words, shared by terminal and page, so that they cannot disagree."""
 
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple

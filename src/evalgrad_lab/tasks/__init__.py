@@ -1,4 +1,4 @@
-"""The tasks by name: what is trained, on what, judged by what, against which baselines."""
+"""The built-in tasks by name: network, data, metrics and baselines."""
 
 import difflib
 from collections.abc import Iterable

@@ -1,7 +1,7 @@
-"""What `make demo` shows: where training on the metric helps, where it does not, and where the data
-were made to show it.
+"""The tasks of `make demo`: where training on the metric helps, where it does not, and data
+designed to show it.
 
-It is sized to end within five minutes on two quiet cores.
+It is sized to take at most five minutes on two idle cores.
 """
 
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""What a task is: data, a network, metrics, and the methods with what they are tuned over."""
+"""A task: data, a network, metrics, and the methods with their hyper-parameter grids."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -45,10 +45,9 @@ class Task:
     time" means.
 
     `measures` are the metrics by the names that reports show; the first is the headline one.
-    What may decide is `decided` on validation, beside argmax or a threshold of 0, for every method
-    alike; during training the first of it is tried.
-    `keep_best` keeps the network that was best on validation during training (early stopping), for
-    every method alike.
+    `decided` are the decision rules that are tried on validation besides argmax or a threshold of
+    0, for every method; during training only the first is tried. `keep_best` keeps the network that
+    was best on validation during training (early stopping), for every method.
     """
 
     name: str

@@ -1,5 +1,5 @@
-"""Points and pixels of Gaussians: the papers' own synthetic data, and designed mixtures in which a
-linear scorer must give something up, so that objectives disagree.
+"""Gaussian points and pixels: the synthetic data of the papers, and designed mixtures on which a
+linear scorer cannot be good by every metric, so that the objectives disagree.
 """
 
 import torch

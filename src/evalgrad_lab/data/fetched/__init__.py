@@ -15,7 +15,7 @@ EFFICIENTNET = (
 
 
 class NotFetchedError(UserError):
-    """The data is not on this machine."""
+    """The data have not been fetched."""
 
 
 def place(name: str, *path: str) -> Path:
@@ -23,6 +23,6 @@ def place(name: str, *path: str) -> Path:
     found = Path(os.environ.get("EVALGRAD_DATA", "data"), name, *path)
     if not found.exists():
         raise NotFetchedError(
-            f"{found} is not there. `make data` fetches it; EVALGRAD_DATA names another folder."
+            f"{found} is missing. `make data` fetches it; EVALGRAD_DATA names another folder."
         )
     return found

@@ -51,7 +51,7 @@ def _label_names(
     count = len(targets[0][1])
     found = list(how.classes or names) or [str(c) for c in range(count)]
     if len(found) != count:
-        raise UserError(f"{path} has {count} labels, and {len(found)} are known: {found}.")
+        raise UserError(f"{path} has {count} labels, but {len(found)} names are given: {found}.")
     return found
 
 
@@ -89,8 +89,8 @@ def _check_size(path: Path) -> None:
     free = free_memory()
     if unpacked > free:
         raise UserError(
-            f"{path} unpacks to {unpacked / 1e9:.1f} GB, and {free / 1e9:.1f} GB of memory are"
-            " free. Split it, or give images as a folder."
+            f"{path} unpacks to {unpacked / 1e9:.1f} GB, but only {free / 1e9:.1f} GB of memory"
+            " are free. Split it, or give images as a folder."
         )
 
 
@@ -141,7 +141,7 @@ def _inputs(path: Path, key: str, arrays: dict[str, np.ndarray]) -> Tensor:
     if not len(inputs) or not inputs.isfinite().all():
         raise UserError(
             f"{path}: {key} must hold at least one example and only finite numbers. Remove or fill"
-            " the gaps."
+            " in missing values."
         )
     if inputs.ndim == 3:
         return inputs.unsqueeze(1)

@@ -1,11 +1,10 @@
 """Readers of image folders. Segmentation: `images/` and `masks/` with the same names.
 Classification: one folder per class.
 
-`classes.txt` beside them names the classes of masks, one on a line.
+`classes.txt` next to them names the classes of masks, one per line.
 
-Either may lie below `train/` and `val/`; without `val/` a part of the data is set aside. Every file
-is opened once before training, so that a broken one raises at once and not in the middle of the
-night.
+Both may be in subfolders `train/` and `val/`; without `val/` a part of the data is held out. Every
+file is opened once before training, so that a broken file raises before the first step.
 """
 
 import itertools
@@ -62,17 +61,17 @@ def list_images(folder: Path) -> list[Path]:
     """The image files of a folder in the order of their names; raises for an empty folder."""
     if not folder.is_dir():
         raise UserError(
-            f"{folder} is missing or no folder. Segmentation reads images/ and masks/; see"
+            f"{folder} is missing or not a folder. Segmentation reads images/ and masks/; see"
             " docs/train.md."
         )
     files = sorted(file for file in folder.iterdir() if file.suffix.lower() in SUFFIXES)
     if not files:
-        raise UserError(f"{folder} holds no image. Put images in it ({', '.join(SUFFIXES)}).")
+        raise UserError(f"{folder} contains no images. Put images in it ({', '.join(SUFFIXES)}).")
     for first, second in itertools.pairwise(sorted(files, key=lambda file: file.stem)):
         if first.stem == second.stem:
             raise UserError(
-                f"{first} and {second.name} have one name but for the ending, by which masks and"
-                " predictions are found. Rename one."
+                f"{first} and {second.name} differ only in their suffix, but masks and predictions"
+                " are matched by the name without it. Rename one."
             )
     return files
 
@@ -94,8 +93,8 @@ def read_mask(file: Path) -> Tensor:
     values = np.array(image)
     if values.ndim != 2:
         raise UserError(
-            f"{file} must have one channel that holds class indices; got the colour mode"
-            f" {image.mode}. Save it so."
+            f"{file} must have one channel of class indices; got an image of mode {image.mode}."
+            " Convert it, for example to mode L."
         )
     return torch.from_numpy(values.astype(np.int64))
 
@@ -125,21 +124,21 @@ def class_names(
         return list(how.classes)
     count = 2 if how.task == "ranking" else how.num_classes
     if names and count not in (None, len(names)):
-        raise UserError(f"{path} names {len(names)} classes, and there are {count}.")
+        raise UserError(f"{path} names {len(names)} classes, but there are {count}.")
     largest = _check_labels(masks, len(names) or count, how)
     if not names and count is None and largest == 0:
         raise UserError(
-            f"the masks hold no label but 0, and {how.ignore_index} is ignored. Save class indices,"
-            " 1 for the foreground of a binary task, not 255."
+            f"the masks contain no label except 0 and {how.ignore_index}, which is ignored. Save"
+            " class indices, 1 for the foreground of a binary task, not 255."
         )
     return names or [str(c) for c in range(count or largest + 1)]
 
 
 def _check_labels(masks: list[tuple[str, Tensor]], count: int | None, how: Reading) -> int:
     """The largest label; raises for one that cannot be."""
-    repair = "Raise --num-classes, correct the mask, or name the label with --ignore-index."
+    repair = "Increase --num-classes, correct the mask, or pass the label as --ignore-index."
     if how.classes is not None:
-        repair = f"Correct the mask: the model knows {len(how.classes)} classes."
+        repair = f"Correct the mask: the model has {len(how.classes)} classes."
     largest = 0
     for name, mask in masks:
         labels = mask[mask != how.ignore_index]
@@ -190,8 +189,8 @@ def _classification_split(path: Path, classes: list[str]) -> Examples:
     unknown = sorted({folder.name for folder in path.iterdir() if folder.is_dir()} - set(classes))
     if unknown:
         raise UserError(
-            f"{path / unknown[0]} is a class that the training data lack. Add it to train/ or"
-            " remove it."
+            f"{path / unknown[0]} is a class that is missing from the training data. Add it to"
+            " train/ or remove it."
         )
     files: list[Path] = []
     targets = Column([])

@@ -1,4 +1,4 @@
-"""Which reader reads what, what identifies the data, and the numbers that normalise them."""
+"""Chooses the reader for the data, and computes their digest and their normalisation."""
 
 import hashlib
 from collections.abc import Iterable
@@ -25,7 +25,9 @@ def read(path: Path, how: Reading) -> Found:
         if name in LAYOUTS:
             return read_layout(name, Path(root), how.task, how.data_options)
     if how.data_options:
-        raise UserError(f"--data-options are for a layout, NAME:FOLDER; --data is {path}.")
+        raise UserError(
+            f"--data-options are for layouts, --data NAME:FOLDER; --data is {path}. Drop them."
+        )
     if path.is_dir() and how.task == "segmentation":
         return folders.read_segmentation(path, how)
     if path.is_dir() and how.task == "classification":
@@ -52,7 +54,8 @@ def read_parts(path: Path, how: Reading, validation: Path | None, test: Path | N
             continue
         if getattr(found, name) is not None:
             raise UserError(
-                f"--{name}-data: {path} has {name} data of its own. Drop the option or those."
+                f"--{name}-data: {path} already contains {name} data. Drop the option, or remove"
+                " that data."
             )
         part: dict[str, Any] = {name: read(file, like).train}
         found = replace(found, **part)
@@ -69,7 +72,8 @@ def read_inputs(path: Path, columns: list[str]) -> Examples:
         return arrays.read_array_inputs(path)
     if path.suffix == ".csv" and columns:
         return tables.read_table_inputs(path, columns)
-    forms = "images, .npz or .csv" if columns else "images or .npz, for it was not trained on .csv"
+    without = "images or .npz, because the model was not trained on .csv"
+    forms = "images, .npz or .csv" if columns else without
     raise UserError(f"--data must be a folder of {forms}; got {path}.")
 
 

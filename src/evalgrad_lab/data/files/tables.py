@@ -1,6 +1,6 @@
 """Reader of CSV tables: a header, one target column (several for a multilabel task), an optional
-column that says which list a row belongs to, the rest numbers or words. A column of words becomes
-one column of 0 and 1 for each of them, called `column=word`.
+column with the list of each row; all other columns are inputs, numbers or words. A column of words
+is one-hot encoded, in columns called `column=word`.
 """
 
 import csv
@@ -70,8 +70,8 @@ def _rows(path: Path) -> tuple[list[str], list[list[str]]]:
     for line, row in enumerate(rows, start=2):
         if len(row) != len(header):
             raise UserError(
-                f"{path}, line {line} has {len(row)} fields and the header {len(header)}. Make them"
-                " equal."
+                f"{path}, line {line} has {len(row)} fields, but the header has {len(header)}."
+                " Make them equal."
             )
     return header, rows
 
@@ -103,8 +103,8 @@ def _columns(
             names += [f"{name}={word}" for word in words]
         else:
             raise UserError(
-                f"{path}: the column {name} holds {len(words)} different words, and at most"
-                f" {MOST_WORDS} are taken for categories. Drop the column, or encode it as numbers."
+                f"{path}: the column {name} has {len(words)} different words, but a categorical"
+                f" column may have at most {MOST_WORDS}. Drop the column, or encode it as numbers."
             )
     return tuple(names)
 
@@ -115,7 +115,8 @@ def _inputs(path: Path, header: list[str], rows: list[list[str]], columns: Seque
     for line, finite in enumerate(values.isfinite().all(1).tolist(), start=2):
         if not finite:
             raise UserError(
-                f"{path}, line {line}: all numbers must be finite. Fill the gaps or drop the line."
+                f"{path}, line {line}: all numbers must be finite. Fill in the missing value or"
+                " drop the line."
             )
     return values
 
@@ -131,8 +132,8 @@ def _reader(path: Path, header: list[str], name: str) -> Callable[[int, list[str
             found = _number(row[place])
             if found is None:
                 raise UserError(
-                    f"{path}, line {line}: the column {name} must hold numbers; got {row[place]!r}."
-                    " Fill the gap, or drop the line or the column."
+                    f"{path}, line {line}: the column {name} must hold numbers; got"
+                    f" {row[place]!r}. Fill in the missing value, or drop the line or the column."
                 )
             return found
 

@@ -1,4 +1,4 @@
-"""Examples of image files: what the layouts have in common once their files are found."""
+"""Examples made of image files, shared by all layouts."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
