@@ -132,8 +132,44 @@ def test_every_rank_remembers_the_same():
                 r" shape \(2, 3\)"
             ),
         ),
+        (
+            lambda: CrossBatchMemory(4, lists=(-1,)),
+            "CrossBatchMemory: `lists` must be at least 0; got -1",
+        ),
+        (
+            lambda: CrossBatchMemory(4)(torch.ones(2), torch.ones(2).long(), torch.tensor([0, 7])),
+            "CrossBatchMemory: `mask` must be 0 or 1, or bool; got the label 7",
+        ),
     ],
 )
 def test_messages(call, message):
     with pytest.raises(ValueError, match=message):
         call()
+
+
+@pytest.mark.parametrize("lists", [7, "ab", None, (2.5,)])
+def test_leading_dimensions_are_integers(lists):
+    with pytest.raises(TypeError, match="CrossBatchMemory: `lists` must be "):
+        CrossBatchMemory(4, lists=lists)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.complex64])
+def test_labels_that_it_would_round_are_refused_and_not_remembered(dtype):
+    memory = CrossBatchMemory(4)
+    with pytest.raises(TypeError, match="CrossBatchMemory: `target` must be bool or integers; got"):
+        memory(torch.ones(2), torch.tensor([0.5, 1.0]).to(dtype))
+    assert not memory.mask.any()
+
+
+@pytest.mark.parametrize(
+    "loss", [eg.DirectAveragePrecisionLoss(), eg.AveragePrecisionHingeLoss(), eg.DirectNDCGLoss()]
+)
+def test_a_label_that_is_wrong_for_the_loss_is_told_while_it_is_remembered(loss):
+    memory = CrossBatchMemory(4)
+    (old, _), *rest = batches(3)
+    with pytest.raises(ValueError, match="`target` must be 0 or 1, or bool; got the label 99"):
+        loss(*memory(old, torch.tensor([1, 0, 99, 0])))
+    scores, target = rest[0]
+    with pytest.raises(ValueError, match="`target` must be 0 or 1, or bool; got the label 99"):
+        loss(*memory(scores, target))
+    assert loss(*memory(*rest[1])).isfinite()

@@ -132,6 +132,14 @@ def test_messages_of_metrics(call, kind, match):
         ),
         (lambda: FBeta(labels=G)(torch.zeros(N), G), ValueError, r"must be of shape \(\*, 3\)"),
         (lambda: FBeta(labels=G)(torch.zeros(N, 3), G + 1), ValueError, "the label 3"),
+        (lambda: FBeta(labels="text"), TypeError, "FBeta: `labels` must be a tensor, an array"),
+        (lambda: FBeta(labels=[None]), TypeError, "FBeta: `labels` must be a tensor, an array"),
+        (lambda: FBeta(labels=Y.to("meta")), ValueError, "`labels` must be a tensor with values"),
+        (
+            lambda: FBeta(labels=Y)(*GOOD, index=INDEX.to("meta")),
+            ValueError,
+            "`index` must be on cpu; got a tensor on meta",
+        ),
     ],
 )
 def test_messages_of_modules(call, kind, match):

@@ -2,7 +2,9 @@
 
 import importlib
 import os
+import signal
 import sys
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -28,6 +30,35 @@ def test_a_write_that_fails_leaves_the_old_file_and_nothing_else(tmp_path, monke
         store.write_atomically(path, b"new")
     assert path.read_bytes() == b"old"
     assert os.listdir(path.parent) == ["file.json"]
+
+
+def test_a_job_that_is_ended_leaves_no_half_file(tmp_path, monkeypatch, capsys):
+    path = tmp_path / "file.json"
+    store.write_atomically(path, b"old")
+
+    def end(*_):
+        assert signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL  # which would end this test
+        signal.raise_signal(signal.SIGTERM)
+
+    monkeypatch.setattr(os, "fsync", end)
+    assert cli.guarded("evalgrad train", lambda: store.write_atomically(path, b"new") or 0) == 143
+    assert "the same command resumes" in capsys.readouterr().err
+    assert path.read_bytes() == b"old"
+    assert os.listdir(tmp_path) == ["file.json"]
+
+
+def test_who_handles_the_end_of_a_job_goes_on_doing_so():
+    handled = []
+    before = signal.signal(signal.SIGTERM, lambda *_: handled.append(True))
+    try:
+        assert cli.guarded("evalgrad", lambda: signal.raise_signal(signal.SIGTERM) or 0) == 0
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert handled == [True]
+    with ThreadPoolExecutor(1) as other:  # where no signal can be handled
+        assert other.submit(cli.guarded, "evalgrad", lambda: 0).result() == 0
+    assert cli.guarded("evalgrad", lambda: 0) == 0
+    assert signal.getsignal(signal.SIGTERM) is before
 
 
 def test_a_file_is_as_readable_as_any_other(tmp_path):

@@ -268,6 +268,47 @@ def test_a_skipped_image_is_left_out_whatever_it_holds(dtype, bins, scores):
     assert logits.grad.tolist() == [[0, 0], [-1, 0]]
 
 
+LARGEST = 2**20  # bins; beside 1024 classes no 32 bits number them
+
+
+def many_classes(dtype=torch.float32):
+    return torch.randn(1, 1024, 3, dtype=dtype), torch.tensor([[5, 1023, 5]])
+
+
+@pytest.mark.skipif(_native.library is None, reason="built without kernels")
+def test_the_largest_number_of_bins_beside_many_classes():
+    x, target = many_classes()
+    exact, binned = (x.clone().requires_grad_() for _ in range(2))
+    value, expected = (
+        eg.lovasz_softmax_loss(z, target, bins=bins)
+        for z, bins in ((binned, LARGEST), (exact, None))
+    )
+    value.backward()
+    expected.backward()
+    assert abs(value - expected) <= 2 / LARGEST
+    torch.testing.assert_close(binned.grad, exact.grad, rtol=1e-3, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: eg.lovasz_softmax_loss(*many_classes(torch.float64), bins=LARGEST),
+        lambda: eg.lovasz_softmax_loss(*many_classes(), bins=LARGEST, reduction="none"),
+        lambda: softmax_bins.bin_counts(
+            many_classes()[0].unsqueeze(0), many_classes()[1].unsqueeze(0), LARGEST
+        ),
+        lambda: eg.lovasz_hinge_loss(
+            torch.randn(1024, 2).double(), torch.ones(1024, 2), bins=LARGEST
+        ),
+    ],
+)
+def test_more_bins_than_memory_holds_are_refused(call, engine):
+    with pytest.raises(
+        ValueError, match=r"`bins` must be at most .* classes or images; got 1048576"
+    ):
+        call()
+
+
 @pytest.mark.parametrize("bits", [3, 20])
 def test_many_bins_have_the_exact_gradient(bits):
     """And few have not: the two must be able to differ here."""

@@ -441,6 +441,24 @@ BAD = (
         TypeError,
         "an integer or bool tensor of labels",
     ),
+    *(
+        (
+            lambda item=item: eg.class_presence([item], num_classes=2, progress=False),
+            TypeError,
+            "class_presence: `target` must be .*; got",
+        )
+        for item in (None, 3, "a", {"label": 1}, (0, None), (0, "text"), (0, object()))
+    ),
+    (
+        lambda: eg.PerformanceSampler(table()).update("text"),
+        TypeError,
+        "`per_class_iou` must be a tensor, an array or numbers; got 'text'",
+    ),
+    (
+        lambda: eg.PerformanceSampler(table()).update([[0.5]] * 5),
+        ValueError,
+        "`per_class_iou` must be 5 values in",
+    ),
 )
 
 

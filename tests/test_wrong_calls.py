@@ -13,7 +13,7 @@ from evalgrad import decisions, metrics
 from evalgrad.distributed import CrossBatchMemory
 
 # Not in the table: they take what is not an argument, or have tests of their own.
-ELSEWHERE = {"Tversky", "SizeLabels", "class_presence", "direct_loss"}
+ELSEWHERE = {"Tversky", "SizeLabels", "direct_loss"}
 
 
 def test_every_public_name_is_called():

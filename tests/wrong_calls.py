@@ -72,6 +72,7 @@ RIGHT: dict[str, dict[str, Any]] = {
     "soft_jaccard_loss": MAPPED,
     "soft_dice_loss": MAPPED,
     "soft_tversky_loss": MAPPED,
+    "class_presence": {"dataset": [(None, LABELS)], "num_classes": 4, "progress": False},
     "inverse_frequency_weights": {"targets": LABELS, "num_classes": 4},
     "median_frequency_weights": {"targets": LABELS, "num_classes": 4},
     "majority_size_labels": {"target": LABELS, "classes": 4},

@@ -63,6 +63,19 @@ def plain(function: str, argument: str, x: object) -> Tensor:
     return x.as_subclass(Tensor)
 
 
+def converted(function: str, argument: str, x: object, dtype: torch.dtype | None = None) -> Tensor:
+    """A plain tensor on the CPU, of a tensor, an array or numbers."""
+    try:
+        given = torch.as_tensor(x, dtype=dtype)
+    except (TypeError, ValueError, RuntimeError):
+        must, repair = "a tensor, an array or numbers", "Convert it with `torch.tensor(...)`."
+        fail(TypeError, function, argument, must, describe(x), repair)
+    if given.is_meta:
+        must, repair = "a tensor with values", "Pass one that is not on the meta device."
+        fail(ValueError, function, argument, must, "one on meta", repair)
+    return plain(function, argument, given).cpu()
+
+
 def floating(function: str, argument: str, x: object, *, at_least: int = 1) -> Tensor:
     """A plain floating-point tensor with at least so many axes."""
     if type(x) is not Tensor or x.layout is not torch.strided or x.is_nested:

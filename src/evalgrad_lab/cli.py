@@ -2,8 +2,11 @@
 
 import argparse
 import importlib
+import signal
 import sys
-from collections.abc import Callable, Sequence
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from importlib.metadata import version
 
 from evalgrad_lab.errors import UserError
@@ -49,13 +52,37 @@ def _run(command: str, rest: Sequence[str]) -> int:
 def guarded(prog: str, work: Callable[[], int]) -> int:
     """The exit code of `work`. What the user can repair ends in one sentence and code 2."""
     try:
-        return work()
+        with _sigterm_raises():
+            return work()
     except UserError as error:
         said, code = str(error), 2
     except ModuleNotFoundError as error:
         install = "pip install '.[lab]' in a clone of evalgrad"
         said, code = f"{error.name} is missing. Install the lab: {install}.", 2
-    except KeyboardInterrupt:
-        said, code = "interrupted; finished work is kept, and the same command resumes.", 130
+    except KeyboardInterrupt as error:
+        said = "interrupted; finished work is kept, and the same command resumes."
+        code = 128 + (signal.SIGTERM if isinstance(error, Ended) else signal.SIGINT)
     print(f"{prog}: {said}", file=sys.stderr)
     return code
+
+
+class Ended(KeyboardInterrupt):
+    """SIGTERM, by which a job scheduler ends a process, is handled like Ctrl-C."""
+
+
+@contextmanager
+def _sigterm_raises() -> Iterator[None]:
+    """Within, SIGTERM is `Ended`: no file is left half-written. Whoever handles it already does."""
+    main_thread = threading.current_thread() is threading.main_thread()
+    if not main_thread or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
+        yield
+        return
+
+    def end(*_: object) -> None:
+        raise Ended
+
+    signal.signal(signal.SIGTERM, end)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)

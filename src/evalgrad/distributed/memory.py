@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from evalgrad._errors import describe, fail
 from evalgrad._inputs import floating, like
+from evalgrad._labels import read_mask
 from evalgrad._options import integer
 from evalgrad.distributed.gather import gather_batch
 
@@ -54,6 +55,7 @@ class CrossBatchMemory(nn.Module):
         super().__init__()
         repair = "Try the number of items in a few dozen batches."
         integer(1, most=2**24, repair=repair)("CrossBatchMemory", "capacity", capacity)
+        _check_lists(lists)
         self.capacity, self.lists, self.group = capacity, tuple(lists), group
         self.register_buffer("scores", torch.zeros(*self.lists, capacity))
         self.register_buffer("target", torch.zeros(*self.lists, capacity, dtype=torch.int64))
@@ -68,7 +70,8 @@ class CrossBatchMemory(nn.Module):
 
         Args:
             scores: ``(*lists, n)``, this rank's.
-            target: the same shape, bool or integers.
+            target: the same shape, bool or integers. Any integer is stored, because labels of
+                retrieval are names: it is the loss that refuses one.
             mask: bool, the same shape, True = keep.
         """
         scores, target, mask = self._plain(scores, target, mask)
@@ -98,8 +101,11 @@ class CrossBatchMemory(nn.Module):
         name = "CrossBatchMemory"
         scores = floating(name, "scores", scores)
         target = like(name, "target", target, scores)
+        if target.is_floating_point() or target.is_complex():
+            repair = "Convert labels with `.long()`; soft labels and grades cannot be stored."
+            fail(TypeError, name, "target", "bool or integers", describe(target), repair)
         mask = torch.ones_like(target, dtype=torch.bool) if mask is None else mask
-        mask = like(name, "mask", mask, scores)
+        mask = read_mask(name, like(name, "mask", mask, scores))
         if tuple(scores.shape[:-1]) != self.lists:
             must, repair = (
                 f"of shape {(*self.lists, 'n')}",
@@ -110,3 +116,11 @@ class CrossBatchMemory(nn.Module):
 
     def extra_repr(self) -> str:
         return f"{self.capacity}, lists={self.lists}"
+
+
+def _check_lists(lists: object) -> None:
+    repair = "Pass the leading dimensions of the scores, e.g. lists=(classes,)."
+    if not isinstance(lists, Sequence) or isinstance(lists, str):
+        fail(TypeError, "CrossBatchMemory", "lists", "a tuple of sizes", describe(lists), repair)
+    for size in lists:
+        integer(0, most=2**24, repair=repair)("CrossBatchMemory", "lists", size)

@@ -15,6 +15,8 @@ from the largest errors down. An item knows its place in them as a *column*.
 import torch
 from torch import Tensor, nn
 
+from evalgrad._errors import fail
+
 
 def columns_of(
     errors: Tensor, foreground: Tensor, bins: int, highest: Tensor | float = 1.0
@@ -33,6 +35,19 @@ def bins_of(errors: Tensor, bins: int, highest: Tensor | float = 1.0) -> Tensor:
     last = torch.full((), bins - 1, dtype=errors.dtype, device=errors.device)
     # fmin takes the last for NaN, and for inf / inf
     return torch.fmin(errors * (bins / highest), last)
+
+
+# Bins of all rows together, 200 bytes each. Beyond what a machine has, Linux kills the process; a
+# GPU raises by itself.
+MOST_BINS = 2**26
+
+
+def check_bins(function: str, x: Tensor, rows: int, bins: int) -> None:
+    """Refuse more bins than memory holds; the kernels of the losses keep those of one row."""
+    if x.is_cpu and not torch.compiler.is_compiling() and rows * bins > MOST_BINS:
+        repair = "4096 is a good choice; None is exact."
+        must = f"at most {MOST_BINS // rows} for {rows} classes or images"
+        fail(ValueError, function, "bins", must, repr(bins), repair)
 
 
 def count(columns: Tensor, bins: int) -> Tensor:

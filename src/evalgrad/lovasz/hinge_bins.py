@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from evalgrad import _native
-from evalgrad.lovasz.bins import bin_weights, columns_of, count, look_up
+from evalgrad.lovasz.bins import bin_weights, check_bins, columns_of, count, look_up
 from evalgrad.lovasz.extension import hinge_losses, parts, weighted_sum
 
 
@@ -27,6 +27,7 @@ def _pure(
         front, losses = hinge_losses(
             x[part], foreground[part], None if mask is None else mask[part]
         )
+        check_bins("lovasz_hinge_loss", losses, len(losses), bins)
         columns = _columns(losses, front, bins)
         table = bin_weights(count(columns, bins), misses, false_alarms, front.sum(-1))
         of_back, of_front = (table * factor[part, None, None]).unbind(-2)

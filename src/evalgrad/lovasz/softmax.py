@@ -15,7 +15,7 @@ from evalgrad._inputs import WORKING, ClassMaps, Weight, class_maps
 from evalgrad._module import LossModule
 from evalgrad._options import Classes, Reduction, checked
 from evalgrad._rows import attach, class_factor, working
-from evalgrad.lovasz.bins import bin_weights, columns_of, count, look_up
+from evalgrad.lovasz.bins import bin_weights, check_bins, columns_of, count, look_up
 from evalgrad.lovasz.class_maps import by_class, errors_of, probabilities, value_and_gradient
 from evalgrad.lovasz.extension import INTEGERS, extend, parts, signed_weights
 from evalgrad.lovasz.metric import METRICS, Metric, metric_choice
@@ -142,6 +142,7 @@ def _class_losses(maps: ClassMaps, bins: int | None, misses: float, false_alarms
     errors, foreground, mask = by_class(x, maps.label)
     if bins is None:
         return extend(errors, foreground, mask, misses, false_alarms)
+    check_bins("lovasz_softmax_loss", x, errors.shape[:2].numel(), bins)
     columns = columns_of(errors.detach(), foreground, bins).masked_fill(~mask, 2 * bins)
     table = bin_weights(count(columns, bins), misses, false_alarms).to(errors.dtype)
     return (errors * look_up(table, columns)).sum(-1)

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from evalgrad import _native
-from evalgrad.lovasz.bins import bin_weights, bins_of, count, look_up
+from evalgrad.lovasz.bins import bin_weights, bins_of, check_bins, count, look_up
 from evalgrad.lovasz.class_maps import errors_of, probabilities, value_and_gradient
 from evalgrad.lovasz.extension import parts
 
@@ -25,6 +25,7 @@ def _columns(p: Tensor, label: Tensor, bins: int) -> Tensor:
 
 def _count(columns: Tensor, label: Tensor, bins: int) -> Tensor:
     """Errors per kind and bin, ``(G, C, 2, K)``."""
+    check_bins("lovasz_softmax_loss", columns, columns.shape[:2].numel(), bins)
     counts = count(columns, bins)
     # Ignored pixels, where p = 0, were counted as background without an error.
     counts[..., 0, -1] -= (label < 0).flatten(1).sum(1, keepdim=True)
@@ -84,6 +85,7 @@ def _counts_empty(x: Tensor, label: Tensor, bins: int) -> Tensor:
 
 
 def _counts_native(x: Tensor, label: Tensor, bins: int) -> Tensor:
+    check_bins("lovasz_softmax_loss", x, x.shape[0] * x.shape[2], bins)
     counts = _counts_empty(x, label, bins)
     _native.call("lovasz_bin_counts", x, label, *x.shape, bins, counts)
     return counts

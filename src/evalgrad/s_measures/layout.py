@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from evalgrad._errors import describe, fail
-from evalgrad._inputs import plain
+from evalgrad._inputs import converted
 from evalgrad._labels import binary_labels
 
 Labels = Tensor | Sequence[int] | None
@@ -55,7 +55,7 @@ def members(
             )
             fail(ValueError, name, "labels", must, "None", repair)
         return Layout(average=average, ignore_index=ignore_index), [None]
-    given = plain(name, "labels", torch.as_tensor(labels)).cpu()
+    given = converted(name, "labels", labels)
     if given.ndim == 2 and given.shape[1] > 1:
         return _columns(name, given, average, ignore_index)
     given = given.flatten()

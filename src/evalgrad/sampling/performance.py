@@ -10,7 +10,8 @@ import torch
 from torch import Tensor
 from torch.utils.data import Sampler
 
-from evalgrad._errors import fail
+from evalgrad._errors import describe, fail
+from evalgrad._inputs import converted
 from evalgrad._options import number
 from evalgrad.sampling.presence import members_of_classes
 from evalgrad.sampling.stream import Stream
@@ -89,17 +90,15 @@ class PerformanceSampler(Sampler[int]):
         """Take the ``(C,)`` IoU of the training data, the same on all ranks. NaN (nothing seen of a
         class) keeps what was.
         """
-        iou = torch.as_tensor(per_class_iou, dtype=torch.float64).tolist()
+        name = "PerformanceSampler.update"
+        given = converted(name, "per_class_iou", per_class_iou, torch.float64)
+        iou = given.flatten().tolist()
         must, repair = (
             f"{self._num_classes} values in [0, 1]",
             "Pass the IoU of every class, NaN for classes without one.",
         )
-        if (
-            not isinstance(iou, list)
-            or len(iou) != self._num_classes
-            or any(x < 0 or x > 1 for x in iou)
-        ):
-            fail(ValueError, "PerformanceSampler.update", "per_class_iou", must, repr(iou), repair)
+        if given.shape != (self._num_classes,) or any(x < 0 or x > 1 for x in iou):
+            fail(ValueError, name, "per_class_iou", must, describe(per_class_iou), repair)
         self._set_iou(
             [
                 old if math.isnan(new) else self.momentum * old + (1 - self.momentum) * new

@@ -3,16 +3,16 @@
 import contextlib
 import importlib
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from evalgrad._errors import describe, fail
-from evalgrad._inputs import plain
+from evalgrad._inputs import converted
 from evalgrad._labels import class_labels
-from evalgrad._options import CHECKS, integer
+from evalgrad._options import CHECKS, flag, integer
 
 
 def class_presence(
@@ -41,17 +41,38 @@ def class_presence(
     """
     CHECKS["num_classes"]("class_presence", "num_classes", num_classes)
     CHECKS["ignore_index"]("class_presence", "ignore_index", ignore_index)
+    flag("class_presence", "progress", progress)
+    _check_dataset(dataset, target)
     presence = torch.zeros(len(dataset), num_classes, dtype=torch.bool)
     rows: Iterable[int] = range(len(dataset))
     for row in _with_progress(rows, len(dataset)) if progress else rows:
         item = dataset[row]
-        given = torch.as_tensor(item[1] if target is None else target(item)).cpu()
-        values = plain("class_presence", "target", given).flatten().unsqueeze(0)
+        given = _second(item) if target is None else target(item)
+        values = converted("class_presence", "target", given).flatten().unsqueeze(0)
         labels = class_labels(
             "class_presence", values, num_classes, ignore_index, more="pass num_classes={number}"
         )
         presence[row] = labels.counts[0] > 0
     return presence
+
+
+def _check_dataset(dataset: Any, target: Any) -> None:
+    items = hasattr(dataset, "__len__") and hasattr(dataset, "__getitem__")
+    if not items or isinstance(dataset, (str, bytes, Mapping)):
+        must, repair = "a dataset with a length and items", "Pass e.g. a list of (input, labels)."
+        fail(TypeError, "class_presence", "dataset", must, describe(dataset), repair)
+    if target is not None and not callable(target):
+        must, repair = "a function or None", "It returns the labels of an item."
+        fail(TypeError, "class_presence", "target", must, describe(target), repair)
+
+
+def _second(item: Any) -> Any:
+    """The labels of an item that is a pair."""
+    try:
+        return item[1]
+    except (TypeError, LookupError):
+        must, repair = "given for items other than pairs", "It returns the labels of an item."
+        fail(TypeError, "class_presence", "target", must, f"the item {describe(item)}", repair)
 
 
 def _with_progress(rows: Iterable[int], total: int) -> Iterable[int]:
