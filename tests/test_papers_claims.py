@@ -103,7 +103,7 @@ def test_networks_that_cannot_tell_get_no_verdict():
     assert obstacle(good, level) == ""
     assert obstacle(good, level, [0.3, 0.9]) == ""
     assert "further training changes it by +2.0" in obstacle(good, level, [1.5, 2.5])
-    assert "further training moves it by -2.0" in obstacle(good, level, [-1.5, -2.5])
+    assert "further training changes it by -2.0" in obstacle(good, level, [-1.5, -2.5])
     reason = obstacle({"ours": [70.0, 71.0], "collapsed": [8.0, 8.1]}, level)
     assert reason == "collapsed does not beat the constant prediction (+0.0 [+0.0, +0.0])"
     claim = above("ours is above", [60.0, 61.0], [50.0, 51.0], unless=reason)
