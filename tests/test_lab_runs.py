@@ -83,6 +83,17 @@ def test_the_digest_reaches_through_imports_and_into_the_kernels(monkeypatch):
     assert runs.digest.__wrapped__(module) != before
 
 
+def test_comments_and_docstrings_decide_no_result():
+    source = 'def f(x: int) -> int:\n    """Say."""\n    return x + 1\n'
+    code = runs.code_of(source)
+    assert code == runs.code_of(source.replace("Say.", "Say it\n\n    at length."))
+    assert code == runs.code_of("# why\n" + source.replace("\n    return", "\n\n    return"))
+    assert code == runs.code_of("def f(x: int) -> int:\n    return x + 1\n")
+    assert code != runs.code_of(source.replace("+ 1", "+ 2"))
+    assert code != runs.code_of(source.replace("return x", 'return "x"; x'))
+    assert runs.code_of('a = "text"') != runs.code_of('a = "other"')
+
+
 def test_kernels_are_found_where_they_were_built():
     from evalgrad import _native
 
