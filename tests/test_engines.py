@@ -6,6 +6,7 @@ import ctypes
 import gc
 import multiprocessing
 import sys
+import threading
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
@@ -219,8 +220,14 @@ def test_eight_threads_at_once_give_the_bits_of_one(case, drawn):
     x, target = crowded(case, drawn, case.crowd // 10)
     scores = [x * (1 + i / 8) for i in range(8)]
     expected = [grad_of(lambda z: case(z, target), z) for z in scores]
+    start = threading.Barrier(8)
+
+    def computed(z):
+        start.wait()
+        return [grad_of(lambda t: case(t, target), z) for _ in range(4)]
+
     with ThreadPoolExecutor(8) as pool:
-        results = pool.map(lambda z: [grad_of(lambda t: case(t, target), z) for _ in "ab"], scores)
+        results = list(pool.map(computed, scores))
     for wanted, found in zip(expected, results, strict=True):
         for value, gradient in found:
             assert torch.equal(value, wanted[0])
