@@ -2,7 +2,12 @@
 autocast, meta and fake tensors.
 """
 
+import ctypes
+import gc
 import multiprocessing
+import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import pytest
@@ -201,3 +206,80 @@ def test_number_of_threads_does_not_matter(case, drawn):
     torch.set_num_threads(1)
     for one, two in zip(*results, strict=True):
         assert torch.equal(one, two)
+
+
+def crowded(case, drawn, copies):
+    """Enough items for a kernel to spread over threads, no two lists of scores the same."""
+    x, target = (t.repeat_interleave(copies, -1) for t in drawn)
+    return x + torch.randn(x.shape, generator=torch.Generator().manual_seed(5)), target
+
+
+@every_case
+def test_eight_threads_at_once_give_the_bits_of_one(case, drawn):
+    """Each computes something else, or memory that they share would go unnoticed."""
+    x, target = crowded(case, drawn, case.crowd // 10)
+    scores = [x * (1 + i / 8) for i in range(8)]
+    expected = [grad_of(lambda z: case(z, target), z) for z in scores]
+    start = threading.Barrier(8)
+
+    def computed(z):
+        start.wait()
+        return [grad_of(lambda t: case(t, target), z) for _ in range(4)]
+
+    with ThreadPoolExecutor(8) as pool:
+        results = list(pool.map(computed, scores))
+    for wanted, found in zip(expected, results, strict=True):
+        for value, gradient in found:
+            assert torch.equal(value, wanted[0])
+            assert torch.equal(gradient, wanted[1])
+
+
+@every_case
+def test_memory_of_any_alignment(case, drawn):
+    """A vector of the kernels is 32 bytes; a compiler that takes an address for one of a vector
+    would end the process.
+    """
+    x, target = crowded(case, drawn, 40)
+    expected = grad_of(lambda z: case(z, target), x)
+    for shift in (1, 2, 3):
+        moved = torch.empty(x.numel() + shift)[shift:].view(x.shape)
+        with torch.no_grad():
+            moved.copy_(x)
+        assert moved.data_ptr() % 32
+        moved.requires_grad_()
+        value = case(moved, target)
+        value.backward()
+        assert torch.equal(value, expected[0])
+        assert torch.equal(moved.grad, expected[1])
+
+
+class _Mallinfo(ctypes.Structure):
+    """What glibc tells of its memory; `uordblks` and `hblkhd` are in use."""
+
+    names = "arena ordblks smblks hblks hblkhd usmblks fsmblks uordblks fordblks keepcost"
+    _fields_ = tuple((name, ctypes.c_size_t) for name in names.split())
+
+
+def in_use():
+    """Blocks of Python, and bytes of everything else where glibc counts them."""
+    gc.collect()
+    mallinfo = getattr(ctypes.CDLL(None), "mallinfo2", None)
+    if mallinfo is None:
+        return sys.getallocatedblocks(), 0
+    mallinfo.restype = _Mallinfo
+    found = mallinfo()
+    return sys.getallocatedblocks(), found.uordblks + found.hblkhd
+
+
+@every_case
+@pytest.mark.skipif(sys.platform != "linux", reason="asks glibc")
+def test_repeated_calls_keep_no_memory(case, drawn):
+    """What leaks grows in every round; what is cached, in the first ones."""
+    x, target = drawn
+    calls, grown = 25, []
+    while not grown or grown[-1][0] >= calls or grown[-1][1] >= 8 * calls:
+        assert len(grown) < 15, grown
+        before = in_use()
+        for _ in range(calls):
+            grad_of(lambda z: case(z, target), x)
+        grown.append([now - old for now, old in zip(in_use(), before, strict=True)])

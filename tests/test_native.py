@@ -150,6 +150,24 @@ def test_other_exceptions_keep_their_text():
         _native.call("topk_hinge", x, target, torch.ones(1), *sizes, 1.0, torch.zeros(1), x.clone())
 
 
+@native_only
+@pytest.mark.parametrize("dtype", _native.FLOATS)
+def test_smooth_topk_at_any_address(dtype):
+    """The vectors of a clang build once asked for addresses of whole vectors, and crashed."""
+    rows, classes, k = 5, 300, 4
+    scores, target = torch.randn(rows, classes, dtype=dtype), torch.arange(rows)
+    results = []
+    for shift in range(9):
+        x, gradient = (torch.zeros(rows * classes + shift, dtype=dtype)[shift:] for _ in "ab")
+        x.copy_(scores.flatten())
+        value, ones = torch.zeros(rows, dtype=dtype), torch.ones(rows, dtype=dtype)
+        _native.call("smooth_topk", x, target, ones, rows, classes, k, 1.0, 1.0, value, gradient)
+        results.append((value, gradient))
+    for value, gradient in results[1:]:
+        assert torch.equal(value, results[0][0])
+        assert torch.equal(gradient, results[0][1])
+
+
 def test_operator_takes_strided_tensors():
     x, front = torch.randn(6, 5), torch.rand(6, 5) > 0.5
     value, gradient = extend_rows(x.T, front.T, None, None, False, 1.0, 1.0)
