@@ -40,7 +40,7 @@ def ladder_table(page: str) -> str:
         found = dict(zip(columns, cells, strict=True))
         difference = DIFFERENCE.search(found["difference"])
         assert difference, f"{LADDER} has a row without a difference: {row}"
-        verdicts.append(verdict(float(difference[2]), float(difference[3])))
+        verdicts.append(found["verdict"])
         shown = (found["data"], found["metric"], found["its"], found["auto"], difference[0])
         lines.append(f"| {' | '.join(shown)} | {WORDS[verdicts[-1]]} |")
     return "\n".join([*lines, "", counted(verdicts)])
@@ -68,15 +68,6 @@ def _panel_row(panel: Panel) -> str:
         f" {100 * ours.difference.mean:+.1f} ({low:+.1f} to {high:+.1f}) |"
         f" {WORDS[panel.verdict]} |"
     )
-
-
-def verdict(low: float, high: float) -> str:
-    """What an interval says.
-
-    >>> verdict(0.2, 1.0), verdict(-0.2, 1.0), verdict(-2.0, -1.0)
-    ('win', 'tie', 'loss')
-    """
-    return "win" if low > 0 else "loss" if high < 0 else "tie"
 
 
 def counted(verdicts: list[str]) -> str:

@@ -230,7 +230,7 @@ other columns:
 
 
 def _table(lines: list[Line]) -> str:
-    columns = ("data", "metric", "reference", "its", "auto", "difference", "p", *MORE)
+    columns = ("data", "metric", "reference", "its", "auto", "difference", "verdict", "p", *MORE)
     head = f"| {' | '.join(columns)} |\n" + "|" + "---|" * len(columns)
     corrected = holm([line.p for line in lines])
     return "\n".join([head, *(_row(*pair) for pair in zip(lines, corrected, strict=True))])
@@ -241,7 +241,8 @@ def _row(line: Line, p: float = math.nan) -> str:
     means = (f"{100 * line.theirs:.1f}", f"{100 * line.ours:.1f}")
     more = (_points(line.in_time), restart, _points(line.other))
     cells = (line.rung.name, line.rung.metric, line.start, *means, _points(line.difference))
-    return f"| {' | '.join((*cells, f'{p:.2f}', *more, f'{len(line.gains)} of {line.seeds}'))} |"
+    judged = (line.difference.verdict, f"{p:.2f}")  # by the interval before it is rounded
+    return f"| {' | '.join((*cells, *judged, *more, f'{len(line.gains)} of {line.seeds}'))} |"
 
 
 def _explained(lines: list[Line]) -> list[str]:
