@@ -347,7 +347,7 @@ def test_arrays_that_no_memory_holds(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(arrays, "free_memory", lambda: 1e6)
     fixed = ["--task", "ranking", "--metric", "ap", "--out", tmp_path / "run"]
     said = told(capsys, ["train", *fixed, "--data", tmp_path / "bomb.npz"])
-    assert "bomb.npz unpacks to 0.0 GB, and 0.0 GB of memory are free. Split it" in said
+    assert "bomb.npz unpacks to 0.0 GB, but only 0.0 GB of memory are free. Split it" in said
     monkeypatch.undo()
     assert arrays.free_memory() > 1e6
     # a header that declares 36 TB over a few bytes

@@ -130,9 +130,9 @@ def test_masks_are_exported_as_the_next_best_threshold_and_said_so(tmp_path):
 @pytest.mark.parametrize(
     ("task", "given", "message"),
     [
-        ("segmentation", None, "Give --size HEIGHT,WIDTH for a model of images, and only for one"),
+        ("segmentation", None, "Pass --size HEIGHT,WIDTH if the model takes images"),
         ("segmentation", (8.0,), "--size must be two numbers of pixels"),
-        ("ranking", (8.0, 8.0), "Give --size HEIGHT,WIDTH for a model of images, and only for one"),
+        ("ranking", (8.0, 8.0), "Pass --size HEIGHT,WIDTH if the model takes images"),
     ],
 )
 def test_wrong_sizes_are_told(runs, tmp_path, task, given, message):
