@@ -30,7 +30,7 @@ TEACHER = ("bce", "average_precision_hinge", "direct_average_precision")
 DEMO = [
     Selection(tasks.find("digit-scenes"), ("500 iterations",), (*SCENES, "loss_max_pooling")),
     Selection(tasks.find("digit-scenes"), (EQUAL_TIME,), SCENES),
-    Selection(tasks.find("digit-scenes"), ("1200 iterations",), SCENES[1:]),
+    Selection(tasks.find("digit-scenes"), ("1000 iterations",), SCENES[1:]),
     Selection(tasks.find("teacher-ranking"), ("300 iterations",), TEACHER, seeds=3),
     Selection(tasks.find("digits-100-p1"), ("600 iterations",), TOP_FIVE),
     Selection(tasks.find("digits-100-p0"), ("600 iterations",), TOP_FIVE, seeds=3),

@@ -103,7 +103,7 @@ DIGIT_SCENES = Task(
         ours("lovasz_softmax", RATES),
         ours("cross_entropy+lovasz_softmax", RATES),
     ),
-    iterations=(500, 1200),
+    iterations=(500, 1000),
     batch=16,
     seeds=3,
 )
