@@ -17,16 +17,18 @@ def test_the_table_of_metrics_is_the_guides():
     assert readme.guide_table((ROOT / "docs/guide.md").read_text()) in readme.README.read_text()
 
 
+def test_the_table_of_results_is_the_ladders():
+    assert readme.ladder_table((ROOT / "docs/ladder.md").read_text()) in readme.README.read_text()
+
+
 def test_wins_ties_and_losses_of_the_ladder_are_read_from_its_page():
-    head = (
-        "| data | metric | reference | its | auto | difference | p | branch taken |\n" + "|---|" * 8
-    )
+    head = "| data | metric | reference | its | auto | difference | verdict | p |\n" + "|---|" * 8
     rows = [
-        f"| {name} | miou | cross_entropy | 40.0 | 41.0 | {shown} | 1.00 | 5 of 5 |"
-        for name, shown in (
-            ("a", "+1.0 (+0.5 to +1.5)"),
-            ("b", "+0.1 (-0.5 to +0.7)"),
-            ("c", "-1.0 (-1.5 to -0.5)"),
+        f"| {name} | miou | cross_entropy | 40.0 | 41.0 | {shown} | {verdict} | 1.00 |"
+        for name, shown, verdict in (
+            ("a", "+0.1 (+0.0 to +0.1)", "win"),
+            ("b", "+0.1 (-0.5 to +0.7)", "tie"),
+            ("c", "-1.0 (-1.5 to -0.5)", "loss"),
         )
     ]
     table = readme.ladder_table("\n".join(["# A title", "", head, *rows, "", "1 wins"]))
