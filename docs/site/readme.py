@@ -74,10 +74,11 @@ def counted(verdicts: list[str]) -> str:
     """How many there are of each.
 
     >>> counted(["win", "tie", "win"])
-    '2 wins, 1 ties, 0 losses.'
+    '2 wins, 1 tie, 0 losses.'
     """
-    names = {"win": "wins", "tie": "ties", "loss": "losses"}
-    return ", ".join(f"{verdicts.count(v)} {n}" for v, n in names.items()) + "."
+    plurals = {"win": "wins", "tie": "ties", "loss": "losses"}
+    counts = {verdict: verdicts.count(verdict) for verdict in plurals}
+    return ", ".join(f"{n} {v if n == 1 else plurals[v]}" for v, n in counts.items()) + "."
 
 
 if __name__ == "__main__":
