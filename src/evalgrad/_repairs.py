@@ -135,6 +135,8 @@ def soft_target_repair(
     """For a target of the soft losses that is neither class indices nor shares as `mode` takes
     them, with the kind of error; None where the advice for labels holds.
     """
+    if len(scores) < 2:  # without an axis of classes
+        return None
     shape = tuple(target.shape)
     one_map = _without(scores, 1) in (shape, _without(shape, 1) if shape[1:2] == (1,) else None)
     if mode != "multiclass":
