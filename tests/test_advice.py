@@ -174,6 +174,33 @@ def test_several_channels_are_no_binary_map():
     assert learns(eg.lovasz_softmax_loss, LOGITS, LABELS)
 
 
+def test_class_indices_are_for_another_mode_of_the_focal_loss():
+    for mode in ("binary", "multilabel"):
+        for target in (LABELS, LABELS.unsqueeze(1)):
+            with pytest.raises(ValueError, match='For class indices pass mode="multiclass"'):
+                eg.focal_loss(LOGITS, target, mode=mode)
+    assert learns(eg.focal_loss, LOGITS, LABELS, mode="multiclass")
+
+
+@pytest.mark.parametrize("loss", [eg.direct_jaccard_loss, eg.DirectJaccardLoss], ids=names)
+def test_class_indices_are_one_map_per_channel_of_a_direct_loss(loss):
+    options = {"dim": (0, 2, 3), "empty": "skip"}
+    iou = loss(**options) if isinstance(loss, type) else partial(loss, **options)
+    maps = advice("3 channels but one label map", lambda: iou(LOGITS, LABELS), target=LABELS)
+    each = [((LOGITS[:, c] > 0) & (c == LABELS)).sum() for c in range(3)]
+    union = [((LOGITS[:, c] > 0) | (c == LABELS)).sum() for c in range(3)]
+    expected = 1 - sum(a / b for a, b in zip(each, union, strict=True)) / 3
+    torch.testing.assert_close(iou(LOGITS, maps), expected)
+
+
+def test_labels_of_embeddings_are_not_one_hot():
+    embeddings, labels = torch.randn(12, 4), torch.arange(12) % 3
+    one_hot = F.one_hot(labels)
+    for call in (eg.retrieval_average_precision_loss, metrics.retrieval_lists):
+        indices = advice("one-hot", lambda f=call: f(embeddings, one_hot), labels=one_hot)
+        torch.testing.assert_close(indices.long(), labels)
+
+
 def test_another_batch_is_not_interpolated():
     for loss in (eg.lovasz_softmax_loss, eg.lovasz_hinge_loss):
         for target in (LABELS[:1], LABELS[:, :, :4].movedim(0, 1)):

@@ -63,6 +63,26 @@ def test_soft_labels_equal_the_oracle(loss, mode, per_image):
     assert loss(x, y, mode=mode, per_image=per_image).item() == pytest.approx(expected, abs=1e-12)
 
 
+@pytest.mark.parametrize(("loss", "cost"), [(eg.soft_jaccard_loss, 1.0), (eg.soft_dice_loss, 0.5)])
+def test_a_table_of_items_is_one_group(loss, cost):
+    """Logits (N,), without an axis behind: the smallest of the shapes (N, *)."""
+    logits = torch.randn(12, dtype=torch.float64, requires_grad=True)
+    target = torch.tensor([1.0, 0.0, 0.0] * 4)
+    p = logits.sigmoid()
+    hits = (p * target).sum()
+    errors = cost * (target.sum() + p.sum() - 2 * hits)
+    expected = errors / (hits + errors)
+    value = loss(logits, target, mode="binary")
+    torch.testing.assert_close(value, expected)
+    gradients = [torch.autograd.grad(x, logits)[0] for x in (value, expected)]
+    torch.testing.assert_close(*gradients)
+    with pytest.raises(ValueError, match="`target` must be of shape"):
+        loss(logits, target[:4], mode="binary")
+    for mode in ("multiclass", "multilabel"):
+        with pytest.raises(ValueError, match="`logits` must be a tensor with at least 2 dimension"):
+            loss(logits, target, mode=mode)
+
+
 @every_loss
 @every_mode
 def test_zero_exactly_at_equality(loss, mode):

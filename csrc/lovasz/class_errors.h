@@ -8,6 +8,7 @@
 #include "common/simd.h"
 #include "common/sort.h"
 #include "lovasz/candidates.h"
+#include "lovasz/fine_bins.h"
 #include "lovasz/histogram.h"
 #include "lovasz/weights.h"
 

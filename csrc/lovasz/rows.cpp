@@ -11,6 +11,7 @@
 #include "common/simd.h"
 #include "common/sort.h"
 #include "lovasz/candidates.h"
+#include "lovasz/fine_bins.h"
 #include "lovasz/histogram.h"
 #include "lovasz/kernels.h"
 #include "lovasz/weights.h"
@@ -21,7 +22,7 @@ namespace {
 // Of many pixels the margins are compared in units of 2^-24 of their spread, if that is at most
 // kSpread: units of 2^-20 or less, near what float32 resolves of 1 - x. Closer ones count as tied,
 // which moves the value by less than a unit. An outlier stretches the spread; then, and for few
-// pixels, the order is exact. Of very many pixels with many wrong ones, see histogram.h.
+// pixels, the order is exact. Of very many pixels with many wrong ones, see fine_bins.h.
 constexpr int64_t kMany = 4096;
 constexpr int kUnitBits = 24;
 constexpr float kSpread = 16.0f;

@@ -32,6 +32,8 @@ def shape_repair(argument: str, x: Shape, beside: str, other: Shape) -> str:
         repair = _best_class(labels, other)
     elif beside == "scores":
         repair = _class_scores(labels, other)
+    elif argument == "labels" and x[:-1] == other:
+        repair = "If they are one-hot, pass the class indices, `labels.int().argmax(-1)`."
     return repair or f"`{argument}` needs one entry per item."
 
 
@@ -93,7 +95,7 @@ def _best_class(target: Shape, prediction: Shape) -> str:
 def _class_scores(target: Shape, scores: Shape) -> str:
     """For lists of binary labels."""
     if target != _without(scores, -1):
-        return ""
+        return _class_maps(target, scores)
     if scores[-1] == 2:
         return "For scores of two classes pass their difference, `scores[..., 1] - scores[..., 0]`."
     if len(scores) > 2:
@@ -101,6 +103,16 @@ def _class_scores(target: Shape, scores: Shape) -> str:
     return (
         f"For scores of {scores[1]} classes rank the samples per class: pass the target"
         f" `F.one_hot(target.long(), {scores[1]})` and dim=0."
+    )
+
+
+def _class_maps(target: Shape, scores: Shape) -> str:
+    """For binary labels of every channel, as the IoU of several classes takes them."""
+    if len(scores) < 3 or target != _without(scores, 1):
+        return ""
+    return (
+        f"There are {scores[1]} channels but one label map: pass one per channel, for class indices"
+        f" `F.one_hot(target.long(), {scores[1]}).movedim(-1, 1)`."
     )
 
 
@@ -129,12 +141,12 @@ def few_shares_repair(classes: int) -> str:
     return 'For one channel pass mode="binary".' if classes else "Put the classes in dim 1."
 
 
-def soft_target_repair(
-    target: Tensor, scores: Shape, mode: str
-) -> tuple[type[Exception], str] | None:
-    """For a target of the soft losses that is neither class indices nor shares as `mode` takes
+def mode_repair(target: Tensor, scores: Shape, mode: str) -> tuple[type[Exception], str] | None:
+    """For a target of a loss with modes that is neither class indices nor labels as `mode` takes
     them, with the kind of error; None where the advice for labels holds.
     """
+    if len(scores) < 2:  # without an axis of classes
+        return None
     shape = tuple(target.shape)
     one_map = _without(scores, 1) in (shape, _without(shape, 1) if shape[1:2] == (1,) else None)
     if mode != "multiclass":

@@ -14,6 +14,7 @@ from evalgrad._errors import describe, fail
 from evalgrad._inputs import WORKING, ClassMaps, Weight, class_maps
 from evalgrad._module import LossModule
 from evalgrad._options import Reduction, checked, number
+from evalgrad._repairs import mode_repair
 from evalgrad._rows import reduce, row_factor
 from evalgrad._soft_targets import MODES, Mode
 from evalgrad._softmax import pixel_losses
@@ -65,6 +66,7 @@ def focal_loss(
         shape, losses = (logits.shape[0], *logits.shape[2:]), pixel_losses(maps).flatten()
         factor = row_factor(losses, _weights(maps), reduction, maps.invalid)
     else:
+        _refuse_indices(logits, target, mode)
         items = binary_maps("focal_loss", logits, target, per_class=False, **given)
         shape, losses = tuple(logits.shape), _entry_losses(items)
         factor = _entry_factor(items, losses, alpha, reduction)
@@ -104,6 +106,16 @@ class FocalLoss(LossModule):
     ) -> None:
         super().__init__(locals())
         _check_together(mode, alpha, weight)
+
+
+def _refuse_indices(logits: object, target: object, mode: Mode) -> None:
+    """Class indices, which are for the same loss in another mode."""
+    if not isinstance(logits, Tensor) or not isinstance(target, Tensor):
+        return
+    wrong = mode_repair(target, tuple(logits.shape), mode)
+    if wrong is not None:
+        must = f"of shape {tuple(logits.shape)}"
+        fail(wrong[0], "focal_loss", "target", must, describe(target), wrong[1])
 
 
 def _check_together(mode: Mode, alpha: float | None, weight: object) -> None:

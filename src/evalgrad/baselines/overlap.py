@@ -15,7 +15,7 @@ from torch import Tensor
 from evalgrad._errors import describe, fail
 from evalgrad._inputs import ClassMaps, Weight, class_maps, plain
 from evalgrad._options import Classes, Reduction
-from evalgrad._repairs import few_shares_repair, soft_target_repair
+from evalgrad._repairs import few_shares_repair, mode_repair
 from evalgrad._rows import class_factor
 from evalgrad._soft_targets import Mode, SoftMaps, soft_maps
 from evalgrad._softmax import finite_logits
@@ -80,7 +80,7 @@ def _refuse_misfit(function: str, logits: object, target: object, mode: Mode) ->
     if mode == "multiclass" and logits.ndim > 1 and logits.shape[1] < 2:
         must, repair = "(N, C, *) with C >= 2", few_shares_repair(logits.shape[1])
         fail(ValueError, function, "logits", must, describe(logits), repair)
-    wrong = None if _same_shape(logits, target) else soft_target_repair(target, logits.shape, mode)
+    wrong = None if _same_shape(logits, target) else mode_repair(target, logits.shape, mode)
     if wrong is not None:
         indices = "an integer or bool tensor of labels, or " if mode == "multiclass" else ""
         must = f"{indices}soft labels of shape {tuple(logits.shape)}"
