@@ -14,18 +14,21 @@ from functools import partial
 import pytest
 import torch
 
+import evalgrad as eg
 from evalgrad_lab import cli, runs, tasks, trials
 from evalgrad_lab.commands import search
 from evalgrad_lab.comparison import built_in
 from evalgrad_lab.data.batches import in_memory
 from evalgrad_lab.data.dataset import Part, Sizes
-from evalgrad_lab.data.embedded.points import two_modes
+from evalgrad_lab.data.embedded.points import circles, two_modes
+from evalgrad_lab.decisions import thresholds
 from evalgrad_lab.measures import Measure
 from evalgrad_lab.phases import Given, class_weights
 from evalgrad_lab.report import panels
 from evalgrad_lab.report.records import Record
 from evalgrad_lab.store import Store
 from evalgrad_lab.tasks.demo import DEMO
+from evalgrad_lab.tasks.segmentation import bias_found
 from evalgrad_lab.tasks.task import EQUAL_TIME
 
 HYPER = {"learning_rate": 0.1}
@@ -380,6 +383,33 @@ def test_what_the_user_can_repair_is_a_sentence(
 def test_a_search_needs_a_seed(tiny, tmp_path, capsys):
     assert command(tmp_path, "search", "tiny", "--seeds", "0") == 2
     assert "--seeds must be at least 1; got 0" in capsys.readouterr().err
+
+
+def test_the_bias_of_circles_is_measured_by_the_metric():
+    data = circles(0).test
+    for bias in (-1.0, 0.3):
+        scores = data.inputs + bias
+        cuts = [0.0, *thresholds(scores, 60)]
+        options = {"num_classes": 2, "over": "image", "classes": [1]}
+        each = [eg.metrics.jaccard_index(scores > cut, data.target, **options) for cut in cuts]
+        found = bias_found(torch.stack([scores, data.target.to(scores)], 1))
+        torch.testing.assert_close(found, 1 - (max(each) - each[0]))
+
+
+def test_the_data_of_a_seed_are_made_once_for_all_losses(tiny, monkeypatch):
+    made = []
+
+    def counted(seed):
+        made.append(seed)
+        return two_modes(seed, sizes=Sizes(60, 60, 60))
+
+    monkeypatch.setitem(tasks.TASKS, "tiny", dataclasses.replace(tasks.find("tiny"), data=counted))
+    first = trial("bce")["test"]
+    trial("f_beta")
+    assert trial("bce")["test"] == first  # no run has changed them
+    assert made == [0]
+    trial("bce", seed=1)
+    assert made == [0, 1]
 
 
 def test_class_weights_by_frequency():

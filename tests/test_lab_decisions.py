@@ -72,6 +72,14 @@ def scores_of_parts(path, tmp_path):
     return found
 
 
+def test_argmax_takes_the_first_of_equal_scores_or_a_nan():
+    torch.manual_seed(0)
+    scores = torch.randint(3, (20, 5, 4, 4)).float()
+    scores[0, 2, 0, 0] = torch.nan
+    labels = Decision("argmax")(scores)
+    assert torch.equal(labels, torch.from_numpy(scores.numpy().argmax(1)))  # numpy promises it
+
+
 def test_the_threshold_is_the_best_on_validation_and_decides_on_test(run, tmp_path):
     """Against scikit-learn at every threshold there is."""
     result = json.loads((run / "run" / "result.json").read_text())

@@ -110,9 +110,11 @@ def test_class_weights_of_the_start_can_be_given(tmp_path):
 
 def test_two_positives_in_validation_are_too_few_to_choose_by(tmp_path):
     data = write_items(tmp_path / "items.npz", 400, positives=0.03)
-    result = train(options(tmp_path, data=data, metric="f1"))
+    asked = options(tmp_path, data=data, metric="f1")
+    count = int(prepare(asked).data.validation.labels().sum())
+    result = train(asked)
     assert result.recipe["chosen"] == "bce"
-    assert "items of one label, too few to choose a branch" in result.recipe["why"]
+    assert f"validation has {count} positives, too few to choose a branch" in result.recipe["why"]
 
 
 def test_a_metric_that_cross_entropy_trains_for_has_no_second_branch(tmp_path):
@@ -219,6 +221,11 @@ def test_rare_classes_weigh_more_from_the_start(tmp_path):
     asked = partial(options, tmp_path, data=tmp_path / "data", task="segmentation")
     assert prepare(asked(metric="miou")).recipe.first == "weighted_cross_entropy"
     assert prepare(asked(metric="auc")).recipe.first == "cross_entropy"
+    said = "Class weights (frequency to the power -0.5): some classes are rare, and miou is a mean"
+    quick = {"metric": "miou", "iterations": 1, "limit": 4}
+    assert said in train(asked(**quick)).recipe["why"]
+    own = train(asked(**quick, loss_options={"weight_power": 0.5}, out=tmp_path / "own"))
+    assert "rare" not in own.recipe["why"]
 
 
 def test_a_mixture_of_its_own_is_refused(tmp_path):

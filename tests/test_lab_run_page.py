@@ -110,15 +110,41 @@ def test_the_page_needs_nothing_else(run, page):
     assert all(a["scope"] in ("row", "col") for name, a, _ in page.elements if name == "th")
 
 
-def write(folder, classes, confusion, task="classification"):
+def write(folder, classes, confusion, task="classification", curves=None, recipe=None):
     rates = {"count": 1, "precision": None, "recall": 0.5, "f1": 0.5, "iou": 0.5}
     table = [{"class": name, **rates} for name in classes]
     result = {"metric": "accuracy", "loss": "ce", "validation": 0.5, "test": None, "decision": None}
-    result |= {"classes": table, "confusion": confusion, "recipe": {"why": "kept <bce>"}}
+    recipe = {"chosen": "ce", "why": "kept <bce>", **(recipe or {})}
+    result |= {"classes": table, "confusion": confusion, "recipe": recipe}
     curve = [{"epoch": 1, "step": 3, "loss": 0.5, "metric": 0.25, "seconds": 1.0}]
     options = TrainOptions(task=task, metric="accuracy", data=Path("<data>"), out=folder)
-    write_run(options, result, [curve], [])
+    write_run(options, result, curves or [curve], [])
     return (folder / "report.html").read_text()
+
+
+def test_both_branches_are_drawn_from_the_fork_with_the_choice_and_its_reason(tmp_path):
+    values = [[0.2, 0.5, 0.6, 0.6], [0.3, 0.7]]
+    logs = [
+        [
+            {"epoch": n, "step": 3 * n, "loss": 1 / n, "metric": v, "seconds": n}
+            for n, v in enumerate(log, 1)
+        ]
+        for log in values
+    ]
+    recipe = {"fork_epoch": 2.8, "chosen": "0.5 ce + 0.5 topk", "why": "took it: +1.00 points."}
+    text = write(tmp_path, ["a", "b"], [[1, 2], [3, 4]], curves=logs, recipe=recipe)
+    assert "trained on ce, which chose 0.5 ce + 0.5 topk" in text
+    assert "took it: +1.00 points." in text
+    drawn = [a for a, _ in Tree(text).having("d", "class") if a["class"].startswith("line ")]
+    _, first, second = (
+        [tuple(map(float, pair.split())) for pair in a["d"][1:].split("L")] for a in drawn
+    )
+    across = lambda epoch: 40 + 366 * epoch / 4.8  # the last epoch of the longer branch  # noqa: E731
+    up = lambda value: 200 - 190 * (value - 0.2) / 0.5  # noqa: E731
+    for points, begin, branch in ((first, 0, values[0]), (second, 2.8, values[1])):
+        expected = [(across(begin + n), up(value)) for n, value in enumerate(branch, 1)]
+        assert np.array(points) == pytest.approx(np.array(expected), abs=0.06)
+    assert [a["class"] for a in drawn[1:]] == ["line baseline0", "line ours0"]
 
 
 def test_names_are_escaped_and_0_by_0_is_empty(tmp_path):

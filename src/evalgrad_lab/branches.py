@@ -33,8 +33,28 @@ def take_better(
     ready: Ready, training: Training, fork: Fork, folder: Path | None, watch: Watch
 ) -> dict[str, Any]:
     """Train the second branch and give `training`, whose first one is finished, the weights of the
-    better of the two; what was done, and why in a sentence.
+    better of the two; what was done, and why in sentences.
     """
+    story = _better(ready, training, fork, folder, watch)
+    return {**story, "why": f"{story['why']}{_weighted(ready)}"}
+
+
+def _weighted(ready: Ready) -> str:
+    """Why there are class weights that the user has not asked for."""
+    assert ready.recipe is not None
+    power = ready.recipe.first_options.get("weight_power")
+    if power is None or "weight_power" in ready.options.loss_options:
+        return ""
+    return (
+        f" Class weights (frequency to the power -{power:g}): some classes are rare, and"
+        f" {ready.metric.name} is a mean over classes."
+    )
+
+
+def _better(
+    ready: Ready, training: Training, fork: Fork, folder: Path | None, watch: Watch
+) -> dict[str, Any]:
+    """Both branches, of which `training` gets the better one."""
     recipe = ready.recipe
     assert recipe is not None
     length = branch_steps(training.step, training.steps, bool(fork.weights))

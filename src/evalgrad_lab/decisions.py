@@ -53,7 +53,7 @@ class Decision:
         if self.rule == "threshold":  # in float64: it lies between two neighbouring scores
             return (scores.double() > torch.tensor(self.numbers).double().to(scores.device)).long()
         if not self.of_one_score:
-            return self.shifted(scores).argmax(1)
+            return self.shifted(scores).max(1).indices  # argmax takes five times as long
         mask = decisions.dice_mask if self.rule == "dice_mask" else decisions.jaccard_mask
         return mask(scores.sigmoid().nan_to_num(0.0)).long()
 

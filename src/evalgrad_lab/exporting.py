@@ -2,6 +2,7 @@
 
 import importlib.util
 import io
+import logging
 import warnings
 
 import torch
@@ -90,8 +91,10 @@ def _onnx(program: torch.export.ExportedProgram) -> bytes:
             "--format onnx needs onnx and onnxscript: pip install '.[onnx]' in a clone of evalgrad."
         )
     outputs = ["labels", "probabilities"]
+    # the exporter warns of itself, and logs that torchvision, which nothing here needs, is missing
+    logging.getLogger("torch.onnx._internal.exporter._registration").setLevel(logging.ERROR)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of the exporter about itself
+        warnings.simplefilter("ignore")
         made = torch.onnx.export(
             program, dynamo=True, verbose=False, input_names=["inputs"], output_names=outputs
         )

@@ -80,9 +80,7 @@ def recipe_for(
     shares = _shares(own.pop("share", None))
     first, first_options = _start(baseline, metric, given, own)
     on_batches(first, first_options, kind, given)
-    on_batches(
-        metric.loss, own, kind, given
-    )  # raises before the training if something does not fit
+    on_batches(metric.loss, own, kind, given)  # raises now if something does not fit
     if metric.loss == baseline:
         why = f"{baseline} already optimises {metric.name}"
         return Recipe(first, {**first_options, **own}, None, {}, why)
@@ -138,11 +136,13 @@ def _too_few(kind: str, validation: Examples) -> str:
     if kind in ("ranking", "multilabel"):
         labels = validation.labels()
         columns = labels[:, None] if labels.ndim == 1 else labels
-        positives = int(torch.minimum(columns.sum(0), (1 - columns).sum(0)).min())
-        if positives < LEAST:
-            what = "items of one label"
+        counts = torch.stack([(columns == 1).sum(0), (columns == 0).sum(0)])
+        rarest = int(counts.min())
+        if rarest < LEAST:
+            what = "positives" if (counts[0] == rarest).any() else "negatives"
+            of = " of a label" if labels.ndim == 2 else ""
             return (
-                f"validation has {positives} {what}, too few to choose a branch (at least {LEAST})"
+                f"validation has {rarest} {what}{of}, too few to choose a branch (at least {LEAST})"
             )
     return ""
 

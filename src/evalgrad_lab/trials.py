@@ -2,7 +2,9 @@
 
 import math
 import time
+from collections.abc import Callable
 from dataclasses import asdict
+from functools import lru_cache
 from statistics import median
 from typing import Any
 
@@ -40,7 +42,7 @@ def trial(
     reference.
     """
     chosen = tasks.find(task)
-    method, data = chosen.method(loss), chosen.data(seed)
+    method, data = chosen.method(loss), _data(chosen.data, seed)
     if equal_time:
         iterations = _iterations_in_equal_time(chosen, method, hyper, data.train, seed, iterations)
     training = start(chosen, method, hyper, data.train, seed, iterations)
@@ -67,6 +69,12 @@ def trial(
         **_judgement(chosen, training, data, with_examples=seed == 0),
         **costs(training, validation, memory),
     }
+
+
+@lru_cache(maxsize=4)  # a worker meets the seeds of a task in turn, once for every loss
+def _data(make: Callable[[int], Dataset[Part]], seed: int) -> Dataset[Part]:
+    """The data of a task for a seed. They take up to a second to make; runs only read them."""
+    return make(seed)
 
 
 def costs(training: Training, validation: Validation, memory: PeakMemory) -> dict[str, Any]:

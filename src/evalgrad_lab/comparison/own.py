@@ -104,9 +104,10 @@ class Own:
         costs = budget.Costs(fmean(times["steps"]), times["look"], times["ready"], per_epoch)
         left = self.seconds - (time.monotonic() - self.start)
         plan = budget.fitted(plan, len(self.entrants), costs, options.jobs, left)
+        seeds = "1 seed" if plan.search_seeds == 1 else f"{plan.search_seeds} seeds"
         self.runs.console.print(
-            f"--budget {options.budget}: {plan.trials} trials with {plan.search_seeds} seeds for"
-            f" each loss, {plan.seeds} seeds of the results, {plan.iterations} iterations"
+            f"--budget {options.budget}: {plan.trials} trials with {seeds} for each loss,"
+            f" {plan.seeds} seeds of the results, {plan.iterations} iterations"
         )
         return plan
 

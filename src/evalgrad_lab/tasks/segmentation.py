@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from evalgrad_lab.data.dataset import Part, Sizes
 from evalgrad_lab.data.embedded.digits import SCENE_CLASSES, digit_scenes, strokes
 from evalgrad_lab.data.embedded.points import circles
-from evalgrad_lab.decisions import Decision, mask, offsets, quantiles, thresholds
+from evalgrad_lab.decisions import mask, offsets, quantiles, thresholds
 from evalgrad_lab.fit import BatchLoss
 from evalgrad_lab.measures import Measure
 from evalgrad_lab.models.unet import UNet
@@ -47,14 +47,16 @@ def _pairs(scores: Tensor, target: Tensor, lists: Tensor | None) -> Tensor:
     return torch.stack([scores, target.to(scores)], 1)
 
 
-def _bias_found(rows: Tensor) -> Tensor:
-    """How close the Jaccard loss at this bias comes to that at the best bias."""
-    scores, target = rows[:, 0], rows[:, 1].long()
-    iou = IMAGE_IOU["image IoU"]
-    cuts = thresholds(scores, 60)
-    best = max(iou(scores, target, Decision("threshold", [cut])) for cut in cuts)
-    reached = iou(scores, target)
-    return torch.tensor(1 - (max(best, reached) - reached))
+def bias_found(rows: Tensor) -> Tensor:
+    """How close the Jaccard loss at this bias comes to that at the best bias, of all that are
+    tried at once: one by one they would take longer than the training.
+    """
+    scores, target = rows[:, 0], rows[:, 1].flatten(1) > 0
+    cuts = torch.tensor([0.0, *thresholds(scores, 60)])
+    above = scores.flatten(1) > cuts[:, None, None]
+    index = (above & target).sum(-1).double() / (above | target).sum(-1)  # (biases, images)
+    reached, *others = index.mean(1)
+    return 1 - (max(reached, *others) - reached)
 
 
 CIRCLES = Task(
@@ -66,7 +68,7 @@ CIRCLES = Task(
     ),
     data=circles,
     model=Bias,
-    measures={"1 - excess Jaccard loss": Measure(_pairs, _bias_found), **IMAGE_IOU},
+    measures={"1 - excess Jaccard loss": Measure(_pairs, bias_found), **IMAGE_IOU},
     methods=(
         baseline("bce", CIRCLE_RATES),
         baseline("hinge", CIRCLE_RATES),

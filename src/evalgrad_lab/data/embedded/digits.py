@@ -7,7 +7,6 @@ from functools import cache
 
 import torch
 import torch.nn.functional as F
-from sklearn.datasets import load_digits
 from torch import Tensor
 
 from evalgrad_lab.data.dataset import Dataset, Part, Sizes, permutation, relabelled
@@ -24,6 +23,8 @@ INNER = 0.9  # only pixels this dark are stroke
 @cache
 def glyphs() -> Part:
     """The images (1797, 8, 8) in 0..1 and their digits, in scikit-learn's order."""
+    from sklearn.datasets import load_digits  # takes seconds to import
+
     data = load_digits()
     images = torch.tensor(data.images, dtype=torch.float32) / 16
     return Part(images, torch.tensor(data.target, dtype=torch.int64))
