@@ -42,6 +42,10 @@ SMALLER = {
     (80, 2048): ((2, 2048), (3, 2048)),
     (4096,): ((1024,), (2048,)),
 }
+# Of 256 tiles or more one in eight is sampled, as at the full size; of fewer, more.
+SAMPLED = {
+    ("lovasz_softmax_loss", (2, 19, 512, 1024)): ((2, 19, 64, 128), (2, 19, 96, 128)),
+}
 
 
 class Cost(NamedTuple):
@@ -127,12 +131,15 @@ def tables_of(shape: tuple[int, ...], classes: bool) -> Iterator[None]:
         yield
 
 
-def extrapolated(loss: Loss, shape: tuple[int, ...], classes: bool) -> Cost | None:
+def extrapolated(
+    loss: Loss, shape: tuple[int, ...], classes: bool, counted: tuple[tuple[int, ...], ...]
+) -> Cost | None:
+    """From the cost at the shapes `counted`."""
     with tables_of(shape, classes):
-        costs = [count(loss, smaller, classes) for smaller in SMALLER[shape]]
+        costs = [count(loss, smaller, classes) for smaller in counted]
     if costs[0] is None or costs[1] is None:
         return None
-    sizes = [float(np.prod(smaller)) for smaller in SMALLER[shape]]
+    sizes = [float(np.prod(smaller)) for smaller in counted]
     amounts = [at(np.prod(shape), sizes, [c[part] for c in costs if c]) for part in (1, 2)]
     return Cost(max(c.launches for c in costs if c), int(amounts[0]), int(amounts[1]))
 
@@ -141,7 +148,8 @@ def measure(comparison: Comparison, wanted: str) -> Iterator[dict[str, Any]]:
     for shape in comparison.shapes:
         for name, loss in comparison.losses.items():
             if shape in SMALLER and wanted in name:
-                cost = extrapolated(loss, shape, comparison.classes)
+                counted = SAMPLED.get((name, shape), SMALLER[shape])
+                cost = extrapolated(loss, shape, comparison.classes, counted)
                 if cost is not None:
                     yield {"loss": name, "shape": "x".join(map(str, shape)), **cost._asdict()}
 

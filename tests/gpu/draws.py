@@ -133,7 +133,7 @@ DRAWS = {
     "lovasz_softmax": class_maps(
         lambda draw, x: (_factor(draw, (x.shape[0], x.shape[2])), *_metric(draw))
     ),
-    "lovasz_rows": rows(lambda draw, x: (_factor(draw, x.shape[:1]), True, 1.0, 1.0)),
+    "lovasz_rows": rows(lambda draw, x: (_factor(draw, x.shape[:1]), True, *_metric(draw))),
     "lovasz_softmax_bins": class_maps(_factor_and_bins),
     "lovasz_hinge_bins": rows(_row_factor_and_bins),
     "lovasz_bin_counts": class_maps(_bins),

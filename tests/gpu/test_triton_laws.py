@@ -10,6 +10,7 @@ SERVED = {
     "lovasz_softmax_dice",
     "lovasz_softmax_tversky",
     "lovasz_hinge",
+    "lovasz_hinge_dice",
     "lovasz_hinge_multilabel",
     "loss_max_pooling",
     "smooth_topk",

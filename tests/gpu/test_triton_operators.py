@@ -75,6 +75,10 @@ def test_the_operator_itself_runs_the_kernels(name):
     assert sum(trace.launches.values()) > 0
 
 
-def test_the_exact_hinge_of_other_metrics_is_left_to_the_core():
-    *args, _, _ = _triton.implementation("lovasz", "lovasz_rows").example(torch.float32)
-    assert _triton.implementation("lovasz", "lovasz_rows").run(*args, 0.5, 0.5) is None
+def test_pixels_without_a_hinge_loss_are_no_ties():
+    """Taken for ties, they would use up the lists: here an error of 0.4 % of the norm."""
+    generator = torch.Generator().manual_seed(0)
+    foreground = torch.rand(1, 20_000, generator=generator) < 0.3
+    x = torch.randn(1, 20_000, generator=generator)
+    found, expected, _ = both("lovasz_rows", (x, foreground, None, torch.ones(1), True, 0.5, 0.5))
+    close("lovasz_rows", found, expected)

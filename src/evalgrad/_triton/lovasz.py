@@ -89,7 +89,7 @@ def lovasz_hinge_bins(
     return None if maps is None else in_bins(maps, factor, bins, misses, false_alarms)
 
 
-@implements(lambda dtype: (*_hinge_example(dtype), True, 1.0, 1.0))
+@implements(lambda dtype: (*_hinge_example(dtype), True, *_METRIC))
 def lovasz_rows(
     x: Tensor,
     foreground: Tensor,
@@ -99,11 +99,8 @@ def lovasz_rows(
     misses: float,
     false_alarms: float,
 ) -> tuple[Tensor, Tensor] | None:
-    """Values ``(R,)`` and gradient in x; of a hinge only, whose errors are >= 0, and of the Jaccard
-    index only: with others the order of foreground without a loss would count as unknown.
-    """
-    served = hinge and misses == false_alarms == 1
-    maps = hinge_rows(x, foreground, mask) if served else None
+    """Values ``(R,)`` and gradient in x; of a hinge only, whose errors are >= 0."""
+    maps = hinge_rows(x, foreground, mask) if hinge else None
     if maps is None:
         return None
     factor = x.new_ones(x.shape[0]) if factor is None else factor
