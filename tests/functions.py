@@ -14,7 +14,6 @@ import evalgrad as eg
 from evalgrad import metrics
 
 CLASSES = 4
-COST = 1 - torch.eye(CLASSES)
 
 
 @dataclass(frozen=True)
@@ -46,7 +45,7 @@ def _smooth(name: str, call: Callable[[Tensor, Tensor], Tensor], **fields: int) 
 
 
 def _cost_of_confusion(x: Tensor, y: Tensor) -> Tensor:
-    logits, cost = x.movedim(1, -1), COST.to(x)[y]
+    logits, cost = x.movedim(1, -1), (1 - torch.eye(CLASSES).to(x))[y]
     return eg.direct_loss(
         score=lambda choice: logits.gather(-1, choice.unsqueeze(-1)).squeeze(-1),
         task_loss=lambda choice: cost.gather(-1, choice.unsqueeze(-1)).squeeze(-1),

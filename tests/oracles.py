@@ -293,8 +293,13 @@ def pool_by_solver(losses, p, support):
     found = minimize(
         lambda w: -sum(a * b for a, b in zip(w, losses)) / scale,
         [0.5 * min(tau, gamma * n ** (-1 / p))] * n,
+        jac=lambda w: [-x / scale for x in losses],
         bounds=[(0.0, tau)] * n,
-        constraints={"type": "ineq", "fun": lambda w: 1 - sum((abs(x) / gamma) ** p for x in w)},
+        constraints={
+            "type": "ineq",
+            "fun": lambda w: 1 - sum((abs(x) / gamma) ** p for x in w),
+            "jac": lambda w: [-p * (abs(x) / gamma) ** (p - 1) / gamma for x in w],
+        },
         options={"maxiter": 1000, "ftol": 1e-14},
     )
     return -float(found.fun) * scale

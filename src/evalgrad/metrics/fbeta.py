@@ -134,9 +134,7 @@ def _of_classes(function: str, scores: Tensor, target: Tensor, ignore_index: int
     counts = class_counts(rows.argmax(1).unsqueeze(0), label.unsqueeze(0), classes)[0]
     wrong = (rows.isnan().any(1) & (label != IGNORED)) | (label == UNDECLARED)
     void, nan_somewhere = (label == IGNORED).all(), wrong.any()
-    return Counts(
-        counts, void.expand(classes), nan_somewhere.expand(classes), torch.Size([classes])
-    )
+    return Counts(counts, void.expand(classes), nan_somewhere.expand(classes), counts.shape[:1])
 
 
 def _averaged(found: Counts, beta: float, zero_division: float, reduction: Average) -> Tensor:

@@ -27,6 +27,7 @@ from evalgrad._rows import exact_dtype
 from evalgrad.smooth_topk.head import falls, run_head
 from evalgrad.smooth_topk.long_head import LONG, run_long_head
 
+_LARGEST = sys.float_info.max  # read here: torch 2.6 cannot trace it
 _WIDEST_BULK = 256  # larger k: all classes in the head
 _NARROW_BULK = 100  # up to this k the bulk fits float32: its coefficients stay below 2^k
 
@@ -59,7 +60,7 @@ def expand(x: Tensor, k: int, inverse: float, marginals: int) -> Expansion:
     `inverse` is one over the temperature: scores are subtracted first and scaled then.
     `marginals`: for how many of the largest j the p_j of the head are wanted.
     """
-    n, inverse = x.shape[-1], min(inverse, sys.float_info.max)
+    n, inverse = x.shape[-1], min(inverse, _LARGEST)
     # A bulk of less than half of the classes is not worth its sums.
     size = n if k > _WIDEST_BULK or n <= 6 * k else 3 * k
     top, places = x.topk(size, dim=-1)
