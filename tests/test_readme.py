@@ -32,7 +32,7 @@ def test_wins_ties_and_losses_of_the_ladder_are_read_from_its_page():
         )
     ]
     table = readme.ladder_table("\n".join(["# A title", "", head, *rows, "", "1 wins"]))
-    assert table.endswith("1 wins, 1 ties, 1 losses.")
+    assert table.endswith("1 win, 1 tie, 1 loss.")
     assert "| c | miou | 40.0 | 41.0 | -1.0 (-1.5 to -0.5) | **loss** |" in table
 
 

@@ -7,6 +7,7 @@ What has not been run is left as it is; no number is written by hand.
 import json
 import math
 import re
+from collections import Counter
 from pathlib import Path
 
 from benchmarks.timing import write_between
@@ -74,10 +75,11 @@ def counted(verdicts: list[str]) -> str:
     """How many there are of each.
 
     >>> counted(["win", "tie", "win"])
-    '2 wins, 1 ties, 0 losses.'
+    '2 wins, 1 tie, 0 losses.'
     """
-    names = {"win": "wins", "tie": "ties", "loss": "losses"}
-    return ", ".join(f"{verdicts.count(v)} {n}" for v, n in names.items()) + "."
+    plurals, numbers = {"win": "wins", "tie": "ties", "loss": "losses"}, Counter(verdicts)
+    shown = [f"{numbers[v]} {v if numbers[v] == 1 else many}" for v, many in plurals.items()]
+    return ", ".join(shown) + "."
 
 
 if __name__ == "__main__":
