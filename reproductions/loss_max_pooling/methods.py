@@ -10,6 +10,7 @@ from matplotlib.figure import Figure
 from evalgrad_lab.report.panels import rank_correlation
 from evalgrad_lab.runs import Runs
 from reproductions.claims import Claim, above, best, each, minus, spread
+from reproductions.courses import last_looks
 from reproductions.data_sets import APART, SCENES, SHARED, DataSet, elsewhere
 from reproductions.drawing import new_figure
 from reproductions.experiment import Experiment, Outcome, Size, Table
@@ -17,6 +18,7 @@ from reproductions.loss_max_pooling.sizes import METHODS, SEEDS, obstacle_of, se
 
 # bootstrapping is a deeper network of others, without a number for its own base
 REPORTED = dict(zip(METHODS, (72.55, 73.63, 69.81, 74.64, 74.17, 75.06), strict=True))
+LATE = "mean and deviation over the last three"
 RIVALS = {name: METHODS[name] for name in ("BASE+", "LMP")}
 
 
@@ -122,8 +124,11 @@ def run_evolution(size: Size, runs: Runs) -> Outcome:
     }
     moments = [step for step, _ in methods["LMP"][0]["curve"]]
     means = {name: map(fmean, zip(*curves[name], strict=True)) for name in RIVALS}
-    rows = [[name, *(f"{mean:.1f}" for mean in course)] for name, course in means.items()]
-    rows.append(["constant prediction", *["0.0"] * len(moments)])  # none of the rarer classes
+    rows = [
+        [name, *(f"{mean:.1f}" for mean in course), last_looks(curves[name])]
+        for name, course in means.items()
+    ]
+    rows.append(["constant prediction", *["0.0"] * (len(moments) + 1)])  # none of the rarer classes
     pictures = {name: some[0]["pictures"] for name, some in methods.items()}
     title = "Validation IoU of the rarer half of the classes, %, at each iteration"
     caption = (
@@ -135,7 +140,7 @@ def run_evolution(size: Size, runs: Runs) -> Outcome:
         {**means_of, "tests": found.tests()},
         f"{found.words} The pictures are two training images of the first seed.",
         SEEDS[size],
-        [Table(title, ["method", *map(str, moments)], rows)],
+        [Table(title, ["method", *map(str, moments), LATE], rows)],
         {caption: _strip(pictures, moments)},
     )
 
