@@ -48,7 +48,7 @@ def run_table(size: Size, runs: Runs, data: DataSet = SCENES) -> Outcome:
 
 
 def judge_table(numbers: Mapping[str, Any]) -> list[Claim]:
-    """The paper's order: weights < BASE < BASE+ < loss only < LMP, told by its steps."""
+    """The paper's order, weights < BASE < BASE+ < loss only < LMP, as separate steps."""
     plain, loss = obstacle_of(numbers), obstacle_of_loss(numbers)
     steps = {
         "loss and sampling together are above BASE+": ("LMP", "BASE+"),

@@ -37,7 +37,7 @@ def methods(size: Size) -> dict[tuple[str, str], Method]:
 
 
 def run(size: Size, runs: Runs) -> Outcome:
-    """Every value with a learning rate of its own."""
+    """Every value with its own learning rate."""
     swept = methods(size)
     names = {" ".join(key).strip(): key for key in swept}
     asked = {name: swept[key] for name, key in names.items()}

@@ -175,7 +175,7 @@ def run_curves(size: Size, runs: Runs, data: DataSet = SCENES) -> Outcome:
 
 
 def _follows(some: Sequence[float], others: Sequence[float]) -> float:
-    """Their correlation; what stays as it is follows nothing."""
+    """Their correlation, or 0 if one of them is constant."""
     try:
         return correlation(some, others)
     except StatisticsError:
