@@ -40,7 +40,7 @@ class Base(NamedTuple):
         return self.changed(in_memory(self.split.train, size, seed), seed)
 
     def changed(self, batches: Batches, seed: int) -> Batches:
-        """As the data set is trained on: rescaled or as it is."""
+        """The batches that training uses: rescaled if the data set asks for it."""
         return rescaled(batches, seed) if self.data.rescaled else batches
 
     def cross_entropy(self) -> Loss:
@@ -112,7 +112,7 @@ def with_bases(runs: Runs, data: DataSet, size: Size, seeds: Sequence[int]) -> l
 
 
 def _written(folder: Path, text: str) -> Path:
-    """The file of these weights, named by what it holds."""
+    """Write the weights to a file named by their checksum."""
     weights = base64.b64decode(text)
     path = folder / f"{hashlib.sha256(weights).hexdigest()[:16]}.pt"
     if not path.exists():

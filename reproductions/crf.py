@@ -44,7 +44,7 @@ class Crf(NamedTuple):
         return torch.stack(found)
 
     def _mean_field(self, probabilities: Tensor, weights: Tensor) -> Tensor:
-        """`weights` (pixels, cells) are what every cell tells every pixel."""
+        """`weights` (pixels, cells) are the weights of the message from each cell to each pixel."""
         unary, found = probabilities.clamp(min=1e-8).log(), probabilities
         for _ in range(self.steps):
             message = weights @ self._cells(found).flatten(1).T  # (pixels, classes)

@@ -109,7 +109,7 @@ def best_forks(
 
 
 def rates_in_words(found: Mapping[str, Tuned], rates: Sequence[float] = (), by: str = "") -> str:
-    """The learning rate that was chosen for each; of which, and by what, if that is not said."""
+    """The learning rate chosen for each, with the candidates and the criterion if given."""
     if len(rates) == 1:
         return f"learning rate {rates[0]:g}, the same for all and not tuned"
     chosen = [f"{name} {case.point['learning_rate']:g}" for name, case in found.items()]

@@ -191,6 +191,16 @@ def test_table_a1_is_judged_by_its_numbers():
     assert set(verdicts(per_class.PER_CLASS, collapsed)) == {"not testable here"}
 
 
+def test_table_a1_has_the_papers_classes_under_the_same_losses():
+    names = ("constant", "base", *binary_pieces.EVALUATED)
+    table = per_class._classes([1, 3], {name: [[1.0, 2.0]] for name in names})
+    rows = {row[0]: row[1:] for row in table.rows}
+    assert set(rows) >= {"digit 0", "digit 2", "paper: aeroplane", "paper: tvmonitor"}
+    found = dict(zip(table.columns[1:], rows["paper: aeroplane"]))
+    assert (found["constant"], found["base"], found["Lovász hinge"]) == ("", "86.2", "89.6")
+    assert len(rows) == 2 + 20
+
+
 def table_2(gain, equi, longer, moved=0.2):
     """Means by loss; `equi` and `longer` are what cross-entropy and Lovász gain by them."""
     numbers = {name: {"dataset": [value] * 3} for name, value in (("constant", 8), ("base", 70))}

@@ -14,9 +14,9 @@ from evalgrad_lab.store import Store
 from reproductions import bases
 from reproductions.bases import Base, class_ious
 from reproductions.data_sets import SCENES, SHARED
-from reproductions.loss_max_pooling import training
+from reproductions.loss_max_pooling import likeness, training
 from reproductions.loss_max_pooling.methods import FIGURE_3, FIGURE_4, TABLE_2
-from reproductions.loss_max_pooling.sizes import HARDEST, METHODS, PLAIN, WEIGHTED, pooled
+from reproductions.loss_max_pooling.sizes import HARDEST, METHODS, PLAIN, SAME, WEIGHTED, pooled
 from reproductions.loss_max_pooling.sweeps import TABLE_1, methods
 from reproductions.loss_max_pooling.training import UPDATE, Course, loss_of, mean_iou
 from reproductions.loss_max_pooling.weightings import FIGURES, concentration
@@ -106,6 +106,7 @@ def scores(mean):
 
 
 LEVEL = {"constant": scores(8.0), "base": scores(70.0), "BASE": scores(70.2)}
+LEVEL["likeness"] = [0.9, 0.8, 0.9]
 ORDER = ["inverse median frequency", "BASE", "BASE+", "online bootstrapping", "proposed loss only"]
 
 
@@ -149,6 +150,27 @@ def test_figures_3_and_4_are_judged_by_their_numbers():
         assert verdicts(FIGURE_4, course) == [verdict]
     moving = course | {"tests": LEVEL | {"base": scores(60.0)}}
     assert verdicts(FIGURE_4, moving) == ["not testable here"]
+
+
+def test_a_loss_that_is_cross_entropy_times_a_constant_gets_no_verdict():
+    same, untold = {"likeness": [1.0, 0.9999, 1.0]}, "not testable here"
+    told = verdicts(TABLE_2, ranked(0.9) | same)
+    assert told == [untold, untold, "found", "found", untold]  # sampling and weights are told
+    course = {"LMP": scores(51.0), "BASE+": scores(50.0), "tests": LEVEL | same}
+    assert verdicts(FIGURE_4, course) == [untold]
+
+
+@pytest.mark.parametrize(("wrong", "alike"), [(3, True), (200, False)])
+def test_the_loss_is_like_cross_entropy_where_few_pixels_are_wrong(wrong, alike):
+    target = torch.zeros(1, 16, 16, dtype=torch.long)
+    scores = torch.zeros(1, 11, 16, 16)
+    scores[:, 0] = 30.0  # sure and right, but for the first pixels, which are wrong by degrees
+    scores[:, 0].flatten()[:wrong] = torch.linspace(-3, 1, wrong)
+    gradients = [
+        likeness.gradient(loss, scores, target)
+        for loss in (SCENES.loss("loss_max_pooling", p=1.3, support=0.25), F.cross_entropy)
+    ]
+    assert (likeness.cosine(*gradients) > SAME) == alike
 
 
 def test_every_method_starts_from_the_base(tmp_path, monkeypatch):

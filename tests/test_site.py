@@ -117,6 +117,18 @@ def test_a_page_is_readable_in_light_dark_and_on_a_phone(site, tab, page):
 
 
 @in_a_browser
+def test_commands_in_a_table_leave_room_for_the_next_column(site, tab):
+    tab.open(site / "maintaining.html", 1280)
+    edges = "[...document.querySelectorAll('.md-content th, .md-content article')]"
+    edges += ".map(one => [one.tagName, one.getBoundingClientRect().right])"
+    found = tab.evaluate(edges)
+    (page,) = (right for name, right in found if name == "ARTICLE")
+    columns = [right for name, right in found if name == "TH"]
+    assert len(columns) == 3
+    assert max(columns) <= page + 0.5
+
+
+@in_a_browser
 def test_search_finds_a_name_without_a_server(site, tab):
     tab.open(site / "index.html", 1280)
     tab.evaluate("location.hash = '#__search'; document.querySelector('#__search').click()")

@@ -14,7 +14,10 @@ PAPER = Paper(
     " [sampling.md](../sampling.md) the sampling. Figures 1 and 2 are those of the paper. The"
     " tables and figures 3 and 4 follow its protocol on digit scenes: one network per seed is"
     " trained to convergence with cross-entropy, then fine-tuned with every method; the paper"
-    " starts from weights pretrained on MS-COCO. `--full` runs more seeds and all exponents."
+    " starts from weights pretrained on MS-COCO. The paper gives means and deviations over the"
+    " last iterations of one training; here they are over seeds, and figure 4 has both. Table 4,"
+    " on Pascal VOC, has only its config ([README.md](README.md)), and the paper's tables per class"
+    " are of other classes than those here. `--full` runs more seeds and all exponents."
     " `--camvid FOLDER` adds road scenes.",
     [FIGURES, TABLE_1, TABLE_2, FIGURE_3, FIGURE_4, *CAMVID],
 )

@@ -11,7 +11,7 @@ from reproductions.loss_max_pooling.sizes import (
     METHODS,
     SEEDS,
     Method,
-    obstacle_of,
+    obstacle_of_loss,
     pooled,
     tuned,
 )
@@ -37,13 +37,13 @@ def methods(size: Size) -> dict[tuple[str, str], Method]:
 
 
 def run(size: Size, runs: Runs) -> Outcome:
-    """Every value with a learning rate of its own."""
+    """Every value with its own learning rate."""
     swept = methods(size)
     names = {" ".join(key).strip(): key for key in swept}
     asked = {name: swept[key] for name, key in names.items()}
     found = tuned(size, runs, {**asked, "BASE": METHODS["BASE"]})
     tests = found.tests()
-    numbers: dict[str, dict[str, list[float]]] = {"tests": tests}
+    numbers: dict[str, dict[str, list[float]]] = {"tests": found.numbers()}
     rows: list[list[object]] = [[name, spread(tests[name]), ""] for name in ("constant", "base")]
     for name, (kind, value) in names.items():
         numbers.setdefault(kind, {})[value] = tests[name]
@@ -59,7 +59,7 @@ def run(size: Size, runs: Runs) -> Outcome:
 
 def judge(numbers: Mapping[str, Any]) -> list[Claim]:
     """Every p beats BASE+; p = 1.3 and a quarter are best."""
-    how: Any = {"unless": obstacle_of(numbers["tests"])}
+    how: Any = {"unless": obstacle_of_loss(numbers["tests"])}
     base, paper = numbers["BASE+"][""], REPORTED["BASE+"][""]
     rows = [
         above(f"p = {p} is above BASE+", scores, base, paper=REPORTED["p"][p] - paper, **how)

@@ -19,9 +19,11 @@ PAPER = Paper(
     " available here; scikit-learn's digits replace them, with small networks, and CamVid if"
     " `--camvid` gives its folder. As in the paper, one network per seed is trained with"
     " cross-entropy first, then fine-tuned with every loss. Learning rates are chosen on"
-    " validation data, with the same budget for every loss. Figure C.2 is left out: on small"
-    " tasks, training the last layer with the Lovász hinge hardly lowers the loss below its value"
-    " for all-zero scores, with any of the methods.",
+    " validation data, with the same budget for every loss. Figure C.2 is left out: on thin"
+    " strokes, training the last layer with the Lovász hinge hardly lowered the loss below its"
+    " value for all-zero scores, with any of the methods; on nuclei, where it might, it was not"
+    " run. Pictures of single predictions are left out too: they decide no claim"
+    " ([figure 4 of loss max-pooling](loss_max_pooling.md) has some).",
     [
         SURFACES,
         CIRCLES,

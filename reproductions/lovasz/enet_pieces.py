@@ -14,7 +14,7 @@ from reproductions.training import Loss, adam_poly, forked, train
 
 
 def category_of_class(data: DataSet) -> Tensor:
-    """Number of the category of each class; the void stays what it is."""
+    """Index of the category of each class; the void label is unchanged."""
     table = torch.arange(256)
     for number, classes in enumerate(data.categories.values()):
         table[classes] = number

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from statistics import fmean
 from typing import Any
 
+from evalgrad_lab.data.layouts.voc_regions import VOC_OBJECTS
 from evalgrad_lab.runs import Runs
 from evalgrad_lab.tune import Tuned
 from reproductions.bases import in_words, with_bases
@@ -90,6 +91,8 @@ def _classes(labels: list[int], ious: Mapping[str, Any]) -> Table:
         [f"digit {label - 1}", *(spread([seed[at] for seed in some]) for some in ious.values())]
         for at, label in enumerate(labels)
     ]
+    paper = zip(VOC_OBJECTS, *(TABLE_A1[name] for name in ious if name in TABLE_A1), strict=True)
+    rows += [[f"paper: {name}", "", *map(str, values)] for name, *values in paper]
     return Table("Table A.1: image IoU (%) on test, class by class", ["", *ious], rows)
 
 

@@ -12,6 +12,7 @@ from evalgrad_lab.runs import Runs
 from evalgrad_lab.tune import Tuned
 from reproductions.bases import in_words, with_bases
 from reproductions.claims import each, spread
+from reproductions.courses import last_looks
 from reproductions.data_sets import APART, SCENES, SHARED, DataSet, elsewhere
 from reproductions.drawing import mean_curve, new_figure, plot_lines
 from reproductions.experiment import Experiment, Outcome, Size, Table, by_size
@@ -39,6 +40,7 @@ SETTINGS = {
 SEEDS = {"tiny": [0], "default": list(range(5)), "full": list(range(10))}
 ROAD_SEEDS = {"tiny": [0], "default": [0, 1, 2], "full": list(range(5))}
 KINDS = ("dataset", "batch", "image")  # of mIoU
+LATE = "dataset, on validation: mean and deviation over the last three looks"
 SCALES = {  # the columns of table 2, and the decision that the text compares with
     "dataset": "single-scale",
     "multi-scale": "multi-scale",
@@ -154,9 +156,14 @@ def run_curves(size: Size, runs: Runs, data: DataSet = SCENES) -> Outcome:
     curves = {name: each(tuned[name].results, "curve") for name in names}
     tests = fixed | {name: each(tuned[name].results, "test") for name in names}
     numbers = {name: {key: each(some, key) for key in KINDS} for name, some in tests.items()}
-    rows = [[name, *map(spread, some.values())] for name, some in numbers.items()]
+    late = {
+        name: last_looks([each(one, "dataset") for one in some]) for name, some in curves.items()
+    }
+    rows = [
+        [name, *map(spread, some.values()), late.get(name, "")] for name, some in numbers.items()
+    ]
     batch = f"batches of {data.batch}, present classes"
-    columns = ["network", "dataset", batch, "image, all classes"]
+    columns = ["network", "dataset", batch, "image, all classes", LATE]
     table = Table("mIoU (%) on test images at the end", columns, rows)
     kinds = "dataset, batch and image mIoU on validation"
     caption = f"Figure 6: {kinds} during fine-tuning, mean over the seeds"
@@ -168,7 +175,7 @@ def run_curves(size: Size, runs: Runs, data: DataSet = SCENES) -> Outcome:
 
 
 def _follows(some: Sequence[float], others: Sequence[float]) -> float:
-    """Their correlation; what stays as it is follows nothing."""
+    """Their correlation, or 0 if one of them is constant."""
     try:
         return correlation(some, others)
     except StatisticsError:

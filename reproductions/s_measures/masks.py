@@ -47,7 +47,7 @@ def on_test(method: Tuned) -> list[float]:
 
 
 def _tuned(size: Size, runs: Runs, cases: Mapping[str, Settings]) -> dict[str, Tuned]:
-    """Every case with a learning rate of its own."""
+    """Every case with its own learning rate."""
     return tuned(runs, train_masks, cases, product({"learning_rate": RATES[size]}), SEEDS[size])
 
 

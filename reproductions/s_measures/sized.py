@@ -20,7 +20,7 @@ WIDTH = 12  # of the U-Net, and of the first stage of the SegNet
 
 
 class Sized(nn.Module):
-    """Scores of what is told, and one score for its size, both from the features of a trunk."""
+    """Scores of the main task and one score of the size, from the features of a shared trunk."""
 
     def __init__(self, trunk: nn.Module, head: nn.Module, size: nn.Module) -> None:
         super().__init__()

@@ -52,7 +52,7 @@ def describe(
 
 
 def _model(options: TrainOptions, image: bool) -> dict[str, Any]:
-    """Its name and options: those of `--model`, or what is built in."""
+    """Its name and options: those of `--model`, or the default."""
     model, own, _ = MODELS[options.task, image]
     if options.model is not None:
         chosen = models.choose(options.model, options.task)

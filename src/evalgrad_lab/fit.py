@@ -92,7 +92,7 @@ class Phase:
 
 
 def phase_at(phases: Sequence[Phase], step: int) -> tuple[Phase, int]:
-    """The phase of a step of the training, and which of its own steps that is."""
+    """The phase that a training step belongs to, and the index of the step within it."""
     for phase in phases[:-1]:
         if step < phase.steps:
             return phase, step

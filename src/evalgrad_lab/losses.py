@@ -43,7 +43,7 @@ class Loss:
 
 
 def _of_all_items(metric: str, guidance: str, factory: str) -> Loss:
-    """An S-measure: it looks at the whole training data, of every column by itself."""
+    """An S-measure, which needs the labels of the whole training set, column by column."""
     return Loss(RANKING + LABELS, metric, guidance, factory, needs="labels")
 
 

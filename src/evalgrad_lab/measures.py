@@ -59,7 +59,7 @@ class Measure:
 
 
 def finite(value: Tensor) -> float:
-    """As a number; 0 for what is not finite."""
+    """As a float; 0 if it is not finite."""
     return float(value) if math.isfinite(value) else 0.0
 
 

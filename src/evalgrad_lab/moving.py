@@ -69,7 +69,7 @@ class MovingDirectLoss(nn.Module):
         self.step += 1
 
     def loss_at(self, epsilon: float) -> Loss:
-        """The loss as it is at this step."""
+        """The loss with the option values of this step."""
         part = min(self.step.item() / max(self.steps - 1, 1), 1.0)
         options = {**self.options, "epsilon": epsilon * (self.anneal or 1.0) ** part}
         if self.first_k is not None:

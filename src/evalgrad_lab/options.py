@@ -77,7 +77,7 @@ class Options:
         return cls(**{n: _as_path(v, kinds[n]) for n, v in values.items() if n in known})
 
     def arguments(self) -> list[str]:
-        """The command line that says the same, without what is the default."""
+        """The equivalent command line, without options that have their default."""
         words: list[str] = []
         for one in fields(self):
             value = getattr(self, one.name)
@@ -122,7 +122,7 @@ def _check(name: str, value: Any, kind: Any, limits: Any) -> None:
 
 
 def fits(value: Any, kind: Any) -> bool:
-    """Whether plain data are what a type hint says.
+    """Whether plain data match a type hint.
 
     >>> fits([1, 0.5], list[float]), fits("3", int), fits(True, int)
     (True, False, False)

@@ -84,7 +84,7 @@ class Ready:
         return plan(loss, chosen, self.description.kind, mix, self.steps, given)
 
     def branch(self, attempt: int, steps: int) -> "Ready":
-        """The second branch of the recipe as a training of its own."""
+        """The second branch of the recipe as a separate training."""
         assert self.recipe is not None
         loss, own = self.recipe.branch(attempt)
         options = replace(self.options, iterations=steps, loss=loss, loss_options=own)
@@ -142,7 +142,7 @@ class Ready:
         return one_score(scores, target_dims) if self.description.of_one_score else scores
 
     def validation(self, training: Training) -> Validation:
-        """The hook that looks at the metric after every epoch."""
+        """The hook that computes the validation metric after every epoch."""
         best = self.options.choose == "best"
         return Validation(
             lambda: self.decision(training)[1],
@@ -178,7 +178,7 @@ class Ready:
         return measured(self.measure, self.scored(training, self.data.validation), [decision])[:, 0]
 
     def judged(self, training: Training, part: Examples, decision: Decision | None) -> Judgement:
-        """What the network as it is has on a part, of all ranks together."""
+        """The metric of the current network on a part, over all ranks."""
         known = (self.data.classes, self.options.ignore_index)
         return judge(self.metric, self.scored(training, part), *known, decision)
 

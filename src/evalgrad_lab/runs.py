@@ -238,7 +238,7 @@ def _imported_names(module: ModuleType) -> set[str]:
 
 
 def _walked(node: ast.AST) -> Iterator[ast.AST]:
-    """The nodes of a source, but for imports that only a type checker does."""
+    """The nodes of a source, except imports under TYPE_CHECKING."""
     for child in ast.iter_child_nodes(node):
         if not (isinstance(child, ast.If) and ast.unparse(child.test) == "TYPE_CHECKING"):
             yield child

@@ -36,7 +36,7 @@ def trial(
     iterations: int,
     equal_time: bool = False,
 ) -> dict[str, Any]:
-    """Train, and return the record; its `budget` is left to the caller, who knows what it was for.
+    """Train and return the record; the caller sets its `budget`.
 
     With `equal_time` the loss does as many iterations as fit into the time of `iterations` of the
     reference.

@@ -242,7 +242,7 @@ def result_path(options: TrainOptions) -> Path:
 
 
 def read_result(options: TrainOptions) -> TrainResult | None:
-    """That of a finished run; None if it is not finished."""
+    """The result of a finished run, or None if it is unfinished."""
     from evalgrad_lab.decisions import Decision
 
     path = result_path(options)

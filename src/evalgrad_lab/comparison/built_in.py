@@ -16,7 +16,7 @@ from evalgrad_lab.trials import trial
 
 
 def records(options: CompareOptions, runs: Runs) -> list[Record]:
-    """Of all runs asked for; what is not trained yet is trained."""
+    """Records of all runs; runs that have not finished yet are trained."""
     planned = plan(options)
     found = runs.run(trial, [settings for settings, _ in planned], title="compare")
     return shown_under([budget for _, budget in planned], found)

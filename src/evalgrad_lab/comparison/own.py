@@ -82,7 +82,7 @@ class Own:
         }
 
     def settings(self, one: Entrant, **more: Any) -> dict[str, Any]:
-        """Of a run, but for its point and seed."""
+        """Settings of a run, except its point and seed."""
         options = {**plain(self.train), "loss": one.loss, **more}
         method = {"loss": one.name, "role": one.role}
         return {"options": options, "data": self.digest, "method": method}

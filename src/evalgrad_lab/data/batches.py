@@ -228,7 +228,7 @@ def _as_it_is(batch: Any) -> Any:
 
 
 def mixed_seed(*numbers: int) -> int:
-    """One seed of several numbers, different for different ones but for rare accidents."""
+    """Combine several numbers into one seed; collisions are unlikely."""
     seed = 0
     for number in numbers:
         seed = (seed * 1_000_003 + number + 1) % (2**63 - 25)

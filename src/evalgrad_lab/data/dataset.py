@@ -159,13 +159,13 @@ class Sizes(NamedTuple):
 
 
 def cut(inputs: Tensor, target: Tensor, sizes: Sizes) -> Dataset[Part]:
-    """Consecutive examples as the three parts; what is left over is not used."""
+    """Split consecutive examples into the three parts; the remainder is not used."""
     ends = torch.tensor([0, *sizes]).cumsum(0).tolist()
     return Dataset(*(Part(inputs[a:b], target[a:b]) for a, b in pairwise(ends)))
 
 
 def relabelled(data: Dataset[Part], change: Callable[[Tensor], Tensor]) -> Dataset[Part]:
-    """With other labels, but for those of the test."""
+    """With other labels, except in the test part."""
     train = Part(data.train.inputs, change(data.train.target))
     validation = Part(data.validation.inputs, change(data.validation.target))
     return Dataset(train, validation, data.test)

@@ -81,7 +81,7 @@ def _with_share(name: str, examples: Examples) -> Draw:
 
 
 def share_positive(positive: Tensor, share: float, name: str) -> Tensor:
-    """The chance of each example, so that positives are that share of what is drawn."""
+    """Sampling weight of each example, so that positives are this fraction of the samples."""
     count = int(positive.sum())
     if not 0 < count < len(positive):
         raise UserError(
