@@ -13,6 +13,7 @@ from torchmetrics.functional.classification import multilabel_jaccard_index
 
 import evalgrad as eg
 from evalgrad import metrics
+from evalgrad.direct_loss import jaccard
 
 
 def mean_iou_loss(labelling, target):
@@ -128,3 +129,14 @@ def test_classes_without_foreground(engine, direction):
     assert mean.item() == pytest.approx(1 - present.item())
     with pytest.raises(ValueError, match="`empty` must be one of 'max', 'skip'; got 'mean'"):
         eg.DirectJaccardLoss(empty="mean")
+
+
+def test_no_warning_of_strides_without_the_kernels():
+    """torch warns of searchsorted's strides once a process: here it has to warn every time."""
+    rows = torch.randn(8, 3, dtype=torch.float64).t()
+    always = torch.is_warn_always_enabled()
+    torch.set_warn_always(True)
+    try:
+        jaccard._pure(rows, rows > 0.5, rows < 9, 0.1, 1)
+    finally:
+        torch.set_warn_always(always)

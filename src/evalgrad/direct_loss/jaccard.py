@@ -159,7 +159,8 @@ def _augment(scores: Tensor, target: Tensor, mask: Tensor, epsilon: float, sign:
 
 def _surplus(scores: Tensor, foreground: Tensor, P: Tensor, theta: Tensor) -> Tensor:
     """sum over foreground of max(s_i - theta, 0) for every threshold, (R, n + 1)."""
-    rising = torch.where(foreground, scores, math.inf).sort(dim=1).values
+    # sort keeps the strides of scores, and searchsorted warns of rows that are not contiguous
+    rising = torch.where(foreground, scores, math.inf).sort(dim=1).values.contiguous()
     below = torch.searchsorted(rising, theta.contiguous(), right=True)
     total = torch.nn.functional.pad(
         torch.where(rising.isinf(), 0.0, rising).flip(1).cumsum(1), (1, 0)
