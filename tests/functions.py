@@ -6,6 +6,7 @@ import copy
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -27,6 +28,7 @@ class Function:
     labels: int = 2  # how many different labels; with more than two, x has the classes on axis 1
     differentiable: bool = False
     keeps_dtype: bool = False  # half in, half out; the others return float32, float64 or integers
+    module: torch.nn.Module | None = None  # the one that call calls, if it has parameters
 
     def draw(self, items: int) -> tuple[Tensor, Tensor]:
         generator = torch.Generator().manual_seed(items)
@@ -39,9 +41,8 @@ class Function:
         return self.name
 
 
-def _smooth(name: str, call: Callable[[Tensor, Tensor], Tensor], **fields: int) -> Function:
-    fields = {"keeps_dtype": True, **fields}
-    return Function(name, call, differentiable=True, **fields)
+def _smooth(name: str, call: Callable[[Tensor, Tensor], Tensor], **fields: Any) -> Function:
+    return Function(name, call, differentiable=True, **{"keeps_dtype": True, **fields})
 
 
 def _cost_of_confusion(x: Tensor, y: Tensor) -> Tensor:
@@ -75,7 +76,11 @@ def _measure(name: str, measure: torch.nn.Module) -> Function:
     """
     measure.eval()
     moved = copy.deepcopy(measure).to("meta")  # learned thresholds live on the device of the scores
-    return _smooth(name, lambda x, y: (moved if x.is_meta else measure)(x, y), keeps_dtype=False)
+
+    def call(x: Tensor, y: Tensor) -> Tensor:
+        return (moved if x.is_meta else measure)(x, y)
+
+    return _smooth(name, call, keeps_dtype=False, module=measure)
 
 
 FUNCTIONS = (
