@@ -101,9 +101,9 @@ template <class Metric>
 double weigh_in_bins(const Metric& metric, const Row& row, const LossRange& range, int64_t bins,
                      RowScratch& scratch) {
     // Losses of 0 have no bin: FLT_MIN is less than any other.
-    const float top = range.highest;
+    const float top = range.highest, scale = top > 0.0f ? static_cast<float>(bins) / top : 0.0f;
     auto& wide = scratch.wide;
-    wide.start({FLT_MIN, top, static_cast<float>(bins) / top, bins});
+    wide.start({FLT_MIN, top, scale, bins});
     count(row, wide);
     Ahead ahead;
     if (range.foreground_total == 0)
