@@ -393,7 +393,7 @@ def _reloaded(module):
 
 @every_case
 def test_backward_twice(case):
-    """The gradient is handed out without a copy; what a caller does to it must not reach the next
+    """A gradient may be handed out without a copy; what a caller does to it must not reach the next
     call.
     """
     x, target = drawn(case, 5)
@@ -404,6 +404,12 @@ def test_backward_twice(case):
         if times == 1:
             once = x.grad.clone()
         assert torch.equal(x.grad, times * once)
+    x.grad = None
+    value = case(x, target)
+    for last in (False, False, True):  # each writes into what the one before has handed out
+        value.backward(retain_graph=not last)
+        assert torch.equal(x.grad, once)
+        x.grad.zero_()
 
 
 @every_case

@@ -214,20 +214,17 @@ class _AttachInTransform(_Attach):
     def backward(ctx: Any, upstream: Tensor | None) -> Any:
         if upstream is None or torch.is_grad_enabled() or not readable(upstream):
             return _Attach.backward(ctx, upstream)
+        x, gradient = ctx.saved_tensors
         # The gradient itself is handed out when there is nothing to scale: for large maps a copy
-        # would double the cost of the backward pass. Who receives it may write into it, so a second
-        # call (retain_graph) first takes a copy to keep.
-        if hasattr(ctx, "kept"):
-            x, gradient = ctx.kept
-        else:
-            x, gradient = ctx.saved_tensors
-            if getattr(ctx, "handed_out", False):
-                gradient = gradient.clone()
-                ctx.kept = (x, gradient)
-            elif gradient.dtype == x.dtype and _is_one(upstream):
-                ctx.handed_out = True
-                return gradient, None, None
+        # would double the cost of the backward pass. Who receives it may write into it, so not
+        # where the graph is kept for a second call (retain_graph).
+        if gradient.dtype == x.dtype and _is_one(upstream) and not graph_is_kept():
+            return gradient, None, None
         return _Scale.apply(upstream, gradient, x), None, None  # type: ignore[no-untyped-call]
+
+
+# Torch's own; where it is missing, every backward pass takes the copy.
+graph_is_kept = getattr(torch._C._autograd, "_get_current_graph_task_keep_graph", lambda: True)
 
 
 class _AttachEager(torch.autograd.Function):
