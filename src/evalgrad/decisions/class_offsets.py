@@ -1,5 +1,7 @@
 """What to add to the logits of each class before argmax, chosen on labelled data for mean IoU."""
 
+from typing import NamedTuple
+
 import torch
 from torch import Tensor
 
@@ -52,13 +54,19 @@ def class_offsets(
     offsets = z.new_zeros(z.shape[1])
     if not len(z):
         return offsets.to(logits.dtype)
-    best = _mean_iou(_counts(z + offsets, label))
+    two = _top_two(z)
+    best = _start(two.classes[0], label, z.shape[1])
     for _ in range(rounds):
         for c in range(z.shape[1]):
-            offset, value = _best_offset(z + offsets, label, c)
+            offset, value = _best_offset(z, two, label, c)
             if value > best:
-                offsets[c] += offset
                 best = value
+                offsets[c] += offset
+                z[:, c] += offset
+                # Only where c was, or now is, one of the two: else 150 classes take a minute.
+                rows = ((two.classes == c).any(0) | (z[:, c] >= two.values[1])).nonzero()[:, 0]
+                there = _top_two(z[rows])
+                two.values[:, rows], two.classes[:, rows] = there.values, there.classes
     return (offsets - offsets.mean()).masked_fill(z.isnan().any(), torch.nan).to(logits.dtype)
 
 
@@ -69,30 +77,44 @@ def _check_numbers(z: Tensor) -> None:
         fail(ValueError, "class_offsets", "logits", "without NaN", got, repair)
 
 
-def _best_offset(z: Tensor, label: Tensor, c: int) -> tuple[Tensor, Tensor]:
+class _TopTwo(NamedTuple):
+    """The highest score of each pixel and that of the other classes, ``(2, n)``."""
+
+    values: Tensor
+    classes: Tensor
+
+
+def _top_two(z: Tensor) -> _TopTwo:
+    top, first = z.max(1)
+    other, second = z.scatter(1, first[:, None], -torch.inf).max(1)
+    return _TopTwo(torch.stack([top, other]), torch.stack([first, second]))
+
+
+def _best_offset(z: Tensor, two: _TopTwo, label: Tensor, c: int) -> tuple[Tensor, Tensor]:
     """What to add to class c, and the mean IoU it gives.
 
     Each pixel goes over to c at its own offset, from the best of the other classes. Pixels are
-    counted by the interval of their offset, by that other class and by their label; sums over the
-    intervals give the confusion matrix at every cut.
+    counted by the interval of their offset; sums over the intervals give the counts at every cut.
     """
     classes = z.shape[1]
-    others = z.clone()
-    others[:, c] = -torch.inf
-    top, other = others.max(1)
-    change = top - z[:, c]
+    in_c = two.classes[0] == c
+    other = torch.where(in_c, two.classes[1], two.classes[0])
+    change = torch.where(in_c, two.values[1], two.values[0]) - z[:, c]
     # Infinite ones are in c, or not, at every offset; of two that tie argmax takes the first.
-    fixed = torch.where(z.argmax(1) == c, -torch.inf, torch.inf).to(z)
+    fixed = torch.where(in_c, -torch.inf, torch.inf).to(z)
     change = torch.where(change.isnan(), fixed, change)
     finite = change[change.isfinite()]
     cuts = _quantiles(finite) if len(finite) else change.new_zeros(1)
     place = torch.searchsorted(cuts, change)  # the first cut that takes the pixel
-    cell = (place * classes + other) * classes + label
-    moved = torch.bincount(cell, minlength=len(cuts) * classes**2)[: len(cuts) * classes**2]
-    moved = moved.reshape(len(cuts), classes, classes).cumsum(0).double()
-    counts = _counts(others, label).expand(len(cuts), -1, -1) - moved
-    counts[:, c] += moved.sum(1)
-    values = _mean_iou(counts)
+    shape = (len(cuts), classes)
+    right = other == label
+    # (cut, class): how many pixels, and how many right ones, the class has lost to c by then
+    lost = _cumulated(place * classes + other, shape)
+    missed = _cumulated((place * classes + other)[right], shape)
+    predicted, hits = _counts(other, classes) - lost, _counts(other[right], classes) - missed
+    predicted[:, c] += lost.sum(1)
+    hits[:, c] += _cumulated(place[label == c], (len(cuts), 1))[:, 0]
+    values = _mean_iou(hits, predicted, _counts(label, classes))
     k = values.argmax()
     # Above the cut, so that its pixels go over, and half way to the next pixel, which must not.
     behind = finite[finite > cuts[k]]
@@ -105,16 +127,25 @@ def _quantiles(x: Tensor) -> Tensor:
     return x.sort().values[(share * (len(x) - 1)).long()].unique()
 
 
-def _counts(z: Tensor, label: Tensor) -> Tensor:
-    """Confusion matrix ``(predicted, true)``."""
-    classes = z.shape[1]
-    cells = torch.bincount(z.argmax(1) * classes + label, minlength=classes**2)
-    return cells.reshape(classes, classes).double()
+def _start(chosen: Tensor, label: Tensor, classes: int) -> Tensor:
+    """Mean IoU without offsets."""
+    hits = _counts(label[chosen == label], classes)
+    return _mean_iou(hits, _counts(chosen, classes), _counts(label, classes))
 
 
-def _mean_iou(counts: Tensor) -> Tensor:
-    """Over the classes that occur, from confusion matrices ``(*, C, C)``."""
-    hits = counts.diagonal(dim1=-2, dim2=-1)
-    true = counts.sum(-2)
-    union = true + counts.sum(-1) - hits
+def _counts(classes: Tensor, count: int) -> Tensor:
+    return torch.bincount(classes, minlength=count).double()
+
+
+def _cumulated(cells: Tensor, shape: tuple[int, int]) -> Tensor:
+    """How many of the cells are in each column up to each row; those below the last row are not
+    counted.
+    """
+    size = shape[0] * shape[1]
+    return torch.bincount(cells, minlength=size)[:size].reshape(shape).cumsum(0).double()
+
+
+def _mean_iou(hits: Tensor, predicted: Tensor, true: Tensor) -> Tensor:
+    """Over the classes that occur, from pixels ``(*, C)`` per class."""
+    union = true + predicted - hits
     return (hits / union.clamp(min=1)).sum(-1) / (true > 0).sum(-1).clamp(min=1)
