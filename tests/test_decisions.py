@@ -74,6 +74,11 @@ def test_edges_of_masks(decide, exact):
         decide(p + 3)
     with pytest.raises(TypeError, match="floating-point"):
         decide(torch.ones(2, 3, dtype=torch.long))
+    image = (p * 255).byte()
+    for saved, error in ((image, TypeError), (image.float(), ValueError)):
+        with pytest.raises(error, match=r"8-bit values by 255: `probabilities / 255`"):
+            decide(saved)
+    decide(image / 255)
     with pytest.raises(ValueError, match=r"`probabilities\[None\]` for one image"):
         decide(p[0])
 

@@ -112,6 +112,16 @@ BAD = (
         "LovaszSoftmaxLoss: `inputs` must be logits and target; got 3 of them. Set options in",
     ),
     (
+        lambda: eg.SoftDiceLoss()(LOGITS, LOGITS.softmax(1), TARGET > 0, mask=TARGET > 0),
+        TypeError,
+        "SoftDiceLoss: `mask` must be one mask; got one by place and one by name. Pass one of",
+    ),
+    (
+        lambda: eg.loss_max_pooling(torch.tensor(0.7)),
+        ValueError,
+        '`losses` must be one loss per pixel; got .* Compute them with reduction="none"',
+    ),
+    (
         lambda: softmax(target=TARGET.float().unsqueeze(1)),
         TypeError,
         r"`target` must be an integer .* got a float32 tensor of shape \(2, 1, 4\)",

@@ -15,7 +15,7 @@ def pool(losses=LOSSES, **options):
 
 BAD = (
     (lambda: pool(LOSSES.long()), TypeError, "`losses` must be a floating-point tensor"),
-    (lambda: pool(LOSSES.sum()), ValueError, "`losses` must be a tensor with at least 1 dimension"),
+    (lambda: pool(LOSSES.sum()), ValueError, "`losses` must be one loss per pixel; got"),
     (
         lambda: pool(-LOSSES),
         ValueError,

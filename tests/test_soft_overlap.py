@@ -211,3 +211,11 @@ def test_equals_monai(per_image):
         (losses.TverskyLoss(**usual, **exact, alpha=0.3, beta=0.7), eg.soft_tversky_loss),
     ):
         torch.testing.assert_close(ours(x, y, per_image=per_image, classes="all"), peer(x, y))
+
+
+def test_soft_labels_of_eight_bits():
+    x, y = torch.randn(3, 6), torch.tensor([[0.0, 0.25, 0.5, 1.0, 0.0, 0.75]] * 3)
+    eight = y.to(torch.float8_e4m3fn)
+    for mode in ("multilabel", "multiclass", "binary"):
+        found = eg.soft_dice_loss(x, eight, mode=mode)
+        assert torch.equal(found, eg.soft_dice_loss(x, y, mode=mode))

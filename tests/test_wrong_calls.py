@@ -21,7 +21,7 @@ def test_every_public_name_is_called():
     public |= {f"metrics.{name}" for name in metrics.__all__}
     public |= {f"decisions.{name}" for name in decisions.__all__}
     losses = {name for name in public if name.endswith("Loss")}
-    assert public - losses - ELSEWHERE == set(RIGHT)
+    assert public - losses - ELSEWHERE == {name.partition(":")[0] for name in RIGHT}
 
 
 @pytest.mark.parametrize("name", RIGHT)

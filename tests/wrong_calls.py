@@ -24,6 +24,7 @@ CLASSES = torch.randint(8, (6,), generator=_generator)
 PRESENCE = torch.tensor([[True, False], [True, True], [False, True]])
 
 MAPPED = {"logits": MAPS, "target": LABELS}
+BINARY = {"logits": LISTS, "target": MARKS}
 LISTED = {"scores": LISTS, "target": MARKS}
 GUESSED = {"scores": ROWS, "target": CLASSES, "k": 2}
 RAISED = {"errors": LISTS, "foreground": MARKS > 0}
@@ -40,10 +41,11 @@ OF_MEASURES = {
     "dual_lr": 0.1,
 }
 
-# What each public name is called with; functions as they are, classes to be made.
+# What each public name is called with, in a mode if one is named; functions as they are, classes to
+# be made.
 RIGHT: dict[str, dict[str, Any]] = {
     "lovasz_softmax_loss": MAPPED,
-    "lovasz_hinge_loss": {"logits": LISTS, "target": MARKS},
+    "lovasz_hinge_loss": BINARY,
     "jaccard_lovasz_extension": RAISED,
     "lovasz_prox": {**RAISED, "lam": 1.0},
     "loss_max_pooling": {"losses": LISTS.abs()},
@@ -69,8 +71,12 @@ RIGHT: dict[str, dict[str, Any]] = {
     "suggest_epsilon": LISTED,
     "bootstrapped_cross_entropy": MAPPED,
     "focal_loss": MAPPED,
+    "focal_loss:binary": {**BINARY, "mode": "binary"},
+    "focal_loss:multilabel": {**BINARY, "mode": "multilabel"},
     "soft_jaccard_loss": MAPPED,
     "soft_dice_loss": MAPPED,
+    "soft_dice_loss:binary": {**BINARY, "mode": "binary"},
+    "soft_dice_loss:multilabel": {**BINARY, "mode": "multilabel"},
     "soft_tversky_loss": MAPPED,
     "class_presence": {"dataset": [(None, LABELS)], "num_classes": 4, "progress": False},
     "inverse_frequency_weights": {"targets": LABELS, "num_classes": 4},
@@ -124,7 +130,7 @@ MODULES = {"evalgrad": eg, "metrics": metrics, "decisions": decisions}
 
 def found(name: str) -> Callable[..., Any]:
     """The public name."""
-    module, _, own = name.rpartition(".")
+    module, _, own = name.partition(":")[0].rpartition(".")
     return getattr(MODULES[module or "evalgrad"], own)
 
 

@@ -60,7 +60,7 @@ class LossModule(OptionsModule):
         if named:
             self._refuse_options(named)
         if len(tensors) == 3:
-            self._check_mask()
+            self._check_mask(named)
             *tensors, options["mask"] = tensors  # type: ignore[assignment]
         for name in self._options:
             options[name] = getattr(self, name)
@@ -73,8 +73,11 @@ class LossModule(OptionsModule):
                 got, repair = f"{describe(named[option])} in a call", f"Write {name}({option}=...)."
                 fail(TypeError, name, option, "set in the constructor", got, repair)
 
-    def _check_mask(self) -> None:
+    def _check_mask(self, named: Mapping[str, object]) -> None:
         arguments = type(self).function.arguments  # type: ignore[attr-defined]
+        if "mask" in named:
+            got, repair = "one by place and one by name", "Pass one of them."
+            fail(TypeError, type(self).__name__, "mask", "one mask", got, repair)
         if "mask" not in arguments:
             must, repair = " and ".join(arguments[:2]), "Set options in the constructor."
             fail(TypeError, type(self).__name__, "inputs", must, "3 of them", repair)

@@ -10,7 +10,7 @@ from typing import Literal, NamedTuple, NoReturn
 import torch
 from torch import Tensor
 
-from evalgrad._errors import fail
+from evalgrad._errors import describe, fail
 from evalgrad._inputs import (
     WORKING,
     Weight,
@@ -63,6 +63,9 @@ def soft_maps(
     binary = mode == "binary"
     logits = floating(function, "logits", logits, at_least=1 if binary else 2)
     target = like(function, "target", target, logits, "logits")
+    if target.is_complex():
+        must, repair = "soft labels in [0, 1]", "Pass the real part, `target.real`."
+        fail(TypeError, function, "target", must, describe(target), repair)
     channels = 1 if binary else logits.shape[1]
     check_classes(function, classes, channels)
     shape = (logits.shape[0], channels, logits.shape[1 if binary else 2 :].numel())
@@ -105,6 +108,8 @@ def _shares(
     """The target, which of it counts, and which of that is no share; None: all are."""
     if not target.is_floating_point():
         target = target.long()  # before it is compared: a uint8 would wrap ignore_index=-100
+    elif target.dtype not in WORKING:
+        target = target.float()  # a float8, which torch does not compare
     if ignore_index is not None:
         declared = target != ignore_index
         valid = declared if valid is None else declared & valid

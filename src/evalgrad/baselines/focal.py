@@ -11,7 +11,7 @@ from torch import Tensor
 
 from evalgrad._binary_inputs import Binary, binary_maps
 from evalgrad._errors import describe, fail
-from evalgrad._inputs import WORKING, ClassMaps, Weight, class_maps
+from evalgrad._inputs import WORKING, ClassMaps, Weight, class_maps, plain
 from evalgrad._module import LossModule
 from evalgrad._options import Reduction, checked, number
 from evalgrad._repairs import mode_repair
@@ -66,6 +66,10 @@ def focal_loss(
         shape, losses = (logits.shape[0], *logits.shape[2:]), pixel_losses(maps).flatten()
         factor = row_factor(losses, _weights(maps), reduction, maps.invalid)
     else:
+        logits, target = (
+            plain("focal_loss", "logits", logits),
+            plain("focal_loss", "target", target),
+        )
         _refuse_indices(logits, target, mode)
         items = binary_maps("focal_loss", logits, target, per_class=False, **given)
         shape, losses = tuple(logits.shape), _entry_losses(items)
@@ -108,10 +112,8 @@ class FocalLoss(LossModule):
         _check_together(mode, alpha, weight)
 
 
-def _refuse_indices(logits: object, target: object, mode: Mode) -> None:
+def _refuse_indices(logits: Tensor, target: Tensor, mode: Mode) -> None:
     """Class indices, which are for the same loss in another mode."""
-    if not isinstance(logits, Tensor) or not isinstance(target, Tensor):
-        return
     wrong = mode_repair(target, tuple(logits.shape), mode)
     if wrong is not None:
         must = f"of shape {tuple(logits.shape)}"

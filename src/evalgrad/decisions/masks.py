@@ -24,6 +24,7 @@ from evalgrad._inputs import floating, like
 from evalgrad._labels import read_mask, readable
 from evalgrad._options import flag
 
+EIGHT_BITS = "Divide 8-bit values by 255: `probabilities / 255`."
 EXACT_UP_TO = 1024  # pixels; beyond, moments are as good and the square would cost seconds
 
 
@@ -78,7 +79,7 @@ def _best(
     by_quadrature: Callable[[Tensor], Tensor],
     by_moments: Callable[[Tensor], Tensor],
 ) -> Tensor:
-    p = floating(function, "probabilities", probabilities).detach()
+    p = read_probabilities(function, probabilities)
     if p.ndim < 2:
         repair = "Pass `probabilities[None]` for one image."
         fail(
@@ -104,10 +105,20 @@ def _best(
     return (chosen if valid is None else chosen & valid).reshape(p.shape)
 
 
+def read_probabilities(function: str, probabilities: object, at_least: int = 1) -> Tensor:
+    """A floating-point tensor; the advice for 8-bit images of probabilities is their own."""
+    if isinstance(probabilities, Tensor) and probabilities.dtype == torch.uint8:
+        must, got = "a floating-point tensor", describe(probabilities)
+        fail(TypeError, function, "probabilities", must, got, EIGHT_BITS)
+    return floating(function, "probabilities", probabilities, at_least=at_least).detach()
+
+
 def check_shares(function: str, rows: Tensor, repair: str) -> None:
     """Probabilities in [0, 1], where they can be read."""
     wrong = ~((rows >= 0) & (rows <= 1))
     if readable(rows) and bool(wrong.any()):
+        if bool(((rows == rows.round()) & (rows >= 0) & (rows <= 255)).all()):
+            repair = EIGHT_BITS
         value = f"{rows[wrong][0].item():g}"
         fail(ValueError, function, "probabilities", "in [0, 1]", value, repair)
 

@@ -6,10 +6,10 @@ import torch
 from torch import Tensor
 
 from evalgrad._errors import describe, fail
-from evalgrad._inputs import floating, like
+from evalgrad._inputs import like
 from evalgrad._labels import read_mask
 from evalgrad._options import checked, integer
-from evalgrad.decisions.masks import check_shares
+from evalgrad.decisions.masks import check_shares, read_probabilities
 
 STEPS = integer(1, repair="Some twenty are enough.")
 TINY = 1e-12  # below the expected pixels of any class that matters
@@ -103,7 +103,7 @@ class Pixels(NamedTuple):
 
 def pixels_of(function: str, probabilities: object, mask: object) -> Pixels:
     """Probabilities ``(N, C, *)``, C >= 2, and perhaps a mask ``(N, *)``."""
-    p = floating(function, "probabilities", probabilities, at_least=2).detach()
+    p = read_probabilities(function, probabilities, at_least=2)
     if p.shape[1] < 2:
         repair, must = "For one class use jaccard_mask.", "(N, C, *) with C >= 2"
         fail(ValueError, function, "probabilities", must, describe(p), repair)

@@ -211,7 +211,10 @@ class _Groups(NamedTuple):
 def _group(
     function: str, losses: Tensor, mask: Tensor | None, per_image: bool, dim: Axes
 ) -> _Groups:
-    losses = floating(function, "losses", losses)
+    losses = floating(function, "losses", losses, at_least=0)
+    if losses.ndim == 0:
+        repair = 'Compute them with reduction="none": a mean leaves nothing to weight.'
+        fail(ValueError, function, "losses", "one loss per pixel", describe(losses), repair)
     pooled = _pooled_axes(function, losses, per_image, dim)
     order = [axis for axis in range(losses.ndim) if axis not in pooled] + pooled
     kept = losses.ndim - len(pooled)
