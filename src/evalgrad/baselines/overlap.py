@@ -63,20 +63,13 @@ def overlap_loss(
     return losses if reduction == "none" else losses.sum()
 
 
-def _same_shape(logits: object, target: object) -> bool:
+def _same_shape(logits: Tensor, target: Tensor) -> bool:
     """Whether the target holds a share for each class; class indices lack the axis of classes."""
-    return (
-        isinstance(logits, Tensor)
-        and isinstance(target, Tensor)
-        and logits.ndim > 1
-        and target.shape == logits.shape
-    )
+    return logits.ndim > 1 and target.shape == logits.shape
 
 
-def _refuse_misfit(function: str, logits: object, target: object, mode: Mode) -> None:
+def _refuse_misfit(function: str, logits: Tensor, target: Tensor, mode: Mode) -> None:
     """Shapes that the advice for class indices alone would send to another loss."""
-    if not isinstance(logits, Tensor) or not isinstance(target, Tensor):
-        return
     if mode == "multiclass" and logits.ndim > 1 and logits.shape[1] < 2:
         must, repair = "(N, C, *) with C >= 2", few_shares_repair(logits.shape[1])
         fail(ValueError, function, "logits", must, describe(logits), repair)
