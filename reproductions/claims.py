@@ -96,7 +96,7 @@ def best(
     others = {name: statistics.fmean(some) for name, some in named.items() if name != expected}
     rival = max(others, key=others.__getitem__)
     found = gap(named[expected], named[rival], 1 - (1 - CONFIDENCE) / len(others))
-    return _claim(f"{text}; next {rival}", paper, found, _side(found), unless, digits)
+    return _claim(f"{text}; next {rival}", paper, found, _side(found, paper), unless, digits)
 
 
 def exact(text: str, holds: bool, ours: str, *, paper: str = "") -> Claim:

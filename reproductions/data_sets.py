@@ -29,6 +29,7 @@ from reproductions.ladder.arrays import camvid
 from reproductions.training import Counts, Loss
 
 CAMVID = "EVALGRAD_CAMVID"  # the environment variable that --camvid sets
+WITH_CAMVID = " --camvid FOLDER"  # the option of experiments that need it
 SPAN = (0.5, 1.0)  # of the factors of the size: those at which the test looks, too
 
 
@@ -76,7 +77,7 @@ def elsewhere(experiment: Experiment, data: DataSet) -> Experiment:
         title=f"{experiment.title}, {data.title}",
         source=f"{experiment.source}, {data.title}",
         run=partial(run, data=data),
-        options=" --camvid FOLDER",
+        options=WITH_CAMVID,
     )
 
 
@@ -108,7 +109,6 @@ def resized(images: Tensor, labels: Tensor, factor: float) -> tuple[Tensor, Tens
 
 # ---- digit scenes --------------------------------------------------------------------------------
 
-LOOPS, STRAIGHT, CURVES = [1, 7, 9, 10], [2, 5, 8], [3, 4, 6]  # digit d is class d + 1
 DIGITS = ["background", *map(str, range(10))]
 SCENES = DataSet(
     "scenes",
@@ -124,18 +124,6 @@ SCENES = DataSet(
     " training, validation and test, which share no glyphs. Base: a U-Net of {width} channels",
     lambda setting, seed: digit_scenes(seed, Sizes(*setting["sizes"])),
     lambda setting: UNet(1, SCENE_CLASSES, setting["width"]),
-)
-LARGE_SCENES = DataSet(
-    "large scenes",
-    DIGITS,
-    by_size("sizes iterations", tiny=([16, 8, 8], 1), full=([12000, 400, 1000], 8000)),
-    "digit scenes of 64 x 64 pixels, {sizes[0]} + {sizes[1]} + {sizes[2]}. Base: an ENet",
-    lambda setting, seed: digit_scenes(seed, Sizes(*setting["sizes"]), canvas=64),
-    lambda setting: ENet(1, SCENE_CLASSES),
-    batch=10,
-    weighted=True,
-    # as Cityscapes has categories of classes
-    categories={"background": [0], "loops": LOOPS, "straight": STRAIGHT, "open curves": CURVES},
 )
 
 # ---- CamVid --------------------------------------------------------------------------------------
@@ -249,4 +237,4 @@ CAMVID_ENET = _roads(
     weighted=True,
     categories=ROAD_CATEGORIES,
 )
-DATA_SETS = {one.name: one for one in (SCENES, LARGE_SCENES, SHARED, APART, CAMVID_ENET)}
+DATA_SETS = {one.name: one for one in (SCENES, SHARED, APART, CAMVID_ENET)}

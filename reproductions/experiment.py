@@ -77,8 +77,9 @@ class Experiment:
     source: str  # where the paper has it: tables, figures, section
     claim: str  # what the paper concludes from it
     run: Callable[[Size, Runs], Outcome]
-    judge: Callable[[Mapping[str, Any]], Sequence[Claim]]  # the first is the headline
+    judge: Callable[[Mapping[str, Any]], Sequence[Claim]]
     options: str = ""  # without which the command cannot run it
+    headlines: Sequence[str] = ()  # how the claims begin that stand for it; if none, the first
 
     @property
     def paper(self) -> str:

@@ -19,7 +19,7 @@ from reproductions.experiment import Experiment, Outcome, Paper, Size, Table
 
 SIZES: tuple[Size, ...] = ("tiny", "default", "full")
 NOT_RUN = "\nNot run: "
-HEADLINE = re.compile(r"\| claim \|.*\n\| ---.*\n\| (.*)")
+CLAIMS = re.compile(r"\| claim \|.*\n\| ---.*\n((?:\| .*\n)+)")
 SUMMARY = re.compile(r"(<!-- begin claims -->\n).*?(<!-- end claims -->)", re.S)
 SECTION = re.compile(r"<!-- begin (\S+) (\S+) -->\n(.*?)<!-- end \1 \2 -->\n", re.S)
 
@@ -91,8 +91,8 @@ def write_page(
 
 
 def write_summary(papers: Iterable[Paper], folder: Path) -> None:
-    """The headline of every experiment into the README beside the pages: the first of its claims,
-    at each size, or that it has no result.
+    """The headlines of every experiment into the README beside the pages, at each size, or that it
+    has no result.
     """
     path, rows = folder / "README.md", []
     if not path.exists():
@@ -101,14 +101,21 @@ def write_summary(papers: Iterable[Paper], folder: Path) -> None:
         found = read_sections(folder / f"{paper.name}.md")
         for experiment in paper.experiments:
             texts = {size: found.get((experiment.name, size), "") for size in SIZES[1:]}
-            heads = {size: HEADLINE.search(text) for size, text in texts.items()}
             link = f"[{experiment.source}]({paper.name}.md)"
-            told = [(size, head[1]) for size, head in heads.items() if head]
-            missing = [("default", f"{experiment.claim} |  |  |  | not run |")]
-            rows += [f"| {paper.title}, {link} | {size} | {row}" for size, row in told or missing]
+            told = [(size, row) for size in texts for row in _headlines(experiment, texts[size])]
+            missing = [("default", f"| {experiment.claim} |  |  |  | not run |")]
+            rows += [f"| {paper.title}, {link} | {size} {row}" for size, row in told or missing]
     columns = ["paper", "size", *COLUMNS]
     text = "\n".join([_line(columns), _line("---" for _ in columns), *rows])
     write_atomically(path, SUMMARY.sub(rf"\g<1>{text}\n\2", path.read_text()).encode())
+
+
+def _headlines(experiment: Experiment, text: str) -> list[str]:
+    """Rows of its claims that stand for the experiment; a paper's claim may have several."""
+    found = CLAIMS.search(text)
+    rows = found[1].splitlines() if found else []
+    begins = tuple(f"| {words}" for words in experiment.headlines)
+    return [row for row in rows if row.startswith(begins)] if begins else rows[:1]
 
 
 def read_sections(path: Path) -> dict[tuple[str, Size], str]:

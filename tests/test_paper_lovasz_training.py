@@ -18,7 +18,7 @@ from evalgrad_lab.fit import Every, Pace
 from evalgrad_lab.runs import Runs
 from evalgrad_lab.store import Store
 from reproductions import bases, training
-from reproductions.data_sets import LARGE_SCENES, SCENES
+from reproductions.data_sets import SCENES
 from reproductions.experiment import SkippedError
 from reproductions.lovasz import (
     binary,
@@ -26,7 +26,6 @@ from reproductions.lovasz import (
     brain,
     brain_pieces,
     enet,
-    enet_pieces,
     greedy_prox,
     per_class,
     per_class_pieces,
@@ -265,19 +264,6 @@ def test_every_fine_tuning_starts_from_the_base(tmp_path, monkeypatch):
     )
     for results in found["tuned"].values():
         assert [{k: one["test"][k] for k in scenes.KINDS} for one in results] == [found["base"]] * 2
-
-
-def test_every_digit_has_one_category():
-    groups = LARGE_SCENES.categories
-    assert sorted(label for group in groups.values() for label in group) == list(range(11))
-    table, names = enet_pieces.category_of_class(LARGE_SCENES), list(groups)
-    assert [names[table[label]] for label in (0, 1, 2, 9, 6)] == [
-        "background",
-        "loops",
-        "straight",
-        "loops",
-        "open curves",
-    ]
 
 
 def test_table_4_is_judged_by_its_numbers():

@@ -84,7 +84,10 @@ def test_the_best_must_beat_the_second():
     assert best("", named, "a").verdict == "found"
     assert best("", named, "b").verdict == "not found"
     assert best("first", named, "a").text == "first; next b"
-    assert best("", named | {"b": [9.1, 8.9, 9.0]}, "a").verdict == "undecided"
+    close = named | {"b": [9.1, 8.9, 9.0]}
+    assert best("", close, "a").verdict == "undecided"
+    # as for a direction: an interval without the paper's effect excludes it
+    assert best("", close, "a", paper=3.0).verdict == "not found"
 
 
 def test_one_seed_decides_nothing():

@@ -139,12 +139,21 @@ def test_table_1_is_judged_by_its_numbers():
 
 def test_figures_3_and_4_are_judged_by_their_numbers():
     def classes(gains):
-        return {"pixels": [1, 2, 3, 4], "gains": gains, "tests": LEVEL}
+        # the last class is found by neither
+        others = [[40.0] * len(seed) + [0.0] for seed in gains]
+        ours = [[40.0 + gain for gain in seed] + [0.0] for seed in gains]
+        return {"pixels": [1, 2, 3, 4, 5], "ours": ours, "others": others, "tests": LEVEL}
 
     rarest = [[3.0, 2.0, 1.0, 0.1], [3.0, 2.0, 1.0, 0.1], [2.0, 3.0, 1.0, 0.1]]
     assert verdicts(FIGURE_3, classes(rarest)) == ["found"] * 2
     harmed = [[-value for value in seed] for seed in rarest]
     assert verdicts(FIGURE_3, classes(harmed)) == ["not found"] * 2
+    generator = torch.Generator().manual_seed(0)
+    noise = [torch.randn(3, 11, generator=generator).tolist() for _ in range(200)]
+    told = [verdicts(FIGURE_3, classes(gains) | {"pixels": list(range(12))}) for gains in noise]
+    ranks = [second for _, second in told]
+    assert ranks.count("undecided") >= 0.9 * len(ranks)
+    assert sum(first == "found" for first, _ in told) <= 0.05 * len(told)
     for lead, verdict in ((1.0, "found"), (-1.0, "not found")):
         course = {"LMP": scores(50.0 + lead), "BASE+": scores(50.0), "tests": LEVEL}
         assert verdicts(FIGURE_4, course) == [verdict]

@@ -147,7 +147,8 @@ def test_experiment_1_is_judged_by_its_numbers():
     assert lost == ["not found", "not found", "found", "undecided"]
     assert verdicts(DIGITS, experiment_1(**{"linear weights": both(["a"], ["b"])}))[0] == "found"
     solved = verdicts(DIGITS, experiment_1(certificate=both([0.0] * 3, [100.0] * 3)))
-    assert set(solved[1:]) == {"not testable here"}
+    # not the paper's own steps: they move the network all the same
+    assert solved[1:] == ["not testable here", "not testable here", "undecided"]
 
 
 def test_projections_are_judged_by_their_numbers():

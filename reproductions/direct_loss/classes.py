@@ -131,4 +131,5 @@ CLASSES_TABLE = Experiment(
     " 1.9 and 3.1 points of AP.",
     run,
     judge,
+    headlines=("linear, clean: above logistic", "16 hidden units, clean: above logistic"),
 )

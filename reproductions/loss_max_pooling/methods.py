@@ -91,7 +91,7 @@ def run_classes(size: Size, runs: Runs, data: DataSet = SCENES) -> Outcome:
     caption = "Figure 3: the gain of each class against its number of pixels"
     columns = ["class", "test pixels, all seeds", "BASE+", "LMP", "gain", "constant"]
     tables = [Table(title, columns, rows)]
-    numbers = {"pixels": pixels, "gains": gains, "tests": found.numbers()}
+    numbers = {"pixels": pixels, "ours": ours, "others": others, "tests": found.numbers()}
     named = [(count, gain, data.classes[at]) for count, gain, at in kept]
     figures = {caption: _draw_gains(named)}
     return Outcome(numbers, found.words, seeds_of(data, size), tables, figures)
@@ -110,11 +110,16 @@ def _draw_gains(classes: Sequence[tuple[int, float, str]]) -> Figure:
 
 
 def judge_classes(numbers: Mapping[str, Any]) -> list[Claim]:
-    """Most classes gain, and the rarer a class the more."""
+    """Most classes gain, and the rarer a class the more. A class that neither network finds can
+    neither gain nor lose.
+    """
     how: Any = {"unless": obstacle_of_loss(numbers["tests"])}
-    pixels, gains = numbers["pixels"], numbers["gains"]
-    share = [100 * fmean(gain > 0 for gain in seed) for seed in gains]
-    ranks = [-(rank_correlation(pixels, seed) or 0.0) for seed in gains]
+    share, ranks = [], []
+    for pair in zip(numbers["ours"], numbers["others"], strict=True):
+        classes = zip(numbers["pixels"], *pair, strict=True)
+        alive = [(count, ours - other) for count, ours, other in classes if ours or other]
+        share.append(100 * fmean(gain > 0 for _, gain in alive))
+        ranks.append(-(rank_correlation(*zip(*alive, strict=True)) or 0.0))
     words = "the rarer a class, the larger its gain (rank correlation with rarity)"
     return [
         above(

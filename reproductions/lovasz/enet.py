@@ -9,25 +9,20 @@ from evalgrad_lab.runs import Runs
 from evalgrad_lab.tune import Tuned
 from reproductions.bases import in_words, with_bases
 from reproductions.claims import MOVES, Claim, above, each, minus, obstacle, similar, spread
-from reproductions.data_sets import CAMVID_ENET, LARGE_SCENES, DataSet, elsewhere
+from reproductions.data_sets import CAMVID_ENET as DATA
+from reproductions.data_sets import WITH_CAMVID
 from reproductions.drawing import mean_curve, new_figure, plot_lines
-from reproductions.experiment import Experiment, Outcome, Size, SkippedError, Table, by_size
+from reproductions.experiment import Experiment, Outcome, Size, Table, by_size
 from reproductions.lovasz.enet_pieces import fine_tunings
 from reproductions.training import best_forks, rates_in_words
 
 RATES = [0.001, 0.003]
-COLUMNS = "iterations every batch_sizes rates"
-SETTINGS = {
-    LARGE_SCENES.name: by_size(
-        COLUMNS, tiny=(1, 1, [2, 4], RATES[:1]), full=(1000, 100, [2, 5, 10, 20], RATES)
-    ),
-    CAMVID_ENET.name: by_size(
-        COLUMNS,
-        tiny=(1, 1, [1, 2], RATES[:1]),
-        default=(100, 25, [2, 10, 20], RATES[:1]),
-        full=(1000, 100, [2, 5, 10, 20], RATES),
-    ),
-}
+SETTINGS = by_size(
+    "iterations every batch_sizes rates",
+    tiny=(1, 1, [1, 2], RATES[:1]),
+    default=(100, 25, [2, 10, 20], RATES[:1]),
+    full=(1000, 100, [2, 5, 10, 20], RATES),
+)
 SEEDS = {"tiny": [0], "default": [0, 1, 2], "full": [0, 1, 2, 3, 4]}
 KINDS = ("class", "category")
 FURTHER = "weighted cross-entropy, batch 10"
@@ -37,15 +32,10 @@ TABLE_4 = {
 }
 
 
-def run(size: Size, runs: Runs, data: DataSet = LARGE_SCENES) -> Outcome:
+def run(size: Size, runs: Runs) -> Outcome:
     """All fine-tunings from one base network per seed."""
-    if size not in SETTINGS[data.name]:
-        raise SkippedError(
-            "training an ENet to convergence takes hours; `python -m reproductions lovasz/table-4"
-            " --full` runs it."
-        )
-    setting, seeds = SETTINGS[data.name][size], SEEDS[size]
-    asked = [{"start": start, **setting} for start in with_bases(runs, data, size, seeds)]
+    setting, seeds = SETTINGS[size], SEEDS[size]
+    asked = [{"start": start, **setting} for start in with_bases(runs, DATA, size, seeds)]
     found = runs.run(fine_tunings, asked)
     names = [FURTHER, *map("Lovász, batch {}".format, setting["batch_sizes"])]
     tuned = best_forks(names, each(found, "tuned"), setting["rates"])
@@ -56,7 +46,7 @@ def run(size: Size, runs: Runs, data: DataSet = LARGE_SCENES) -> Outcome:
         for name, ones in results.items()
     ]
     columns = ["network", "class IoU", "category IoU", "paper: class IoU", "paper: category IoU"]
-    words = _setting(data, size, rates_in_words(tuned, setting["rates"], "validation IoU"))
+    words = _setting(size, rates_in_words(tuned, setting["rates"], "validation IoU"))
     return Outcome(
         {name: {key: each(ones, key) for key in KINDS} for name, ones in results.items()},
         words,
@@ -66,15 +56,14 @@ def run(size: Size, runs: Runs, data: DataSet = LARGE_SCENES) -> Outcome:
     )
 
 
-def _setting(data: DataSet, size: Size, rates: str) -> str:
-    setting = SETTINGS[data.name][size]
+def _setting(size: Size, rates: str) -> str:
     groups = "; ".join(
-        f"{name}: {', '.join(data.classes[one] for one in classes)}"
-        for name, classes in data.categories.items()
+        f"{name}: {', '.join(DATA.classes[one] for one in classes)}"
+        for name, classes in DATA.categories.items()
     )
     return (
-        f"{in_words(data, data.setting(size))}; then {setting['iterations']} iterations of each"
-        f" fine-tuning, {rates}. Categories: {groups}. Cityscapes' iIoU has no counterpart here."
+        f"{in_words(DATA, DATA.setting(size))}; then {SETTINGS[size]['iterations']} iterations of"
+        f" each fine-tuning, {rates}. Categories: {groups}. Cityscapes' iIoU has no counterpart here."
     )
 
 
@@ -119,12 +108,12 @@ def judge(numbers: Mapping[str, Any]) -> list[Claim]:
 
 
 ENET = Experiment(
-    "lovasz/table-4",
-    "Fine-tuning an ENet",
-    "Figure 9, table 4",
+    "lovasz/table-4-camvid-enet",
+    "Fine-tuning an ENet, on CamVid",
+    "Figure 9, table 4, on CamVid",
     "fine-tuning with Lovász-Softmax raises class and category IoU, more so with larger batches;"
     " further training with weighted cross-entropy hardly does.",
     run,
     judge,
+    options=WITH_CAMVID,
 )
-ENET_CAMVID = elsewhere(ENET, CAMVID_ENET)
