@@ -20,7 +20,7 @@ from evalgrad_lab.data.dataset import Dataset, Part
 from evalgrad_lab.fit import scores_of
 from evalgrad_lab.runs import Runs, Settings
 from evalgrad_lab.store import write_atomically
-from reproductions.data_sets import DATA_SETS, DataSet, RoadUNet, encoder_unet, rescaled
+from reproductions.data_sets import DATA_SETS, DataSet, rescaled
 from reproductions.experiment import Size
 from reproductions.training import Loss, adam_poly, seeded, train
 
@@ -125,18 +125,14 @@ def read_base(start: Start) -> Base:
     data, setting, seed = DATA_SETS[start["data"]], start["setting"], start["seed"]
     network = data.build(setting)
     network.load_state_dict(torch.load(start["base"], weights_only=True))
-    if isinstance(network, RoadUNet):
-        network.still = setting["still"]
     return Base(data, data.read(setting, seed), network.eval(), seed)
 
 
 def in_words(data: DataSet, setting: Settings) -> str:
     """What the base was trained on."""
     weights = "cross-entropy with ENet's class weights" if data.weighted else "cross-entropy"
-    kept = data.build is encoder_unet and setting["still"]
-    alone = ", whose encoder is frozen afterwards" if kept else ""
     return (
         f"{data.words.format(**setting)}, {setting['iterations']} iterations of {weights}, Adam,"
         f" poly schedule, batches of {data.batch}, learning rate {data.rate:g}, one network per"
-        f" seed{alone}"
+        " seed"
     )

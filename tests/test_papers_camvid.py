@@ -78,19 +78,6 @@ def test_drives_are_trained_on_validated_and_tested_apart(camvid):
         assert set(split.train.target.unique().tolist()) <= {*range(11), 255}
 
 
-def test_fine_tuning_keeps_the_encoder_and_its_norms(camvid, tmp_path):
-    (start,) = bases.with_bases(Runs(Store(tmp_path / "runs")), SHARED, "tiny", [0])
-    base = bases.read_base(start)
-    before = {name: value.clone() for name, value in base.network.state_dict().items()}
-    batches, pace = base.shuffled(2, 0), bases.adam_poly(0.01, seed=0)
-    bases.train(base.network, base.cross_entropy(), batches, pace, 2)
-    moved = {
-        name for name, value in base.network.state_dict().items() if (value != before[name]).any()
-    }
-    assert moved
-    assert not any(name.startswith("encoder") for name in moved)
-
-
 def test_the_constant_prediction_is_the_most_frequent_class_without_the_void(camvid):
     split = SHARED.read(SHARED.setting("tiny"), 0)
     base = bases.Base(SHARED, split, torch.nn.Identity(), 0)

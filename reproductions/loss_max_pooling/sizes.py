@@ -20,7 +20,7 @@ COLUMNS = "rates iterations moments tiles"  # moments at which the training is l
 ROADS = by_size(
     COLUMNS,
     tiny=(RATES[:1], 2, 2, True),
-    default=(RATES[:1], 66, 0, True),
+    default=([0.0003, 0.001], 100, 0, True),  # three passes
     full=([0.0003, 0.001], 600, 8, True),
 )
 SETTINGS = {

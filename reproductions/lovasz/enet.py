@@ -63,7 +63,8 @@ def _setting(size: Size, rates: str) -> str:
     )
     return (
         f"{in_words(DATA, DATA.setting(size))}; then {SETTINGS[size]['iterations']} iterations of"
-        f" each fine-tuning, {rates}. Categories: {groups}. Cityscapes' iIoU has no counterpart here."
+        f" each fine-tuning, {rates}. Categories: {groups}. Cityscapes' iIoU has no counterpart"
+        " here."
     )
 
 

@@ -24,7 +24,7 @@ RATES = [0.001, 0.003]
 ROADS = by_size(
     "rates iterations every",
     tiny=(RATES[:1], 2, 1),
-    default=(RATES[:1], 66, 22),  # two passes
+    default=([0.0003, 0.001], 100, 25),  # three passes
     full=([0.0003, 0.001], 600, 100),
 )
 SETTINGS = {
