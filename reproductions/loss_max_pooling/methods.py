@@ -118,8 +118,9 @@ def judge_classes(numbers: Mapping[str, Any]) -> list[Claim]:
     for pair in zip(numbers["ours"], numbers["others"], strict=True):
         classes = zip(numbers["pixels"], *pair, strict=True)
         alive = [(count, ours - other) for count, ours, other in classes if ours or other]
-        share.append(100 * fmean(gain > 0 for _, gain in alive))
-        ranks.append(-(rank_correlation(*zip(*alive, strict=True)) or 0.0))
+        gains = [gain for _, gain in alive]
+        share.append(100 * fmean(gain > 0 for gain in gains))
+        ranks.append(-(rank_correlation([count for count, _ in alive], gains) or 0.0))
     words = "the rarer a class, the larger its gain (rank correlation with rarity)"
     return [
         above(
