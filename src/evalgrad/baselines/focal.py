@@ -63,7 +63,7 @@ def focal_loss(
     _check_weighting(mode, alpha, weight)
     given: dict[str, Any] = {"per_image": False, "ignore_index": ignore_index}
     if mode == "multiclass":
-        maps = class_maps("focal_loss", logits, target, weight=weight, **given)
+        maps = class_maps("focal_loss", logits, target, weight=weight, has_mode=True, **given)
         shape, losses = (logits.shape[0], *logits.shape[2:]), pixel_losses(maps).flatten()
         factor = row_factor(losses, _weights(maps), reduction, maps.invalid)
     else:
