@@ -33,6 +33,10 @@ def test_wins_ties_and_losses_of_the_ladder_are_read_from_its_page():
     ]
     table = readme.ladder_table("\n".join(["# A title", "", head, *rows, "", "1 wins"]))
     assert table.endswith("1 win, 1 tie, 1 loss.")
+    others = ["6 wins, 1 ties, 0 losses, mean +0.31", "1 wins, 4 ties, 0 losses, mean +1.07"]
+    said = [f"Against the other baseline: {counts}." for counts in others]
+    both = readme.ladder_table("\n".join(["", head, *rows, "", *said]))
+    assert both == f"{table}\n\nAgainst the other baseline: 7 wins, 5 ties, 0 losses."
     assert "| c | miou | 40.0 | 41.0 | -1.0 (-1.5 to -0.5) | **loss** |" in table
 
 
