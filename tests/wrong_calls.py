@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+from cases import CASES
 from torch import Tensor
 
 import evalgrad as eg
@@ -41,43 +42,35 @@ OF_MEASURES = {
     "dual_lr": 0.1,
 }
 
+
+def _of_losses() -> dict[str, dict[str, Any]]:
+    """The losses that are modules too, on what their rows in cases.py draw: by their own names, and
+    a further row of the same loss by the row's.
+    """
+    calls: dict[str, dict[str, Any]] = {}
+    generator = torch.Generator().manual_seed(0)
+    for case in CASES:
+        function = getattr(case.module, "function", None)
+        if function is not None:
+            tensors = case.arrange(*case.draw(generator))
+            name = function.__name__
+            key = f"{name}:{case.name}" if name in calls else name
+            calls[key] = dict(zip(function.arguments, tensors, strict=False)) | case.fixed
+    return calls
+
+
 # What each public name is called with, in a mode if one is named; functions as they are, classes to
 # be made.
-RIGHT: dict[str, dict[str, Any]] = {
-    "lovasz_softmax_loss": MAPPED,
-    "lovasz_hinge_loss": BINARY,
+RIGHT: dict[str, dict[str, Any]] = _of_losses() | {
     "jaccard_lovasz_extension": RAISED,
     "lovasz_prox": {**RAISED, "lam": 1.0},
     "loss_max_pooling": {"losses": LISTS.abs()},
     "loss_max_pooling_weights": {"losses": LISTS.abs()},
-    "smooth_topk_loss": GUESSED,
-    "topk_hinge_loss": GUESSED,
-    "topk_entropy_loss": GUESSED,
-    "topk_svm_loss": GUESSED,
-    "sorting_network_topk_loss": GUESSED,
     "topk_predict": {"scores": ROWS, "k": 2},
     "topk_probabilities": {"scores": ROWS, "k": 2},
     "log_elementary_symmetric": {"x": ROWS, "k": 2},
-    "direct_average_precision_loss": LISTED,
-    "direct_ndcg_loss": LISTED,
-    "direct_graded_ndcg_loss": LISTED,
-    "direct_jaccard_loss": LISTED,
-    "direct_zero_one_loss": LISTED,
-    "average_precision_hinge_loss": LISTED,
-    "average_precision_perceptron_loss": LISTED,
-    "zero_one_hinge_loss": LISTED,
-    "zero_one_perceptron_loss": LISTED,
-    "retrieval_average_precision_loss": EMBEDDED,
     "suggest_epsilon": LISTED,
-    "bootstrapped_cross_entropy": MAPPED,
-    "focal_loss": MAPPED,
-    "focal_loss:binary": {**BINARY, "mode": "binary"},
     "focal_loss:multilabel": {**BINARY, "mode": "multilabel"},
-    "soft_jaccard_loss": MAPPED,
-    "soft_dice_loss": MAPPED,
-    "soft_dice_loss:binary": {**BINARY, "mode": "binary"},
-    "soft_dice_loss:multilabel": {**BINARY, "mode": "multilabel"},
-    "soft_tversky_loss": MAPPED,
     "class_presence": {"dataset": [(None, LABELS)], "num_classes": 4, "progress": False},
     "inverse_frequency_weights": {"targets": LABELS, "num_classes": 4},
     "median_frequency_weights": {"targets": LABELS, "num_classes": 4},

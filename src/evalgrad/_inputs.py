@@ -188,11 +188,12 @@ def class_maps(
     ignore_index: int | None,
     weight: Weight,
     classes: Classes = "all",
+    has_mode: bool = False,
 ) -> ClassMaps:
     """Logits ``(N, C, *)``, C >= 2, and labels ``(N, *)`` or ``(N, 1, *)``, in groups."""
     logits = floating(function, "logits", logits, at_least=2)
     if logits.shape[1] < 2:
-        repair = few_classes_repair("logits", logits.shape[1])
+        repair = few_classes_repair("logits", logits.shape[1], has_mode)
         fail(ValueError, function, "logits", "(N, C, *) with C >= 2", describe(logits), repair)
     target = _class_target(function, target, logits, "logits")
     n, c = logits.shape[:2]
