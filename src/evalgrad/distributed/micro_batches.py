@@ -24,6 +24,7 @@ def micro_batch_backward(
     loss: Callable[[Tensor], Tensor],
     *,
     size: int,
+    backward: Callable[[Tensor, Tensor], object] = Tensor.backward,
 ) -> Tensor:
     """Add the gradient of ``loss(model(*inputs))`` to the parameters, with a graph of `size`
     samples at a time.
@@ -41,6 +42,8 @@ def micro_batch_backward(
         loss: a function of the scores of the whole batch, e.g. ``lambda scores: criterion(scores,
             target)``; with several processes, use a `global_batch` inside.
         size: samples per micro-batch; it determines the peak memory.
+        backward: how to go backward from the scores of a micro-batch and their gradient; with
+            Lightning Fabric, ``fabric.backward``.
 
     Example:
         >>> model, target = nn.Linear(4, 1), torch.tensor([0, 1, 0, 1, 1, 0])
@@ -64,7 +67,7 @@ def micro_batch_backward(
             buffer.copy_(before)
     for i, (part, slope) in enumerate(zip(parts, slopes.split(size), strict=True)):
         with nullcontext() if i == len(parts) - 1 else _no_exchange(model):
-            model(*part).backward(slope)
+            backward(model(*part), slope)
     return value
 
 
