@@ -130,6 +130,21 @@ def test_several_inputs():
     torch.testing.assert_close(gradients(model), gradients(whole), rtol=0, atol=1e-6)
 
 
+def test_what_the_loss_learns_gets_its_gradient_too():
+    inputs, target = torch.randn(8, 3), torch.tensor([0, 1] * 4)
+    found = []
+    for size in (None, 3):
+        torch.manual_seed(0)
+        model, loss = nn.Linear(3, 1), eg.ROCAUC()
+        if size is None:
+            loss(model(inputs).squeeze(1), target).backward()
+        else:
+            micro_batch_backward(model, inputs, lambda s: loss(s.squeeze(1), target), size=size)
+        found.append([p.grad for p in (*model.parameters(), *loss.parameters())])
+    assert len(found[0]) > 2
+    torch.testing.assert_close(*found)
+
+
 def _over_ranks(rank, world):
     """Micro-batches within ranks: 5 samples in three, against 3 in two, one process with 8."""
     torch.manual_seed(0)

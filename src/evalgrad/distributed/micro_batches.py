@@ -74,14 +74,17 @@ def micro_batch_backward(
 def _slopes(
     model: nn.Module, parts: list[tuple[Tensor, ...]], loss: Callable[[Tensor], Tensor]
 ) -> tuple[Tensor, Tensor]:
-    """The loss of the whole batch and its gradient in the scores."""
+    """The loss of the whole batch and its gradient in the scores. Parameters of the loss, such as
+    thresholds, get theirs here.
+    """
     with torch.no_grad():
         scores = torch.cat([model(*part) for part in parts])
     scores.requires_grad_()
     with torch.enable_grad():
         value = loss(scores)
-    (slopes,) = torch.autograd.grad(value, scores)
-    return value.detach(), slopes
+    value.backward()  # and not autograd.grad, which would leave out parameters of the loss itself
+    assert scores.grad is not None, "the loss does not depend on the scores"
+    return value.detach(), scores.grad
 
 
 def _no_exchange(model: nn.Module) -> AbstractContextManager[Any]:
