@@ -53,7 +53,7 @@ class Ready:
     description: saved.Description
     alike: bool  # whether all that is measured has one size
     batch_size: int
-    note: str  # of the batch size; "" where there is nothing to say
+    note: str  # of the batch size and the test part; "" where there is nothing to say
     recipe: Recipe | None = None  # of --loss auto
 
     @property
@@ -210,6 +210,7 @@ def prepare(options: TrainOptions, digest: str | None = None) -> Ready:
     description, alike = describe(options, metric, data)
     make_view(description.views, description, nn.Identity())  # raises for views of another task
     batch_size, note = _batch_size(options, data.train)
+    note = "\n".join(filter(None, (note, test_note(options, data))))
     recipe = None
     if options.loss == AUTO:
         own, given = options.loss_options, _given(options, data)
@@ -271,20 +272,34 @@ def _parts(found: Found, options: TrainOptions) -> Dataset[Examples]:
         first = (part.take(range(min(options.limit, len(part)))) for part in parts)
         data = Dataset(*first, classes=data.classes, columns=data.columns)
     for name, part in (("training", data.train), ("validation", data.validation)):
-        if options.task in ("ranking", "multilabel"):
-            _check_both(options, name, part.labels(), data.classes)
+        if missing := one_sided(options.task, part, data.classes):
+            raise UserError(f"{options.data}: the {name} data must have {missing}. Add data.")
     return data
 
 
-def _check_both(options: TrainOptions, part: str, labels: Tensor, classes: list[str]) -> None:
+def one_sided(task: str, part: Examples, classes: list[str]) -> str:
+    """What a part should have and does not: items of both labels, of which metrics of rankings
+    and of multilabel tasks are made; "" where nothing is missing.
+    """
+    if task not in ("ranking", "multilabel") or not len(part):
+        return ""
+    labels = part.labels()
     columns = labels[:, None] if labels.ndim == 1 else labels
-    one_sided = (columns.amin(0) == columns.amax(0)).nonzero()
-    if len(one_sided):
-        label = f" of {classes[int(one_sided[0])]}" if labels.ndim == 2 else ""
-        raise UserError(
-            f"{options.data}: the {part} data must have items with target 0 and with target 1"
-            f"{label}. Add data."
-        )
+    found = (columns.amin(0) == columns.amax(0)).nonzero()
+    label = f" of {classes[int(found[0])]}" if len(found) and labels.ndim == 2 else ""
+    return f"items with target 0 and with target 1{label}" if len(found) else ""
+
+
+def test_note(options: TrainOptions, data: Dataset[Examples]) -> str:
+    """What the test part should have and does not. It does not stop a training, whose choices are
+    made on validation.
+    """
+    missing = one_sided(options.task, data.test, data.classes)
+    where = options.test_data or options.data
+    return missing and (
+        f"{where}: the test data should have {missing}; the test metric is undefined, or leaves"
+        " that label out."
+    )
 
 
 def _batch_size(options: TrainOptions, train: Examples) -> tuple[int, str]:

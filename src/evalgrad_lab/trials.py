@@ -159,7 +159,8 @@ def _judgement(
     measure = task.measures[task.metric]
     if task.classes and measure.per_class:
         rows = measure.rows(measure.said(scores, target, decision), target, None)
-        per_class = {"labels": list(task.classes), "values": measure.per_class(rows)}
+        found = [value if math.isfinite(value) else 0.0 for value in measure.per_class(rows)]
+        per_class = {"labels": list(task.classes), "values": found}
     if target.ndim == 3 and with_examples:
         first = (data.test.inputs[:EXAMPLES], target[:EXAMPLES], decision(scores[:EXAMPLES]))
         examples = [shown(*row) for row in zip(*first, strict=True)]

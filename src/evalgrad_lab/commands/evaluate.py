@@ -72,7 +72,7 @@ class EvaluateResult:
 
     Attributes:
         metric: the name of the metric.
-        value: the metric.
+        value: the metric; None if it is undefined on these examples.
         part: the part of the data that was measured, such as the test part.
         examples: number of examples measured.
         trained: how many examples of the data the model was trained on; they are left out unless
@@ -81,6 +81,7 @@ class EvaluateResult:
         decision: how scores became predictions; None for rankings.
         classes: the table of classes.
         confusion: the confusion matrix; rows are true, columns predicted classes.
+        note: what the examples should have and do not, such as positives of a label.
         path: the file that was written.
 
     Example:
@@ -90,7 +91,7 @@ class EvaluateResult:
     """
 
     metric: str
-    value: float
+    value: float | None
     part: str
     examples: int
     trained: int
@@ -98,6 +99,7 @@ class EvaluateResult:
     decision: "Decision | None"
     classes: list[dict[str, Any]]
     confusion: list[Any]
+    note: str
     path: Path
 
     def plain(self) -> dict[str, Any]:
@@ -118,6 +120,7 @@ def evaluate(options: EvaluateOptions) -> EvaluateResult:
     """
     from evalgrad_lab import metrics, saved, views
     from evalgrad_lab.judging import judge
+    from evalgrad_lab.ready import one_sided
 
     description, network = saved.read(options.run, options.trust_model)
     metric = metrics.find(options.metric or description.metric, description.task)
@@ -140,6 +143,7 @@ def evaluate(options: EvaluateOptions) -> EvaluateResult:
         decision,
         judged.classes,
         judged.confusion,
+        one_sided(description.task, examples, description.classes),
         options.run / "evaluation" / "result.json",
     )
     write_atomically(result.path, json.dumps(result.plain(), indent=1).encode())
@@ -179,7 +183,10 @@ def main(options: EvaluateOptions) -> int:
     found = evaluate(options)
     where = options.data or "the test part"
     decided = f", decided by {found.decision}" if found.decision else ""
-    print(f"{found.metric} {found.value:.6f} on {found.examples} examples of {where}{decided}")
+    value = "is undefined" if found.value is None else f"{found.value:.6f}"
+    print(f"{found.metric} {value} on {found.examples} examples of {where}{decided}")
+    if found.note:
+        print(f"they should have {found.note}; what is missing is left out of the metric")
     if found.trained:
         said = "are among them" if options.include_trained else "are left out"
         print(f"{found.trained} examples that the run was trained on {said}")
