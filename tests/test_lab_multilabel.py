@@ -61,6 +61,21 @@ def test_every_part_has_its_share_of_each_label(tmp_path):
         assert [part[:, 1].mean().item() for part in rare] == pytest.approx([0.4] * 3, abs=0.1)
 
 
+def test_the_batch_size_follows_the_rarest_label(tmp_path, capsys):
+    x = np.random.default_rng(0).normal(size=(320, 2))
+    target = np.stack([np.arange(320) % 2, np.arange(320) < 16], 1) * 1
+    np.savez(tmp_path / "data.npz", inputs=x, target=target)
+    options = {"task": "multilabel", "metric": "ap", "data": tmp_path / "data.npz", "epochs": 1}
+    options |= {"loss": "bce", "accelerator": "cpu"}
+    result = train(TrainOptions(**options, out=tmp_path / "run"))
+    # 10 of 193 are positive: 0.948^16 = 0.43 of the batches have none; 0.948^64 = 0.03
+    said = "43% of the batches of 16 would have no positive of 1"
+    assert f"--batch-size 64 is used: {said}" in capsys.readouterr().err
+    assert result.steps == 193 // 64
+    train(TrainOptions(**options, out=tmp_path / "asked", batch_size=8))
+    assert "65% of the batches of 8 would have no positive of 1; a" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("metric", "loss"),
     [

@@ -209,7 +209,7 @@ def prepare(options: TrainOptions, digest: str | None = None) -> Ready:
     measure = metric.measure(len(data.classes), options.ignore_index)
     description, alike = describe(options, metric, data)
     make_view(description.views, description, nn.Identity())  # raises for views of another task
-    batch_size, note = _batch_size(options, data.train)
+    batch_size, note = _batch_size(options, data)
     note = "\n".join(filter(None, (note, test_note(options, data))))
     recipe = None
     if options.loss == AUTO:
@@ -302,16 +302,34 @@ def test_note(options: TrainOptions, data: Dataset[Examples]) -> str:
     )
 
 
-def _batch_size(options: TrainOptions, train: Examples) -> tuple[int, str]:
-    """The batch size and a note on it: a batch without a positive teaches a ranking nothing."""
-    asked = options.batch_size or BATCH
-    if options.task != "ranking" or train.lists is not None:
+def _batch_size(options: TrainOptions, data: Dataset[Examples]) -> tuple[int, str]:
+    """The batch size and a note on it: a batch without a positive teaches a ranking nothing. Of
+    several labels the rarest decides.
+    """
+    asked, train = options.batch_size or BATCH, data.train
+    if options.task not in ("ranking", "multilabel"):
         return asked, ""
-    negatives = 1 - float(train.labels().double().mean())
+    if train.lists is not None:
+        return asked, _list_note(train.labels(), train.lists)
+    positives = train.labels().double().mean(0)
+    negatives = 1 - float(positives.min())
     size = asked
     while options.batch_size is None and negatives**size > VOID and size < len(train):
         size *= 2
-    void = f"{negatives**asked:.0%} of the batches of {asked} would have no positive"
+    which = f" of {data.classes[int(positives.argmin())]}" if positives.ndim else ""
+    void = f"{negatives**asked:.0%} of the batches of {asked} would have no positive{which}"
     if size != asked:
         return size, f"--batch-size {size} is used: {void}."
     return asked, f"{void}; a larger --batch-size helps." if negatives**asked > 0.5 else ""
+
+
+def _list_note(labels: Tensor, lists: list[int]) -> str:
+    """Where most lists teach a ranking nothing, whatever the batch size."""
+    every, with_positive = set(lists), {lists[i] for i in labels.nonzero()[:, 0].tolist()}
+    void = 1 - len(with_positive) / len(every)
+    return (
+        f"{void:.0%} of the training lists have no positive: a loss of the ranking learns nothing"
+        " from them. Leave them out, or use longer lists."
+        if void > 0.5
+        else ""
+    )
