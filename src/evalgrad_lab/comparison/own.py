@@ -40,7 +40,6 @@ from evalgrad_lab.tune import Case, Tuned, tune
 
 FIRST_SEED = 1000  # of the search, far from those of the results
 SEEDS = 5
-SAME = 0.05  # iterations that differ by less than this share are taken for equal
 
 
 class Own:
@@ -137,8 +136,7 @@ class Own:
             for (one, result), step in zip(self._with(found), times["steps"], strict=True):
                 count = plan.iterations
                 if panel == EQUAL_TIME:
-                    equal = equal_time_iterations(count, times["steps"][0], step)
-                    count = equal if abs(equal - count) > SAME * count else count
+                    count = equal_time_iterations(count, times["steps"][0], step)
                 for seed in range(plan.seeds):
                     settings = self.settings(one, iterations=count)
                     lines.append(({**settings, **result.point, "seed": seed}, panel))
