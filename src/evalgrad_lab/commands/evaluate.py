@@ -5,10 +5,10 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from evalgrad_lab.commands.views import Views
 from evalgrad_lab.errors import UserError
 from evalgrad_lab.options import option
 from evalgrad_lab.store import write_atomically
+from evalgrad_lab.view_options import ViewOptions
 
 if TYPE_CHECKING:
     from evalgrad_lab.data.dataset import Examples
@@ -16,37 +16,6 @@ if TYPE_CHECKING:
     from evalgrad_lab.saved import Description
 
 MOST_COLUMNS = 12  # of a confusion matrix in the terminal
-
-
-@dataclass(frozen=True, kw_only=True)
-class ViewOptions(Views):
-    """The options that `evaluate` and `predict` share."""
-
-    run: Path = option(help="the --out folder of `evalgrad train`", positional=True)
-    threshold: float | None = option(
-        None,
-        help="scores above it are class 1 (the decision rule chosen by `train`)",
-    )
-    batch_size: int = option(16, help="batch size (16)", least=1)
-    device: str = option("auto", help="device of the network (auto: cuda if available)")
-    trust_model: bool = option(
-        False, help="allow RUN to run the code of a network that is not built in"
-    )
-
-    def decision(self, description: "Description") -> "Decision | None":
-        """What decides; None where nothing does."""
-        from evalgrad_lab.decisions import Decision, plain
-
-        if self.crops is not None:  # which gives probabilities, that no offsets were chosen for
-            return plain(of_one_score=False)
-        if self.threshold is None:
-            return description.decision
-        if description.decision is None or not description.decision.of_one_score:
-            raise UserError(
-                f"--threshold is for scores with one threshold; {self.run} was trained for"
-                f" {description.metric} with {len(description.classes)} classes. Drop it."
-            )
-        return Decision("threshold", [self.threshold])
 
 
 @dataclass(frozen=True, kw_only=True)

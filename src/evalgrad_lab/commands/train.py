@@ -7,10 +7,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from evalgrad_lab.commands.views import Views
 from evalgrad_lab.errors import UserError
 from evalgrad_lab.options import option
 from evalgrad_lab.store import read_json
+from evalgrad_lab.view_options import Views
 
 if TYPE_CHECKING:
     from evalgrad_lab.decisions import Decision
