@@ -24,8 +24,7 @@ from evalgrad_lab.fit import Hook, Pace, Phase, Training, schedule_of
 from evalgrad_lab.judging import Judgement, choose, fitted, judge, sample
 from evalgrad_lab.measures import Measure, Scored, measured
 from evalgrad_lab.metrics import Metric
-from evalgrad_lab.models.frozen import freeze_batch_norm
-from evalgrad_lab.models.weights import load_weights
+from evalgrad_lab.models.weights import freeze_batch_norm, load_weights
 from evalgrad_lab.performance import Performance
 from evalgrad_lab.phases import Given, parse_mix, plan, shaped
 from evalgrad_lab.recipe import AUTO, Recipe, fork_step, recipe_for

@@ -15,7 +15,7 @@ from evalgrad_lab.view_options import Views
 if TYPE_CHECKING:
     from evalgrad_lab.decisions import Decision
 
-Kind = Literal["segmentation", "classification", "ranking", "multilabel"]
+TaskName = Literal["segmentation", "classification", "ranking", "multilabel"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -122,7 +122,7 @@ class TrainOptions(DataOptions):
         '--task ranking --metric ap --data rows.csv --out run'
     """
 
-    task: Kind = option(help="the kind of task")
+    task: TaskName = option(help="the kind of task")
     metric: str = option(
         help="the metric you are judged by: miou, top5, ap, f1, ...; docs/train.md"
     )
