@@ -248,6 +248,19 @@ def test_the_batch_size_is_raised_where_most_batches_would_hold_no_positive(tmp_
     assert "would have no positive" not in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(("length", "warned"), [(4, True), (40, False)])
+def test_lists_without_a_positive_are_told(tmp_path, capsys, length, warned):
+    x, _, _ = table(320)
+    rows = [
+        f"{a!r},{b!r},{int(i % 40 == 0)},q{i // length}" for i, (a, b, _) in enumerate(x.tolist())
+    ]
+    data = tmp_path / "lists.csv"
+    data.write_text("\n".join(["a,b,target,query", *rows]) + "\n")
+    train(options(tmp_path, data, metric="ap", group="query", epochs=1, loss="bce"))
+    said = "of the training lists have no positive" in capsys.readouterr().err
+    assert said == warned
+
+
 def test_the_best_is_the_best_mean_of_three_looks():
     values = [0.9, 0.1, 0.2, 0.5, 0.6, 0.55, 0.1]
     training = Training(torch.nn.Linear(1, 1), [Phase(lambda *_: None, 9)], Pace(0.1))

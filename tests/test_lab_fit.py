@@ -501,16 +501,16 @@ def test_train_in_parts_equals_the_large_batch_and_other_precision_nearly(tmp_pa
     common |= {"accelerator": "cpu", "epochs": 4, "loss": "bce", "clip": 1.0}
     common |= {"optimiser": "sgd", "learning_rate": 0.5}
     sizes = [{"batch_size": 4}, {"batch_size": 2, "accumulate": 2}]
-    sizes.append({"batch_size": 4, "precision": "bf16-mixed"})
+    sizes += [{**one, "precision": "bf16-mixed"} for one in sizes]
     found = []
     for number, more in enumerate(sizes):
         out = tmp_path / str(number)
         result = train(TrainOptions(out=out, **common, **more))
         state = torch.load(out / "last.ckpt", weights_only=True)["network"]
         found.append((result.steps, state))
-    assert found[0][0] == found[1][0] == 4
+    assert {steps for steps, _ in found} == {4}
     difference = [
         max(float((a - b).abs().max()) for a, b in zip(found[0][1].values(), other[1].values()))
         for other in found[1:]
     ]
-    assert difference[0] < 1e-5 < difference[1] < 0.1
+    assert difference[0] < 1e-5 < min(difference[1:]) < max(difference[1:]) < 0.1

@@ -115,7 +115,7 @@ def write(folder, classes, confusion, task="classification", curves=None, recipe
     table = [{"class": name, **rates} for name in classes]
     result = {"metric": "accuracy", "loss": "ce", "validation": 0.5, "test": None, "decision": None}
     recipe = {"chosen": "ce", "why": "kept <bce>", **(recipe or {})}
-    result |= {"classes": table, "confusion": confusion, "recipe": recipe}
+    result |= {"classes": table, "confusion": confusion, "recipe": recipe, "part": "validation"}
     curve = [{"epoch": 1, "step": 3, "loss": 0.5, "metric": 0.25, "seconds": 1.0}]
     options = TrainOptions(task=task, metric="accuracy", data=Path("<data>"), out=folder)
     write_run(options, result, curves or [curve], [])

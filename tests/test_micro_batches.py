@@ -130,6 +130,18 @@ def test_several_inputs():
     torch.testing.assert_close(gradients(model), gradients(whole), rtol=0, atol=1e-6)
 
 
+def test_what_the_loss_learns_gets_its_gradient_too():
+    inputs, target = torch.randn(8, 3), torch.tensor([0, 1] * 4)
+    model, loss = nn.Linear(3, 1), eg.ROCAUC()
+    learned = [*model.parameters(), *loss.parameters()]
+    same = copy.deepcopy(loss)  # its thresholds begin at the scores of the first batch
+    value = same(model(inputs).squeeze(1), target)
+    expected = torch.autograd.grad(value, [*model.parameters(), *same.parameters()])
+    micro_batch_backward(model, inputs, lambda scores: loss(scores.squeeze(1), target), size=3)
+    torch.testing.assert_close([p.grad for p in learned], list(expected))
+    assert len(learned) > 2
+
+
 def _over_ranks(rank, world):
     """Micro-batches within ranks: 5 samples in three, against 3 in two, one process with 8."""
     torch.manual_seed(0)

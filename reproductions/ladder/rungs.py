@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from evalgrad_lab.commands.train import Kind
+from evalgrad_lab.commands.train import TaskName
 from evalgrad_lab.data.dataset import Sizes
 from evalgrad_lab.data.embedded import digits
 from evalgrad_lab.data.fetched import labelled, mapped
@@ -22,7 +22,7 @@ class Rung:
     """One task: `read()` gives the arrays of its file, `options` what `compare --data` takes."""
 
     name: str
-    task: Kind
+    task: TaskName
     metric: str
     read: Callable[[], Arrays]
     options: dict[str, Any] = field(default_factory=dict)

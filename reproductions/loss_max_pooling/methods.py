@@ -9,8 +9,7 @@ from matplotlib.figure import Figure
 
 from evalgrad_lab.report.panels import rank_correlation
 from evalgrad_lab.runs import Runs
-from reproductions.claims import Claim, above, best, each, minus, spread
-from reproductions.courses import last_looks
+from reproductions.claims import Claim, above, best, each, last_looks, minus, spread
 from reproductions.data_sets import APART, SCENES, SHARED, DataSet, elsewhere
 from reproductions.drawing import new_figure
 from reproductions.experiment import Experiment, Outcome, Size, Table

@@ -129,6 +129,7 @@ class Run:
             recipe,
             judged.classes,
             judged.confusion,
+            "test" if len(ready.data.test) else "validation",
         )
 
     def _fitted(self) -> dict[str, Any]:

@@ -16,7 +16,6 @@ from torch import Tensor, nn
 
 import evalgrad as eg
 from evalgrad_lab import metrics
-from evalgrad_lab.commands.evaluate import ViewOptions
 from evalgrad_lab.data.batches import Batch, in_order
 from evalgrad_lab.data.dataset import Examples
 from evalgrad_lab.data.files.read import look_at
@@ -24,6 +23,7 @@ from evalgrad_lab.decisions import one_score
 from evalgrad_lab.errors import UserError
 from evalgrad_lab.phases import shaped
 from evalgrad_lab.saved import Description
+from evalgrad_lab.view_options import ViewOptions
 
 Network = Callable[[Tensor], Tensor]
 

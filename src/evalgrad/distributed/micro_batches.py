@@ -24,6 +24,7 @@ def micro_batch_backward(
     loss: Callable[[Tensor], Tensor],
     *,
     size: int,
+    backward: Callable[[Tensor, Tensor], object] = Tensor.backward,
 ) -> Tensor:
     """Add the gradient of ``loss(model(*inputs))`` to the parameters, with a graph of `size`
     samples at a time.
@@ -41,6 +42,8 @@ def micro_batch_backward(
         loss: a function of the scores of the whole batch, e.g. ``lambda scores: criterion(scores,
             target)``; with several processes, use a `global_batch` inside.
         size: samples per micro-batch; it determines the peak memory.
+        backward: how to go backward from the scores of a micro-batch and their gradient; with
+            Lightning Fabric, ``fabric.backward``.
 
     Example:
         >>> model, target = nn.Linear(4, 1), torch.tensor([0, 1, 0, 1, 1, 0])
@@ -64,21 +67,24 @@ def micro_batch_backward(
             buffer.copy_(before)
     for i, (part, slope) in enumerate(zip(parts, slopes.split(size), strict=True)):
         with nullcontext() if i == len(parts) - 1 else _no_exchange(model):
-            model(*part).backward(slope)
+            backward(model(*part), slope)
     return value
 
 
 def _slopes(
     model: nn.Module, parts: list[tuple[Tensor, ...]], loss: Callable[[Tensor], Tensor]
 ) -> tuple[Tensor, Tensor]:
-    """The loss of the whole batch and its gradient in the scores."""
+    """The loss of the whole batch and its gradient in the scores. Parameters of the loss, such as
+    thresholds, get theirs here.
+    """
     with torch.no_grad():
         scores = torch.cat([model(*part) for part in parts])
     scores.requires_grad_()
     with torch.enable_grad():
         value = loss(scores)
-    (slopes,) = torch.autograd.grad(value, scores)
-    return value.detach(), slopes
+    value.backward()  # and not autograd.grad, which would leave out parameters of the loss itself
+    assert scores.grad is not None, "the loss does not depend on the scores"
+    return value.detach(), scores.grad
 
 
 def _no_exchange(model: nn.Module) -> AbstractContextManager[Any]:

@@ -29,7 +29,7 @@ def write_run(
         curves: the rows of `log.csv`, and of `branch.csv` for a second branch.
         examples: images with their targets and predictions, for segmentation.
     """
-    metric, part = result["metric"], "validation" if result["test"] is None else "test"
+    metric = result["metric"]
     forked = result["recipe"].get("fork_epoch", 0.0)
     figures = [
         _figure(curves[:1], 0.0, "loss", "Training loss", percent=False),
@@ -41,7 +41,6 @@ def write_run(
         command=shlex.join(["evalgrad", "train", *options.arguments()]),
         result=result,
         curve=curves[0],
-        part=part,
         items="pixels" if options.task == "segmentation" else "examples",
         figures=[figure for figure in figures if figure is not None],
         confusion=_shaded(result["classes"], result["confusion"]),
