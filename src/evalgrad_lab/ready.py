@@ -172,10 +172,11 @@ class Ready:
 
     def rows(self, training: Training) -> Tensor:
         """What the metric on validation is made of, decided as is best for the network as it is:
-        one row per example, of all ranks.
+        one row per example, of all ranks, in the order of one.
         """
-        decision = self.decision(training, last=True)[0]
-        return measured(self.measure, self.scored(training, self.data.validation), [decision])[:, 0]
+        part, decision = self.data.validation, self.decision(training, last=True)[0]
+        rows = measured(self.measure, self.scored(training, part), [decision])[:, 0]
+        return rows if part.lists is not None else _in_turn(rows, training.fabric.world_size)
 
     def judged(self, training: Training, part: Examples, decision: Decision | None) -> Judgement:
         """The metric of the current network on a part, over all ranks."""
@@ -221,6 +222,14 @@ def prepare(options: TrainOptions, digest: str | None = None) -> Ready:
 def _given(options: TrainOptions, data: Dataset[Examples]) -> Given:
     ranks = options.devices * options.num_nodes
     return Given(data.train, len(data.classes), options.ignore_index, ranks)
+
+
+def _in_turn(rows: Tensor, ranks: int) -> Tensor:
+    """Rows that are there rank by rank in the order of the examples, of which the ranks take turns.
+    The groups of the jackknife are those of one rank then.
+    """
+    places = torch.cat([torch.arange(rank, len(rows), ranks) for rank in range(ranks)])
+    return rows[places.argsort()]
 
 
 def start_of(options: TrainOptions) -> Path | None:
