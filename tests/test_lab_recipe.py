@@ -117,6 +117,34 @@ def test_two_positives_in_validation_are_too_few_to_choose_by(tmp_path):
     assert f"validation has {count} positives, too few to choose a branch" in result.recipe["why"]
 
 
+@pytest.mark.parametrize(("count", "enough"), [(90, False), (110, True)])
+def test_few_examples_of_one_of_two_classes_are_too_few_to_choose_by(tmp_path, count, enough):
+    """A fifth of the items is held out, and of its classes the first is the rarer."""
+    x, target = np.random.rand(600, 3).astype(np.float32), (np.arange(600) >= count).astype(int)
+    np.savez(tmp_path / "classes.npz", inputs=x, target=target)
+    asked = {"data": tmp_path / "classes.npz", "task": "classification", "metric": "f1", "test": 0}
+    found = prepare(options(tmp_path, **asked)).recipe
+    assert (found.second is not None) == enough
+    assert enough or "examples of class 0, too few to choose a branch" in found.why
+
+
+@pytest.mark.parametrize("metric", ["image-iou", "image-dice", "miou"])
+@pytest.mark.parametrize(("count", "enough"), [(19, False), (20, True)])
+def test_few_images_with_foreground_are_too_few_to_choose_by(tmp_path, metric, count, enough):
+    """60 images to validate on, of which so many hold foreground."""
+    masks = np.zeros((60, 8, 8), int)
+    masks[:count, :2] = 1
+    images = np.random.rand(60, 8, 8).astype(np.float32)
+    train = np.tile(np.arange(8) % 2, (60, 8, 1))
+    arrays = {"inputs": images, "target": train, "val_inputs": images, "val_target": masks}
+    np.savez(tmp_path / "masks.npz", **arrays)
+    asked = {"data": tmp_path / "masks.npz", "task": "segmentation", "metric": metric, "test": 0}
+    found = prepare(options(tmp_path, **asked)).recipe
+    assert (found.second is not None) == enough
+    few = "validation has 19 images with pixels of class 1, too few to choose a branch (at least"
+    assert enough or few in found.why
+
+
 def test_a_metric_that_cross_entropy_trains_for_has_no_second_branch(tmp_path):
     path = tmp_path / "items.npz"
     write_items(path)

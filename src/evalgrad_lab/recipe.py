@@ -39,6 +39,7 @@ FALLEN = 0.5  # of the first branch's metric: a second one below it has collapse
 CONSTANT = 8  # items of a batch that must be told apart; a few may be equal
 RARE = 0.2  # a class with less than this share of its even share of the items is rare
 OF_CLASSES = ("miou", "image-miou", "dice", "f1")  # means over classes, in which a rare one counts
+OF_FOREGROUND = ("image-iou", "image-dice")
 REPAIR = "Train with --loss auto, or mix in the baseline: --mix sum:0.5."
 # what suits a second branch better than the defaults of a loss alone; docs/lab.md has the runs
 OPTIONS: dict[str, dict[str, Any]] = {
@@ -84,7 +85,7 @@ def recipe_for(
     if metric.loss == baseline:
         why = f"{baseline} already optimises {metric.name}"
         return Recipe(first, {**first_options, **own}, None, {}, why)
-    if few := _too_few(kind, validation):
+    if few := _too_few(kind, metric, given, validation):
         return Recipe(first, first_options, None, own, few)
     return Recipe(first, first_options, metric.loss, own, "", shares)
 
@@ -123,7 +124,7 @@ def _has_rare(given: Given) -> bool:
     return bool((counts < RARE * counts.mean()).any())
 
 
-def _too_few(kind: str, validation: Examples) -> str:
+def _too_few(kind: str, metric: Metric, given: Given, validation: Examples) -> str:
     """Why validation cannot choose between two branches; "" if it can."""
     if len(validation) < LEAST:
         return (
@@ -134,17 +135,39 @@ def _too_few(kind: str, validation: Examples) -> str:
         lists = len(set(validation.lists))
         return f"validation has {lists} lists, too few to choose a branch (at least {LEAST})"
     if kind in ("ranking", "multilabel"):
-        labels = validation.labels()
-        columns = labels[:, None] if labels.ndim == 1 else labels
-        counts = torch.stack([(columns == 1).sum(0), (columns == 0).sum(0)])
-        rarest = int(counts.min())
-        if rarest < LEAST:
-            what = "positives" if (counts[0] == rarest).any() else "negatives"
-            of = " of a label" if labels.ndim == 2 else ""
-            return (
-                f"validation has {rarest} {what}{of}, too few to choose a branch (at least {LEAST})"
-            )
-    return ""
+        return _too_few_labels(validation.labels())
+    # of more classes a rare one is but a part of the mean
+    of_two = given.num_classes == 2 and metric.name in (*OF_CLASSES, *OF_FOREGROUND)
+    return _too_few_of_two(kind, validation) if of_two else ""
+
+
+def _too_few_labels(labels: Tensor) -> str:
+    """Of the 0/1 labels of items, or of each column of them."""
+    columns = labels[:, None] if labels.ndim == 1 else labels
+    counts = torch.stack([(columns == 1).sum(0), (columns == 0).sum(0)])
+    rarest = int(counts.min())
+    if rarest >= LEAST:
+        return ""
+    what = "positives" if (counts[0] == rarest).any() else "negatives"
+    of = " of a label" if labels.ndim == 2 else ""
+    return f"validation has {rarest} {what}{of}, too few to choose a branch (at least {LEAST})"
+
+
+def _too_few_of_two(kind: str, validation: Examples) -> str:
+    """Of two classes: examples of each, or images that hold it."""
+    what = "images with pixels" if "segmentation" in kind else "examples"
+    held, target = [0, 0], validation.target
+    assert target is not None
+    for i in range(len(target)):
+        for label in (0, 1):
+            held[label] += bool((target[i] == label).any())
+        if min(held) >= LEAST:  # masks are read from files
+            return ""
+    label = held.index(min(held))
+    return (
+        f"validation has {held[label]} {what} of class {label}, too few to choose a branch (at"
+        f" least {LEAST})"
+    )
 
 
 def fork_step(steps: int) -> int:
