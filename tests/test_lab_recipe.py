@@ -153,14 +153,17 @@ def test_a_metric_that_cross_entropy_trains_for_has_no_second_branch(tmp_path):
     assert "cross_entropy already optimises accuracy" in result.recipe["why"]
 
 
+def plant(monkeypatch, loss, name="direct_average_precision"):
+    """Train on this function instead of the loss `name`."""
+    monkeypatch.setitem(losses.LOSSES, name, replace(losses.LOSSES[name], factory=""))
+    monkeypatch.setattr(loss_factories, name, lambda **_: loss, raising=False)
+    monkeypatch.setattr(recipe, "OPTIONS", {})
+
+
 @pytest.fixture
 def planted_collapse(monkeypatch):
     """A loss for AP whose minimum is a constant score, far stronger than any cross-entropy."""
-    entry = replace(losses.LOSSES["direct_average_precision"], factory="")
-    monkeypatch.setitem(losses.LOSSES, "direct_average_precision", entry)
-    factory = lambda **_: lambda scores, target: 1e4 * (scores - scores.mean()).abs().mean()  # noqa: E731
-    monkeypatch.setattr(loss_factories, "direct_average_precision", factory, raising=False)
-    monkeypatch.setattr(recipe, "OPTIONS", {})
+    plant(monkeypatch, lambda scores, target: 1e4 * (scores - scores.mean()).abs().mean())
 
 
 def test_a_branch_that_collapses_is_tried_with_less_and_then_left(tmp_path, planted_collapse):
@@ -171,12 +174,67 @@ def test_a_branch_that_collapses_is_tried_with_less_and_then_left(tmp_path, plan
     assert "With 0.1 of direct_average_precision a branch collapsed" in why
 
 
-def test_a_training_without_a_gradient_is_told(tmp_path, monkeypatch, capsys):
-    factory = lambda **_: lambda scores, target: 0.0 * scores.sum()  # noqa: E731
-    monkeypatch.setattr(loss_factories, "hinge", factory)
-    train(options(tmp_path, loss="hinge", epochs=1))
+@pytest.mark.parametrize("value", [0.5, 0.0])
+def test_a_loss_of_the_metric_without_a_gradient_is_told(tmp_path, monkeypatch, value):
+    """The gradient of the sum is that of BCE; a loss that is solved has none either, rightly."""
+    plant(monkeypatch, lambda scores, target: 0.0 * scores.sum() + value)
+    found = train(options(tmp_path)).recipe
+    dead = 'collapsed: direct_average_precision had no gradient in a whole epoch ("direction":'
+    assert (dead in found["why"]) == (value > 0)
+    assert ("difference" in found) == (value == 0)
+
+
+def test_a_gradient_in_one_batch_of_an_epoch_is_enough():
+    loss = loss_factories.WeightedSum("bce", "hinge")
+    far, near = (torch.tensor(x, requires_grad=True) for x in ([9.0, 9.0], [0.1, -0.1]))
+    target = torch.tensor([1, 1])
+    for batches, dead in (([far], False), ([near, far], False), ([far, near], False)):
+        loss.look_again()
+        for scores in batches:
+            loss(scores, target)
+        assert loss.is_dead == dead
+    dead = loss_factories.WeightedSum("bce", "bce")
+    dead.losses[1] = lambda scores, target: 0 * scores.sum() + 1
+    dead(near, target)
+    assert dead.is_dead
+    near.grad = None
+    torch.testing.assert_close(
+        torch.autograd.grad(loss(near, target), near),
+        torch.autograd.grad(sum(one(near, target) for one in loss.losses) / 2, near),
+    )
+
+
+def test_first_k_is_named_where_ndcg_has_no_gradient():
+    assert '"first_k" or "direction": "negative"' in recipe._no_gradient("direct_ndcg")
+    assert recipe._no_gradient("f_beta") == "f_beta had no gradient in a whole epoch"
+
+
+@pytest.mark.parametrize(
+    ("loss", "mix", "repair"),
+    [
+        ("hinge", "none", "Train with --loss auto, or mix in the baseline: --mix sum:0.5."),
+        ("hinge", "sum:0.5", "Train with --loss auto."),
+        ("bce", "none", "Choose a smaller --learning-rate."),
+        ("auto", "none", "Choose a smaller --learning-rate."),
+    ],
+)
+def test_a_training_without_a_gradient_is_told(tmp_path, monkeypatch, capsys, loss, mix, repair):
+    """With what helps this loss; `--mix` is refused to the baseline."""
+    for name in ("hinge", "bce"):
+        factory = lambda **_: lambda scores, target: 0.0 * scores.sum()  # noqa: E731
+        monkeypatch.setattr(loss_factories, name, factory)
+    train(options(tmp_path, loss=loss, mix=mix, epochs=1))
     message = capsys.readouterr().err
-    assert "epoch 1: all gradients of an epoch were zero. Train with --loss auto" in message
+    assert f"epoch 1: all gradients of an epoch were zero. {repair}" in message
+
+
+@pytest.mark.parametrize("count", [2, 8])
+def test_one_output_for_all_pixels_is_told_of_few_images_too(count):
+    same = torch.tensor([0.3, -0.1]).view(1, 2, 1, 1).expand(count, 2, 4, 4).clone()
+    assert recipe._is_constant(same)
+    same[-1, 0, 0, 0] = 0.4
+    assert not recipe._is_constant(same)
+    assert not recipe._is_constant(torch.zeros(7))  # a few may be equal
 
 
 @pytest.mark.parametrize("length", [{"iterations": 1}, {"epochs": 1, "batch_size": 512}])

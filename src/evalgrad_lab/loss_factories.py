@@ -17,6 +17,7 @@ from evalgrad_lab.errors import UserError
 from evalgrad_lab.losses import find
 
 Loss = Callable[..., Tensor]
+SOLVED = 1e-6  # a loss of the metric below it has nothing left to move, and no gradient
 
 
 def cross_entropy(
@@ -135,7 +136,11 @@ def make(name: str, options: dict[str, Any]) -> Loss:
 
 
 class WeightedSum(nn.Module):
-    """(1 - share) * first + share * second; `index` goes to those that take it."""
+    """(1 - share) * first + share * second; `index` goes to those that take it.
+
+    The gradient of the sum hides that the second has none: `is_dead` says whether it had none in
+    all calls since `look_again`, without being solved.
+    """
 
     def __init__(
         self, first: str, second: str, *, share: float = 0.5, **options: dict[str, Any]
@@ -150,7 +155,8 @@ class WeightedSum(nn.Module):
             raise TypeError(f"options of a sum are given by loss; got {unknown}. Name {names}.")
         self.losses = [make(name, options.get(name, {})) for name in (first, second)]
         self.takes_index = [find(name).takes_index for name in (first, second)]
-        self.shares = (1 - share, share)
+        self.names, self.shares = (first, second), (1 - share, share)
+        self.look_again()
         # their state is saved
         self.parts = nn.ModuleList(loss for loss in self.losses if isinstance(loss, nn.Module))
 
@@ -159,4 +165,22 @@ class WeightedSum(nn.Module):
             loss(scores, target, index=index) if takes else loss(scores, target)
             for loss, takes in zip(self.losses, self.takes_index, strict=True)
         )
+        self._look(second, scores)
         return self.shares[0] * first + self.shares[1] * second
+
+    @property
+    def is_dead(self) -> bool:
+        return self.unsolved and not self.moved
+
+    def look_again(self) -> None:
+        """Begin anew, with the next epoch."""
+        self.moved = self.unsolved = False
+
+    def _look(self, second: Tensor, scores: Tensor) -> None:
+        """A gradient that was seen once is not looked for again: that costs a backward pass."""
+        if self.moved or not (scores.requires_grad and torch.is_grad_enabled()):
+            return
+        self.unsolved |= bool(second.detach() > SOLVED)
+        if second.requires_grad:
+            (own,) = torch.autograd.grad(second, scores, retain_graph=True, allow_unused=True)
+            self.moved = own is not None and bool((own != 0).any())

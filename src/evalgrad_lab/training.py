@@ -17,7 +17,7 @@ from evalgrad_lab.fit import Hook, Training, fit
 from evalgrad_lab.lock import held
 from evalgrad_lab.progress import Progress
 from evalgrad_lab.ready import Ready, dataset, files_of, prepare
-from evalgrad_lab.recipe import Collapse, Fork, fork_step
+from evalgrad_lab.recipe import Collapse, Fork, fork_step, repair_of
 from evalgrad_lab.report.run_page import write_run
 from evalgrad_lab.store import read_json, write_atomically
 from evalgrad_lab.trials import EXAMPLES, shown
@@ -99,8 +99,11 @@ class Run:
         second = bool(self.logs)
         log = Progress(self.folder / name, validation, self.ready.options.metric, second)
         self.logs = [*self.logs[:1], log]  # of branches the last one, which did not collapse
-        alone = self.ready.recipe is None
-        return [log, Collapse(validation, stops=False)] if alone else [log]
+        if second:  # has one that stops it
+            return [log]
+        options = self.ready.options
+        repair = repair_of(options.loss, options.mix)
+        return [log, Collapse(validation, stops=False, repair=repair)]
 
     def curves(self) -> list[list[dict[str, Any]]]:
         """The rows of the log, and those of the second branch if there is one."""
