@@ -177,8 +177,13 @@ class WeightedSum(nn.Module):
         self.moved = self.unsolved = False
 
     def _look(self, second: Tensor, scores: Tensor) -> None:
-        """A gradient that was seen once is not looked for again: that costs a backward pass."""
-        if self.moved or not (scores.requires_grad and torch.is_grad_enabled()):
+        """A gradient that was seen once is not looked for again: that costs a backward pass. An
+        S-measure (which takes the index) has none only where all items are beyond the margin: it is
+        solved, though its value is not 0.
+        """
+        if self.moved or self.takes_index[1]:
+            return
+        if not (scores.requires_grad and torch.is_grad_enabled()):
             return
         self.unsolved |= bool(second.detach() > SOLVED)
         if second.requires_grad:
