@@ -10,6 +10,7 @@ import sys
 import time
 from dataclasses import replace
 from functools import partial
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -18,7 +19,7 @@ from safetensors.torch import load_file
 from test_lab_train import SLOW_NET
 from training_data import write_segmentation
 
-from evalgrad_lab import branches, loss_factories, losses, recipe, train
+from evalgrad_lab import branches, loss_factories, losses, recipe, train, trials
 from evalgrad_lab.commands.train import TrainOptions
 from evalgrad_lab.comparison import own, own_trials
 from evalgrad_lab.errors import UserError
@@ -69,6 +70,38 @@ def test_the_second_branch_costs_less_than_a_third_of_the_steps(tmp_path):
     assert sum(phase.steps for phase in ready.branch(0, 30).phases()) == 30
     assert ready.forked == pytest.approx(0.3)
     assert prepare(options(tmp_path, loss="bce")).forked == 0
+    assert prepare(options(tmp_path, iterations=1)).forked == 0  # it has no room
+
+
+def test_what_the_second_branch_cost_is_told(tmp_path, capsys, monkeypatch):
+    result = train(options(tmp_path, iterations=20))
+    assert "The second branch took 6 more steps (30 %)." in result.recipe["why"]
+    assert (result.steps, result.recipe["more_steps"]) == (20, pytest.approx(0.3))
+    assert "all branches: 26 steps in" in capsys.readouterr().err
+    training = SimpleNamespace(seconds=2.6, step=20)
+    monkeypatch.setattr(trials, "_loss_seconds", lambda _: 0.0)
+    nothing = SimpleNamespace(curve=[], megabytes=0.0)
+    found = trials.costs(training, nothing, nothing, result.recipe["more_steps"])
+    assert found["milliseconds_per_step"] == pytest.approx(100)
+
+
+def test_a_fork_is_made_anew_in_a_longer_run_and_knows_its_step():
+    def at(fork, step, value):
+        network = torch.nn.Linear(1, 1, bias=False)
+        torch.nn.init.constant_(network.weight, value)
+        fork.after_step(SimpleNamespace(step=step, network=network))
+
+    fork = recipe.Fork(7)
+    for step in (6, 7, 8):
+        at(fork, step, step)
+    assert (float(fork.weights["weight"]), fork.taken_at) == (7, 7)
+    again, longer = recipe.Fork(7), recipe.Fork(9)
+    for other in (again, longer):
+        other.load_state_dict(fork.state_dict())
+    assert (float(again.weights["weight"]), again.taken_at) == (7, 7)
+    assert not longer.weights
+    at(longer, 11, 11)  # of a run that was continued from its tenth step
+    assert (float(longer.weights["weight"]), longer.taken_at) == (11, 11)
 
 
 def test_equal_time_counts_the_steps_of_the_second_branch_by_its_own_time(tmp_path, monkeypatch):
@@ -172,6 +205,29 @@ def test_a_branch_that_collapses_is_tried_with_less_and_then_left(tmp_path, plan
     assert result.recipe["chosen"] == "bce"
     assert "With 0.5 of direct_average_precision a branch collapsed" in why
     assert "With 0.1 of direct_average_precision a branch collapsed" in why
+    logs = [tmp_path / "run" / name for name in ("branch.csv", "branch1.csv")]
+    steps = [int(log.read_text().split()[-1].split(",")[1]) for log in logs]
+    assert f"The second branch and its repeat took {sum(steps)} more steps" in why
+    assert result.recipe["more_steps"] == sum(steps) / result.steps
+
+
+def test_a_branch_repeated_with_less_may_be_taken(tmp_path, monkeypatch):
+    """Half of the loss collapses, a tenth does not."""
+    reason = recipe.Collapse._reason
+
+    def planted(hook, training):
+        share = recipe._sums(training)[0].shares[1] if recipe._sums(training) else 0
+        return "it was planted" if share == 0.5 else reason(hook, training)
+
+    monkeypatch.setattr(recipe.Collapse, "_reason", planted)
+    monkeypatch.setattr(branches, "better_by", lambda *_: (0.02, 0.01))
+    found = train(options(tmp_path)).recipe
+    assert (found["chosen"], found["taken"]) == ("0.9 bce + 0.1 direct_average_precision", True)
+    assert found["share"] == 0.1
+    assert (
+        "With 0.5 of direct_average_precision a branch collapsed: it was planted." in found["why"]
+    )
+    assert "a branch collapsed: it was planted. The second branch and its repeat" in found["why"]
 
 
 @pytest.mark.parametrize("value", [0.5, 0.0])
@@ -204,9 +260,19 @@ def test_a_gradient_in_one_batch_of_an_epoch_is_enough():
     )
 
 
+def test_an_s_measure_that_is_solved_is_not_without_a_gradient():
+    target = torch.tensor([1, 0, 0])
+    loss = loss_factories.WeightedSum("bce", "f_beta", f_beta={"labels": target})
+    scores = torch.tensor([9.0, -9.0, -9.0], requires_grad=True)
+    loss(scores, target, index=torch.arange(3))
+    second = loss.losses[1](scores, target, index=torch.arange(3))
+    assert float(torch.autograd.grad(second, scores)[0].abs().max()) == 0 < float(second.detach())
+    assert not loss.is_dead
+
+
 def test_first_k_is_named_where_ndcg_has_no_gradient():
     assert '"first_k" or "direction": "negative"' in recipe._no_gradient("direct_ndcg")
-    assert recipe._no_gradient("f_beta") == "f_beta had no gradient in a whole epoch"
+    assert recipe._no_gradient("smooth_topk") == "smooth_topk had no gradient in a whole epoch"
 
 
 @pytest.mark.parametrize(

@@ -28,7 +28,7 @@ from evalgrad_lab.models.frozen import freeze_batch_norm
 from evalgrad_lab.models.weights import load_weights
 from evalgrad_lab.performance import Performance
 from evalgrad_lab.phases import Given, parse_mix, plan, shaped
-from evalgrad_lab.recipe import AUTO, Recipe, fork_step, recipe_for
+from evalgrad_lab.recipe import AUTO, Recipe, branch_steps, recipe_for
 from evalgrad_lab.size_node import check_size_node, size_labels, with_size_node
 from evalgrad_lab.validation import Validation, broadcast_buffers
 from evalgrad_lab.views import make_view
@@ -67,7 +67,7 @@ class Ready:
     def forked(self) -> float:
         """Steps of the second branch of the recipe, over `steps`; 0 without one."""
         forks = self.recipe is not None and self.recipe.second is not None
-        return 1 - fork_step(self.steps) / self.steps if forks else 0.0
+        return branch_steps(self.steps, self.steps, True) / self.steps if forks else 0.0
 
     @property
     def last_part(self) -> Examples:

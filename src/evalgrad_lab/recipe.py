@@ -187,23 +187,27 @@ def branch_steps(taken: int, steps: int, forked: bool) -> int:
 
 
 class Fork(Hook):
-    """Saves the weights of the network at the fork; they are part of the checkpoints."""
+    """Saves the weights of the network at the fork; they are part of the checkpoints. They are
+    `taken_at` a later step than `step` by a run that is continued from beyond it.
+    """
 
     def __init__(self, step: int) -> None:
-        self.step = step
+        self.step, self.taken_at = step, 0
         self.weights: dict[str, Tensor] = {}
 
     def after_step(self, training: Training) -> None:
         if training.step >= self.step and not self.weights:
             state = training.network.state_dict()
             self.weights = {name: tensor.detach().clone() for name, tensor in state.items()}
+            self.taken_at = training.step
 
     def state_dict(self) -> dict[str, Any]:
-        return {"step": self.step, "weights": self.weights}
+        return {"step": self.step, "weights": self.weights, "taken_at": self.taken_at}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         # a run that is continued for longer forks again, later
-        self.weights = state["weights"] if state["step"] == self.step else {}
+        if state["step"] == self.step:
+            self.weights, self.taken_at = state["weights"], state["taken_at"]
 
 
 class Collapse(Hook):
