@@ -20,9 +20,11 @@ from test_lab_train import SLOW_NET
 from training_data import write_segmentation
 
 from evalgrad_lab import branches, loss_factories, losses, recipe, train, trials
+from evalgrad_lab import ready as ready_module
 from evalgrad_lab.commands.train import TrainOptions
 from evalgrad_lab.comparison import own, own_trials
 from evalgrad_lab.errors import UserError
+from evalgrad_lab.phases import class_counts
 from evalgrad_lab.ready import prepare
 
 
@@ -378,6 +380,24 @@ def test_rare_classes_weigh_more_from_the_start(tmp_path):
     assert said in train(asked(**quick)).recipe["why"]
     own = train(asked(**quick, loss_options={"weight_power": 0.5}, out=tmp_path / "own"))
     assert "rare" not in own.recipe["why"]
+
+
+def test_of_more_than_255_classes_none_is_void(tmp_path):
+    """255 is void in masks alone."""
+    target = np.arange(900) % 300
+    x = np.random.rand(900, 2).astype(np.float32)
+    named = {
+        f"{part}{name}": a
+        for part in ("", "val_")
+        for name, a in (("inputs", x), ("target", target))
+    }
+    np.savez(tmp_path / "classes.npz", **named)
+    asked = {"data": tmp_path / "classes.npz", "task": "classification", "test": 0}
+    ready = prepare(options(tmp_path, **asked, metric="f1"))
+    given = ready_module._given(ready.options, ready.data)
+    assert class_counts(given).tolist() == [3] * 300
+    result = train(options(tmp_path, **asked, metric="accuracy", iterations=1))
+    assert [sum(row) for row in result.confusion] == [3] * 300
 
 
 def test_a_mixture_of_its_own_is_refused(tmp_path):

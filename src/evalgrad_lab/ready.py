@@ -18,7 +18,7 @@ from evalgrad_lab.data.dataset import Dataset, Examples, Found, Reading
 from evalgrad_lab.data.files.read import digest_of, read_parts
 from evalgrad_lab.data.samplers import ByClass, Draw, drawing
 from evalgrad_lab.decisions import Decision, one_score, plain
-from evalgrad_lab.describing import MODELS, describe
+from evalgrad_lab.describing import MODELS, describe, ignored
 from evalgrad_lab.errors import UserError
 from evalgrad_lab.fit import Hook, Pace, Phase, Training, schedule_of
 from evalgrad_lab.judging import Judgement, choose, fitted, judge, sample
@@ -155,7 +155,7 @@ class Ready:
         """What decides best on validation, None where nothing does, and the metric. All that may
         decide is tried at the `last`; looks during the training try thresholds alone.
         """
-        part, ignored = self.data.validation, self.options.ignore_index
+        part, ignored = self.data.validation, self.description.ignore_index
         fits = self.metric.of_one if self.description.of_one_score else self.metric.of_classes
         if not last:
             fits = (
@@ -180,7 +180,7 @@ class Ready:
 
     def judged(self, training: Training, part: Examples, decision: Decision | None) -> Judgement:
         """The metric of the current network on a part, over all ranks."""
-        known = (self.data.classes, self.options.ignore_index)
+        known = (self.data.classes, self.description.ignore_index)
         return judge(self.metric, self.scored(training, part), *known, decision)
 
     @torch.no_grad()
@@ -207,7 +207,7 @@ def prepare(options: TrainOptions, digest: str | None = None) -> Ready:
     digest = digest_of(files_of(options)) if digest is None else digest
     data = dataset(options, digest)
     # before the loss, which the metric may have chosen: what does not fit is the metric
-    measure = metric.measure(len(data.classes), options.ignore_index)
+    measure = metric.measure(len(data.classes), ignored(options))
     description, alike = describe(options, metric, data)
     make_view(description.views, description, nn.Identity())  # raises for views of another task
     batch_size, note = _batch_size(options, data.train)
@@ -221,7 +221,8 @@ def prepare(options: TrainOptions, digest: str | None = None) -> Ready:
 
 def _given(options: TrainOptions, data: Dataset[Examples]) -> Given:
     ranks = options.devices * options.num_nodes
-    return Given(data.train, len(data.classes), options.ignore_index, ranks)
+    void = options.ignore_index if options.task == "segmentation" else None
+    return Given(data.train, len(data.classes), void, ranks)
 
 
 def _in_turn(rows: Tensor, ranks: int) -> Tensor:
