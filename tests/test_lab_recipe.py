@@ -400,6 +400,37 @@ def test_of_more_than_255_classes_none_is_void(tmp_path):
     assert [sum(row) for row in result.confusion] == [3] * 300
 
 
+@pytest.mark.parametrize(
+    ("task", "metric", "own", "text"),
+    [
+        ("classification", "top2", {"positive_weight": 0.5}, "share, weight_power, k, temperature"),
+        ("classification", "accuracy", {"share": 0.2}, "has no second branch; it takes weight_pow"),
+        ("ranking", "ap", {"weight_power": 1.0}, "takes share, positive_weight, epsilon, "),
+        ("ranking", "f1", {"depth": 2}, r"takes share, positive_weight, .*\. Got depth\.$"),
+    ],
+)
+def test_options_that_are_not_taken_are_told_by_name(tmp_path, task, metric, own, text):
+    x, target = (
+        np.random.rand(90, 3).astype(np.float32),
+        np.arange(90) % (2 if task == "ranking" else 3),
+    )
+    np.savez(tmp_path / "items.npz", inputs=x, target=target)
+    asked = {"task": task, "metric": metric, "data": tmp_path / "items.npz"}
+    with pytest.raises(UserError, match=text) as told:
+        prepare(options(tmp_path, **asked, loss_options=own))
+    assert "tensor" not in str(told.value)
+    assert str(told.value).endswith(f"Got {next(iter(own))}.")
+
+
+def test_options_of_a_named_loss_are_told_without_the_data(tmp_path):
+    with pytest.raises(UserError, match="f_beta does not take the options depth; it takes") as told:
+        train(options(tmp_path, metric="f1", loss="f_beta", loss_options={"depth": 2}))
+    assert "tensor" not in str(told.value)
+    assert "labels" not in str(told.value)
+    with pytest.raises(UserError, match=r"f_beta does not take the options {'beta': -1.0}") as told:
+        train(options(tmp_path, metric="f1", loss="f_beta", loss_options={"beta": -1.0}))
+
+
 def test_a_mixture_of_its_own_is_refused(tmp_path):
     with pytest.raises(UserError, match="Drop --mix, or name the loss to mix: --loss direct"):
         train(options(tmp_path, mix="sum:0.5"))

@@ -5,6 +5,7 @@ Multi-class losses take scores ``(N, C, *)`` and class indices ``(N, *)``; binar
 and 0/1 labels of the same shape.
 """
 
+import inspect
 from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
@@ -13,6 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 import evalgrad as eg
+from evalgrad.s_measures.module import Options
 from evalgrad_lab.errors import UserError
 from evalgrad_lab.losses import find
 
@@ -124,15 +126,54 @@ def make(name: str, options: dict[str, Any]) -> Loss:
     """
     from evalgrad_lab.moving import MovingDirectLoss, is_moving  # which makes losses by this
 
-    factory = find(name).factory or name
+    find(name)  # raises for a wrong name
     try:
         if "+" in name:
             return WeightedSum(*name.split("+", 1), **options)
         if is_moving(name, options):
             return MovingDirectLoss(name, options, make)
-        return (globals().get(factory) or getattr(eg, factory))(**options)
+        return _factory(name)(**options)
     except (TypeError, ValueError) as error:
-        raise UserError(f"the loss {name} does not take the options {options}: {error}") from error
+        raise UserError(_refused(name, options, error)) from error
+
+
+def _factory(name: str) -> Any:
+    factory = find(name).factory or name
+    return globals().get(factory) or getattr(eg, factory)
+
+
+def option_names(name: str) -> list[str]:
+    """The options that a user may give to a loss, without those that come from the data; "**" if it
+    takes any.
+    """
+    from evalgrad_lab.moving import METRICS, OWN
+
+    parameters = inspect.signature(_factory(name)).parameters
+    names, taken = [*parameters], [one.kind for one in parameters.values()]
+    if inspect.Parameter.VAR_KEYWORD in taken:
+        if not find(name).takes_index:
+            return ["**"]
+        names[-1:] = Options.__annotations__  # which all S-measures share
+    moving = list(OWN if name == "direct_ndcg" else OWN[:1]) if name in METRICS else []
+    weights = ["weight_power"] if find(name).needs == "weight" else []
+    return [*(one for one in names if one not in from_data(name)), *moving, *weights]
+
+
+def from_data(name: str) -> set[str]:
+    """The options that the training data give, or the task."""
+    return {"ignore_index", find(name).needs, *find(name).columns} - {""}
+
+
+def _refused(name: str, options: dict[str, Any], error: Exception) -> str:
+    """Why options do not fit, by those that the user gave."""
+    if "+" in name:
+        return f"the loss {name} does not take its options: {error}"
+    own = {key: value for key, value in options.items() if key not in from_data(name)}
+    known = option_names(name)
+    if "**" not in known and (unknown := sorted(set(own) - {*known})):
+        takes = f"it takes {', '.join(known)}" if known else "it takes none"
+        return f"the loss {name} does not take the options {', '.join(unknown)}; {takes}."
+    return f"the loss {name} does not take the options {own}: {error}"
 
 
 class WeightedSum(nn.Module):

@@ -26,7 +26,7 @@ from torch.nn.utils import get_total_norm
 from evalgrad_lab.data.dataset import Examples
 from evalgrad_lab.errors import UserError
 from evalgrad_lab.fit import Hook, Training, phase_at
-from evalgrad_lab.loss_factories import WeightedSum
+from evalgrad_lab.loss_factories import WeightedSum, from_data, option_names
 from evalgrad_lab.metrics import Metric
 from evalgrad_lab.phases import BASELINES, Given, class_counts, on_batches
 from evalgrad_lab.validation import Validation
@@ -79,6 +79,7 @@ def recipe_for(
 ) -> Recipe:
     """The recipe for these data. `options` are the user's for the loss of the metric."""
     baseline = BASELINES[kind]
+    _check_options(metric, baseline, options)
     own = {**metric.options, **OPTIONS.get(metric.loss, {}), **options}
     shares = _shares(own.pop("share", None))
     first, first_options = _start(baseline, metric, given, own)
@@ -90,6 +91,22 @@ def recipe_for(
     if few := _too_few(kind, metric, given, validation):
         return Recipe(first, first_options, None, own, few)
     return Recipe(first, first_options, metric.loss, own, "", shares)
+
+
+def _check_options(metric: Metric, baseline: str, options: dict[str, Any]) -> None:
+    """Raise for options that the recipe does not take, or would ignore."""
+    weight = "weight_power" if baseline == "cross_entropy" else "positive_weight"
+    own = option_names(metric.loss)
+    share = ["share"] if metric.loss != baseline else []
+    takes = [*share, weight, *(name for name in own if name != weight)]
+    unknown = sorted(set(options) - {*takes, *from_data(metric.loss)})
+    if not unknown or "**" in own:
+        return
+    branch = " and has no second branch" if not share else ""
+    raise UserError(
+        f"--loss-options: --loss auto for {metric.name} trains with {metric.loss}{branch}; it takes"
+        f" {', '.join(takes)}. Got {', '.join(unknown)}."
+    )
 
 
 def _start(
