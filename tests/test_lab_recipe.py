@@ -23,6 +23,7 @@ from evalgrad_lab import branches, loss_factories, losses, recipe, train, trials
 from evalgrad_lab import ready as ready_module
 from evalgrad_lab.commands.train import TrainOptions
 from evalgrad_lab.comparison import own, own_trials
+from evalgrad_lab.data.batches import Batch
 from evalgrad_lab.errors import UserError
 from evalgrad_lab.phases import class_counts
 from evalgrad_lab.ready import prepare
@@ -338,6 +339,50 @@ def test_patience_is_remembered_by_a_resume(tmp_path, monkeypatch):
             train(options(tmp_path, **asked))
     assert train(options(tmp_path, **asked)).plain() == whole.plain()
     assert whole.recipe["more_steps"] < 0.5
+
+
+def test_the_second_branch_starts_from_the_fork(tmp_path, monkeypatch):
+    """Not from the end of the first, nor from its best look."""
+    seen, trained = {}, branches._trained
+
+    def kept(branch, start, *rest):
+        seen.update(start)
+        return trained(branch, start, *rest)
+
+    monkeypatch.setattr(branches, "_trained", kept)
+    train(options(tmp_path, iterations=20))
+    state = torch.load(tmp_path / "run" / "last.ckpt", weights_only=True)
+    (fork,) = (hook for hook in state["hooks"] if "taken_at" in hook)
+    assert (fork["taken_at"], state["step"]) == (14, 20)
+    assert same(seen, fork["weights"])
+    assert not same(seen, state["network"])
+
+
+def test_the_second_branch_keeps_the_class_weights_of_the_start(tmp_path):
+    ready = prepare(options(tmp_path, iterations=20, loss_options={"positive_weight": 3.0}))
+    (phase,) = ready.branch(0, 6).phases()
+    scores, target = torch.randn(8), torch.arange(8) % 2
+    batch = Batch(torch.zeros(8, 3), target, torch.arange(8))
+    baseline, own = (one(scores, target) for one in phase.loss.loss.losses)
+    weighted = torch.nn.functional.binary_cross_entropy_with_logits(
+        scores, target.float(), pos_weight=torch.tensor(3.0)
+    )
+    torch.testing.assert_close(baseline, weighted)
+    torch.testing.assert_close(phase.loss(scores, batch), (weighted + own) / 2)
+
+
+def test_each_branch_is_judged_by_its_own_best_decision(tmp_path, monkeypatch):
+    """Scores that are shifted far from 0 are as good, with a threshold that follows them."""
+    seen = []
+    monkeypatch.setattr(branches, "better_by", lambda value, *rows: seen.append(rows) or (0.0, 1.0))
+    ready = prepare(options(tmp_path, metric="f1"))
+    plain, shifted = ready.training(), ready.training()
+    with torch.no_grad():
+        [*shifted.network.parameters()][-1].add_(50.0)
+    branches._chosen(ready, plain, shifted, "", "")
+    ((first, second, _),) = seen
+    assert torch.equal(first, second)
+    assert 0 < float(first[:, 0].mean()) < 1
 
 
 def mean(rows):
