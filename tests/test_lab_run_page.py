@@ -135,6 +135,7 @@ def test_both_branches_are_drawn_from_the_fork_with_the_choice_and_its_reason(tm
     text = write(tmp_path, ["a", "b"], [[1, 2], [3, 4]], curves=logs, recipe=recipe)
     assert "trained on ce, which chose 0.5 ce + 0.5 topk" in text
     assert "took it: +1.00 points." in text
+    assert "4 epochs and a second branch, 18 steps, 6.0 s" in text
     drawn = [a for a, _ in Tree(text).having("d", "class") if a["class"].startswith("line ")]
     _, first, second = (
         [tuple(map(float, pair.split())) for pair in a["d"][1:].split("L")] for a in drawn

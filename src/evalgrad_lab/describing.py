@@ -24,6 +24,13 @@ MODELS: dict[tuple[str, bool], tuple[str, dict[str, Any], float]] = {
 # red, green and blue as DeepLab's Caffe networks take them: minus the mean of ImageNet, 0 to 255
 CAFFE_MEAN, CAFFE_DEVIATION = [122.675 / 255, 116.669 / 255, 104.008 / 255], [1 / 255] * 3
 
+NO_LABEL = -100  # that no item has, as torch's default of `ignore_index`
+
+
+def ignored(options: TrainOptions) -> int:
+    """The label that does not count: of pixels alone. Of 300 classes 255 is one like any other."""
+    return options.ignore_index if options.task == "segmentation" else NO_LABEL
+
 
 def describe(
     options: TrainOptions, metric: Metric, data: Dataset[Examples]
@@ -34,7 +41,11 @@ def describe(
     image, bgr, count = data.train.inputs[0], options.normalise == "caffe", len(data.classes)
     kind = kind_of(_trained(options, metric), options.task, count)
     description = saved.Description(
-        **{**options.shared(saved.Description), **_model(options, image.ndim > 1)},
+        **{
+            **options.shared(saved.Description),
+            **_model(options, image.ndim > 1),
+            "ignore_index": ignored(options),
+        },
         kind=kind,
         inputs=image.shape[0],
         outputs=1 if kind in ("binary segmentation", "ranking") else count,

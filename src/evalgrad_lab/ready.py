@@ -18,7 +18,7 @@ from evalgrad_lab.data.dataset import Dataset, Examples, Found, Reading
 from evalgrad_lab.data.files.read import digest_of, read_parts
 from evalgrad_lab.data.samplers import ByClass, Draw, drawing
 from evalgrad_lab.decisions import Decision, one_score, plain
-from evalgrad_lab.describing import MODELS, describe
+from evalgrad_lab.describing import MODELS, describe, ignored
 from evalgrad_lab.errors import UserError
 from evalgrad_lab.fit import Hook, Pace, Phase, Training, schedule_of
 from evalgrad_lab.judging import Judgement, choose, fitted, judge, sample
@@ -27,7 +27,7 @@ from evalgrad_lab.metrics import Metric
 from evalgrad_lab.models.weights import freeze_batch_norm, load_weights
 from evalgrad_lab.performance import Performance
 from evalgrad_lab.phases import Given, parse_mix, plan, shaped
-from evalgrad_lab.recipe import AUTO, Recipe, fork_step, recipe_for
+from evalgrad_lab.recipe import AUTO, Recipe, branch_steps, recipe_for
 from evalgrad_lab.size_node import check_size_node, size_labels, with_size_node
 from evalgrad_lab.validation import Validation, broadcast_buffers
 from evalgrad_lab.views import make_view
@@ -66,7 +66,7 @@ class Ready:
     def forked(self) -> float:
         """Steps of the second branch of the recipe, over `steps`; 0 without one."""
         forks = self.recipe is not None and self.recipe.second is not None
-        return 1 - fork_step(self.steps) / self.steps if forks else 0.0
+        return branch_steps(self.steps, self.steps, True) / self.steps if forks else 0.0
 
     @property
     def last_part(self) -> Examples:
@@ -154,7 +154,7 @@ class Ready:
         """What decides best on validation, None where nothing does, and the metric. All that may
         decide is tried at the `last`; looks during the training try thresholds alone.
         """
-        part, ignored = self.data.validation, self.options.ignore_index
+        part, ignored = self.data.validation, self.description.ignore_index
         fits = self.metric.of_one if self.description.of_one_score else self.metric.of_classes
         if not last:
             fits = (
@@ -171,14 +171,15 @@ class Ready:
 
     def rows(self, training: Training) -> Tensor:
         """What the metric on validation is made of, decided as is best for the network as it is:
-        one row per example, of all ranks.
+        one row per example, of all ranks, in the order of one.
         """
-        decision = self.decision(training, last=True)[0]
-        return measured(self.measure, self.scored(training, self.data.validation), [decision])[:, 0]
+        part, decision = self.data.validation, self.decision(training, last=True)[0]
+        rows = measured(self.measure, self.scored(training, part), [decision])[:, 0]
+        return rows if part.lists is not None else _in_turn(rows, training.fabric.world_size)
 
     def judged(self, training: Training, part: Examples, decision: Decision | None) -> Judgement:
         """The metric of the current network on a part, over all ranks."""
-        known = (self.data.classes, self.options.ignore_index)
+        known = (self.data.classes, self.description.ignore_index)
         return judge(self.metric, self.scored(training, part), *known, decision)
 
     @torch.no_grad()
@@ -205,7 +206,7 @@ def prepare(options: TrainOptions, digest: str | None = None) -> Ready:
     digest = digest_of(files_of(options)) if digest is None else digest
     data = dataset(options, digest)
     # before the loss, which the metric may have chosen: what does not fit is the metric
-    measure = metric.measure(len(data.classes), options.ignore_index)
+    measure = metric.measure(len(data.classes), ignored(options))
     description, alike = describe(options, metric, data)
     make_view(description.views, description, nn.Identity())  # raises for views of another task
     batch_size, note = _batch_size(options, data)
@@ -220,7 +221,16 @@ def prepare(options: TrainOptions, digest: str | None = None) -> Ready:
 
 def _given(options: TrainOptions, data: Dataset[Examples]) -> Given:
     ranks = options.devices * options.num_nodes
-    return Given(data.train, len(data.classes), options.ignore_index, ranks)
+    void = options.ignore_index if options.task == "segmentation" else None
+    return Given(data.train, len(data.classes), void, ranks)
+
+
+def _in_turn(rows: Tensor, ranks: int) -> Tensor:
+    """Rows that are there rank by rank in the order of the examples, of which the ranks take turns.
+    The groups of the jackknife are those of one rank then.
+    """
+    places = torch.cat([torch.arange(rank, len(rows), ranks) for rank in range(ranks)])
+    return rows[places.argsort()]
 
 
 def start_of(options: TrainOptions) -> Path | None:

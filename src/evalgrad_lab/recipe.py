@@ -20,12 +20,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn.utils import get_total_norm
 
 from evalgrad_lab.data.dataset import Examples
 from evalgrad_lab.errors import UserError
-from evalgrad_lab.fit import Hook, Training
+from evalgrad_lab.fit import Hook, Training, phase_at
+from evalgrad_lab.loss_factories import WeightedSum, from_data, option_names
 from evalgrad_lab.metrics import Metric
 from evalgrad_lab.phases import BASELINES, Given, class_counts, on_batches
 from evalgrad_lab.validation import Validation
@@ -39,7 +40,9 @@ FALLEN = 0.5  # of the first branch's metric: a second one below it has collapse
 CONSTANT = 8  # items of a batch that must be told apart; a few may be equal
 RARE = 0.2  # a class with less than this share of its even share of the items is rare
 OF_CLASSES = ("miou", "image-miou", "dice", "f1")  # means over classes, in which a rare one counts
+OF_FOREGROUND = ("image-iou", "image-dice")
 REPAIR = "Train with --loss auto, or mix in the baseline: --mix sum:0.5."
+OF_BASELINE = "Choose a smaller --learning-rate."  # there is nothing to mix in
 # what suits a second branch better than the defaults of a loss alone; docs/lab.md has the runs
 OPTIONS: dict[str, dict[str, Any]] = {
     "smooth_topk": {"temperature": 0.1},
@@ -76,6 +79,7 @@ def recipe_for(
 ) -> Recipe:
     """The recipe for these data. `options` are the user's for the loss of the metric."""
     baseline = BASELINES[kind]
+    _check_options(metric, baseline, options)
     own = {**metric.options, **OPTIONS.get(metric.loss, {}), **options}
     shares = _shares(own.pop("share", None))
     first, first_options = _start(baseline, metric, given, own)
@@ -84,9 +88,25 @@ def recipe_for(
     if metric.loss == baseline:
         why = f"{baseline} already optimises {metric.name}"
         return Recipe(first, {**first_options, **own}, None, {}, why)
-    if few := _too_few(kind, validation):
+    if few := _too_few(kind, metric, given, validation):
         return Recipe(first, first_options, None, own, few)
     return Recipe(first, first_options, metric.loss, own, "", shares)
+
+
+def _check_options(metric: Metric, baseline: str, options: dict[str, Any]) -> None:
+    """Raise for options that the recipe does not take, or would ignore."""
+    weight = "weight_power" if baseline == "cross_entropy" else "positive_weight"
+    own = option_names(metric.loss)
+    share = ["share"] if metric.loss != baseline else []
+    takes = [*share, weight, *(name for name in own if name != weight)]
+    unknown = sorted(set(options) - {*takes, *from_data(metric.loss)})
+    if not unknown or "**" in own:
+        return
+    branch = " and has no second branch" if not share else ""
+    raise UserError(
+        f"--loss-options: --loss auto for {metric.name} trains with {metric.loss}{branch}; it takes"
+        f" {', '.join(takes)}. Got {', '.join(unknown)}."
+    )
 
 
 def _start(
@@ -123,7 +143,7 @@ def _has_rare(given: Given) -> bool:
     return bool((counts < RARE * counts.mean()).any())
 
 
-def _too_few(kind: str, validation: Examples) -> str:
+def _too_few(kind: str, metric: Metric, given: Given, validation: Examples) -> str:
     """Why validation cannot choose between two branches; "" if it can."""
     if len(validation) < LEAST:
         return (
@@ -134,17 +154,39 @@ def _too_few(kind: str, validation: Examples) -> str:
         lists = len(set(validation.lists))
         return f"validation has {lists} lists, too few to choose a branch (at least {LEAST})"
     if kind in ("ranking", "multilabel"):
-        labels = validation.labels()
-        columns = labels[:, None] if labels.ndim == 1 else labels
-        counts = torch.stack([(columns == 1).sum(0), (columns == 0).sum(0)])
-        rarest = int(counts.min())
-        if rarest < LEAST:
-            what = "positives" if (counts[0] == rarest).any() else "negatives"
-            of = " of a label" if labels.ndim == 2 else ""
-            return (
-                f"validation has {rarest} {what}{of}, too few to choose a branch (at least {LEAST})"
-            )
-    return ""
+        return _too_few_labels(validation.labels())
+    # of more classes a rare one is but a part of the mean
+    of_two = given.num_classes == 2 and metric.name in (*OF_CLASSES, *OF_FOREGROUND)
+    return _too_few_of_two(kind, validation) if of_two else ""
+
+
+def _too_few_labels(labels: Tensor) -> str:
+    """Of the 0/1 labels of items, or of each column of them."""
+    columns = labels[:, None] if labels.ndim == 1 else labels
+    counts = torch.stack([(columns == 1).sum(0), (columns == 0).sum(0)])
+    rarest = int(counts.min())
+    if rarest >= LEAST:
+        return ""
+    what = "positives" if (counts[0] == rarest).any() else "negatives"
+    of = " of a label" if labels.ndim == 2 else ""
+    return f"validation has {rarest} {what}{of}, too few to choose a branch (at least {LEAST})"
+
+
+def _too_few_of_two(kind: str, validation: Examples) -> str:
+    """Of two classes: examples of each, or images that hold it."""
+    what = "images with pixels" if "segmentation" in kind else "examples"
+    held, target = [0, 0], validation.target
+    assert target is not None
+    for i in range(len(target)):
+        for label in (0, 1):
+            held[label] += bool((target[i] == label).any())
+        if min(held) >= LEAST:  # masks are read from files
+            return ""
+    label = held.index(min(held))
+    return (
+        f"validation has {held[label]} {what} of class {label}, too few to choose a branch (at"
+        f" least {LEAST})"
+    )
 
 
 def fork_step(steps: int) -> int:
@@ -162,34 +204,41 @@ def branch_steps(taken: int, steps: int, forked: bool) -> int:
 
 
 class Fork(Hook):
-    """Saves the weights of the network at the fork; they are part of the checkpoints."""
+    """Saves the weights of the network at the fork; they are part of the checkpoints. They are
+    `taken_at` a later step than `step` by a run that is continued from beyond it.
+    """
 
     def __init__(self, step: int) -> None:
-        self.step = step
+        self.step, self.taken_at = step, 0
         self.weights: dict[str, Tensor] = {}
 
     def after_step(self, training: Training) -> None:
         if training.step >= self.step and not self.weights:
             state = training.network.state_dict()
             self.weights = {name: tensor.detach().clone() for name, tensor in state.items()}
+            self.taken_at = training.step
 
     def state_dict(self) -> dict[str, Any]:
-        return {"step": self.step, "weights": self.weights}
+        return {"step": self.step, "weights": self.weights, "taken_at": self.taken_at}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         # a run that is continued for longer forks again, later
-        self.weights = state["weights"] if state["step"] == self.step else {}
+        if state["step"] == self.step:
+            self.weights, self.taken_at = state["weights"], state["taken_at"]
 
 
 class Collapse(Hook):
-    """Detects a collapsed training: the loss is not finite, all gradients of an epoch are zero, the
-    network gives the same output for all items of the last batch, or the metric on validation is
-    below `least`. `why` is the reason; with `stops` the training ends, otherwise a warning is
-    printed once.
+    """Detects a collapsed training: the loss is not finite, all gradients of an epoch are zero, or
+    those of the metric's loss in a sum, the network gives the same output for all items of the last
+    batch, or the metric on validation is below `least`. `why` is the reason; with `stops` the
+    training ends, otherwise a warning with the `repair` is printed once.
     """
 
-    def __init__(self, validation: Validation, stops: bool, least: float = -math.inf) -> None:
+    def __init__(
+        self, validation: Validation, stops: bool, least: float = -math.inf, repair: str = ""
+    ) -> None:
         self.validation, self.stops, self.least, self.why = validation, stops, least, ""
+        self.repair = repair
         self.largest: Tensor | None = None
 
     def after_step(self, training: Training) -> None:
@@ -205,12 +254,17 @@ class Collapse(Hook):
         if float(agreed) == 1:
             self._found(training, why)
         self.largest = None
+        for one in _sums(training):
+            one.look_again()
 
     def _reason(self, training: Training) -> str:
         if not training.loss.isfinite():
             return "the loss was not finite"
         if self.largest is not None and float(self.largest) == 0:
             return "all gradients of an epoch were zero"
+        sums = _sums(training)
+        if sums and all(one.is_dead for one in sums):  # of a multilabel task there are several
+            return _no_gradient(sums[0].names[1])
         if _is_constant(training.output):
             return "the network gives the same output for all items"
         metric = self.validation.curve[-1]["metric"]
@@ -218,7 +272,7 @@ class Collapse(Hook):
 
     def _found(self, training: Training, why: str) -> None:
         if not self.why and not self.stops and training.fabric.is_global_zero:
-            print(f"epoch {training.epoch}: {why}. {REPAIR}", file=sys.stderr)
+            print(f"epoch {training.epoch}: {why}. {self.repair}", file=sys.stderr)
         self.why = why
         training.stopped |= self.stops
 
@@ -229,11 +283,39 @@ class Collapse(Hook):
         self.why = state["why"]
 
 
+def _sums(training: Training) -> list[WeightedSum]:
+    """The sums of two losses that are trained on now."""
+    loss: Any = phase_at(training.phases, training.step - 1)[0].loss
+    parts = loss.modules() if isinstance(loss, nn.Module) else ()
+    return [part for part in parts if isinstance(part, WeightedSum)]
+
+
+def _no_gradient(loss: str) -> str:
+    """That the metric's loss had none, and what may give it one."""
+    helps = {"direct_ndcg": '"first_k" or "direction": "negative" in --loss-options may help'}
+    if loss.startswith("direct_"):
+        helps.setdefault(loss, '"direction": "negative" in --loss-options may help')
+    said = f"{loss} had no gradient in a whole epoch"
+    return f"{said} ({helps[loss]})" if loss in helps else said
+
+
+def repair_of(loss: str, mix: str) -> str:
+    """What helps a training with this loss that has collapsed."""
+    if loss in (AUTO, "weighted_cross_entropy", *BASELINES.values()):
+        return OF_BASELINE
+    return REPAIR if mix == "none" else "Train with --loss auto."
+
+
 def _is_constant(output: Any) -> bool:
-    if not isinstance(output, Tensor) or len(output) < CONSTANT:
+    """Whether all items of a batch have the same output; of few images, all pixels."""
+    if not isinstance(output, Tensor):
         return False
-    spread = (output.detach() - output.detach()[:1]).abs().amax()
-    return not bool(spread > 1e-6 * output.detach().abs().amax())
+    items = output.detach()
+    if len(items) < CONSTANT and items.ndim == 4:  # (N, C, H, W)
+        items = items.movedim(1, -1).flatten(0, -2)
+    if len(items) < CONSTANT:
+        return False
+    return not bool((items - items[:1]).abs().amax() > 1e-6 * items.abs().amax())
 
 
 def better_by(

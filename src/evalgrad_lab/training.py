@@ -17,8 +17,8 @@ from evalgrad_lab.fit import Hook, Training, fit
 from evalgrad_lab.lock import held
 from evalgrad_lab.progress import Progress
 from evalgrad_lab.ready import Ready, dataset, files_of, prepare
-from evalgrad_lab.recipe import Collapse, Fork, fork_step
-from evalgrad_lab.report.run_page import write_run
+from evalgrad_lab.recipe import Collapse, Fork, fork_step, repair_of
+from evalgrad_lab.report.run_page import totals, write_run
 from evalgrad_lab.store import read_json, write_atomically
 from evalgrad_lab.trials import EXAMPLES, shown
 from evalgrad_lab.validation import Validation
@@ -26,9 +26,11 @@ from evalgrad_lab.validation import Validation
 if TYPE_CHECKING:
     from lightning.fabric import Fabric
 
+# of the training, of its second branch, and of the repeat of that after a collapse
+LOGS = ("log.csv", "branch.csv", "branch1.csv")
 # what a run leaves, but for its options and result
 LEFT = (
-    *("last.ckpt", "branch0.ckpt", "branch1.ckpt", "log.csv", "branch.csv"),
+    *("last.ckpt", "branch0.ckpt", "branch1.ckpt", *LOGS),
     *("best.safetensors", "model.json", "parts.json", "report.html"),
 )
 CONTENTS = "contents of --data"  # what the digest is called beside the options
@@ -73,7 +75,15 @@ def _run(asked: Ready, fabric: "Fabric") -> TrainResult:
         write_run(options, result.plain(), one.curves(), examples)
         content = json.dumps(result.plain(), indent=1)
         write_atomically(result_path(options), content.encode())
+        _say_cost(one.curves())
     return result
+
+
+def _say_cost(curves: list[list[dict[str, Any]]]) -> None:
+    """What all branches took together; the result has no seconds, which differ between runs."""
+    if len(curves) > 1:
+        steps, seconds = totals(curves)
+        print(f"all branches: {steps} steps in {seconds:.1f} s", file=sys.stderr)
 
 
 class Run:
@@ -95,15 +105,20 @@ class Run:
     def _watched(self, validation: Validation) -> list[Hook]:
         if self.folder is None:
             return []
-        name = "branch.csv" if self.logs else "log.csv"
         second = bool(self.logs)
-        log = Progress(self.folder / name, validation, self.ready.options.metric, second)
-        self.logs = [*self.logs[:1], log]  # of branches the last one, which did not collapse
-        alone = self.ready.recipe is None
-        return [log, Collapse(validation, stops=False)] if alone else [log]
+        path = self.folder / LOGS[len(self.logs)]
+        log = Progress(path, validation, self.ready.options.metric, second)
+        self.logs.append(log)
+        if second:  # has one that stops it
+            return [log]
+        options = self.ready.options
+        repair = repair_of(options.loss, options.mix)
+        return [log, Collapse(validation, stops=False, repair=repair)]
 
     def curves(self) -> list[list[dict[str, Any]]]:
-        """The rows of the log, and those of the second branch if there is one."""
+        """The rows of the log, and those of the second branch if there is one; of two, the last did
+        not collapse, or was the last that was tried.
+        """
         return [log.rows for log in self.logs]
 
     def result(self, tuned: dict[str, Any]) -> TrainResult:

@@ -71,13 +71,17 @@ def _data(make: Callable[[int], Dataset[Part]], seed: int) -> Dataset[Part]:
     return make(seed)
 
 
-def costs(training: Training, validation: Validation, memory: PeakMemory) -> dict[str, Any]:
-    """The curve of a training, and what it took."""
+def costs(
+    training: Training, validation: Validation, memory: PeakMemory, more_steps: float = 0.0
+) -> dict[str, Any]:
+    """The curve of a training, and what it took; its seconds are also those of a second branch of
+    `more_steps` times its own steps.
+    """
     return {
         "curve": [point for point in validation.curve if math.isfinite(point["loss"])],
         "iterations": training.step,
         "seconds": training.seconds,
-        "milliseconds_per_step": 1000 * training.seconds / training.step,
+        "milliseconds_per_step": 1000 * training.seconds / (training.step * (1 + more_steps)),
         "loss_milliseconds": 1000 * _loss_seconds(training),
         "peak_megabytes": memory.megabytes,
     }

@@ -183,9 +183,9 @@ class TrainResult:
         by_default: the metric with argmax, or a threshold of 0, in place of the decision: on the
             test part, or on validation without one.
         epochs: number of epochs trained.
-        steps: number of steps trained.
+        steps: number of steps trained, without those of a second branch of `recipe`.
         tuned: the options that `tune` chose.
-        recipe: what `loss="auto"` did, and why.
+        recipe: what `loss="auto"` did, and why; docs/train.md explains its entries.
         classes: the table of classes, of the test part or of validation.
         confusion: the confusion matrix; rows are true, columns predicted classes.
         part: what `by_default`, `classes` and `confusion` are of: test or validation.

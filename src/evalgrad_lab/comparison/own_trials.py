@@ -57,7 +57,7 @@ def own_trial(
         "examples": None if seed else examples_of(ready, one.training, ready.data.test, decision),
         "decision": decision and asdict(decision),
         "recipe": result.recipe,
-        **costs(one.training, one.validation, memory),
+        **costs(one.training, one.validation, memory, result.recipe.get("more_steps", 0.0)),
     }
 
 

@@ -26,7 +26,8 @@ def write_run(
     Args:
         options: of the run; its folder names it.
         result: what is written to `result.json`.
-        curves: the rows of `log.csv`, and of `branch.csv` for a second branch.
+        curves: the rows of `log.csv`, and of `branch.csv` for a second branch; of `branch1.csv`
+            too if that was repeated.
         examples: images with their targets and predictions, for segmentation.
     """
     metric = result["metric"]
@@ -41,6 +42,8 @@ def write_run(
         command=shlex.join(["evalgrad", "train", *options.arguments()]),
         result=result,
         curve=curves[0],
+        totals=totals(curves),
+        branches=len(curves) - 1,
         items="pixels" if options.task == "segmentation" else "examples",
         figures=[figure for figure in figures if figure is not None],
         confusion=_shaded(result["classes"], result["confusion"]),
@@ -49,13 +52,19 @@ def write_run(
     write_atomically(options.out / "report.html", text.encode())
 
 
+def totals(curves: list[list[dict[str, Any]]]) -> tuple[int, float]:
+    """The steps and the seconds of all branches."""
+    ends = [rows[-1] for rows in curves if rows]
+    return sum(row["step"] for row in ends), sum(row["seconds"] for row in ends)
+
+
 def _figure(
     curves: list[list[dict[str, Any]]], forked: float, name: str, caption: str, percent: bool
 ) -> Figure | None:
     """The curve of the training; that of a second branch begins where it left the first."""
     lines = []
     for number, rows in enumerate(curves):
-        begin = forked * number
+        begin = forked if number else 0.0
         points = [(begin + row["epoch"], row[name]) for row in rows if isfinite(row[name])]
         if points:
             x, y = ([float(point[i]) for point in points] for i in (0, 1))
@@ -66,7 +75,9 @@ def _figure(
     last = [f"{100 * one.mean[-1]:.1f}" if percent else f"{one.mean[-1]:.4g}" for one in lines]
     text = f"{caption} against epochs ends at {' and at '.join(last)}."
     drawing = charts.curves(lines, "epochs", text, percent)
-    which = "; in grey the branch that stays with the first loss" if len(lines) > 1 else ""
+    repeated = ", and the second branch that collapsed" * (len(lines) > 2)
+    grey = f"; in grey the branch that stays with the first loss{repeated}"
+    which = grey if len(lines) > 1 else ""
     return Figure(drawing, f"{caption} against epochs{which}")
 
 
