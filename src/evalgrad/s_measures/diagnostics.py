@@ -88,7 +88,7 @@ def _certificate(solver: Solver, soft: Tensor) -> Tensor:
     """The best bound of each row over rescaled scores, which leave every hard prediction as it is.
 
     P@R, R@P and the areas are measures over all thresholds, so for them the threshold may move as
-    well.
+    well; that of F-beta, whether objective or constraint, is 0.
     """
     program, counts = solver.program, solver.counts
     best = program.certificate(soft)
@@ -97,7 +97,7 @@ def _certificate(solver: Solver, soft: Tensor) -> Tensor:
     shift = solver.thresholds()
     scale = torch.ones_like(shift)
     for width in (0.5, 0.03):
-        for part in ("scale",) if program.fractional else ("shift", "scale"):
+        for part in ("scale",) if program.at_zero else ("shift", "scale"):
             tried_scale, tried_shift = scale, shift
             for offset in FINE:
                 c, b = tried_scale, tried_shift

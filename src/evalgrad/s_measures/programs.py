@@ -44,6 +44,7 @@ class Program:
     metric: Metric
     fractional: bool = False  # F-beta: divide by T instead of constraining it
     square: float = 0.0  # its beta^2
+    at_zero: bool = False  # F-beta, required too: a measure at threshold 0, not over all thresholds
     required: bool = False  # `at_least`: no objective, multipliers follow the hard counts
     anchored: bool = False  # an integral measure: every row learns its own threshold
     at_least: float | None = None  # of an area: the last constraint of the rows is one, their mean
@@ -56,6 +57,7 @@ def fbeta(beta: float, at_least: float | None) -> Program:
     value: dict[str, Any] = {
         "certificate": partial(_fbeta_value, beta=beta),
         "metric": partial(metrics.fbeta_score, beta=beta, ties="worst"),
+        "at_zero": True,
     }
     if at_least is None:
         rows: Any = ([0, 1, 0, beta**2], [[1, 0, 0, -1]])
