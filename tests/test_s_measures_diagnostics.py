@@ -83,6 +83,50 @@ MEASURES = [
 ]
 
 
+ALL = {
+    "f-beta": lambda **o: FBeta(2.0, **o),
+    "p@r": lambda **o: PrecisionAtRecall(0.6, **o),
+    "r@p": lambda **o: RecallAtPrecision(0.6, **o),
+    "s@s": lambda **o: SensitivityAtSpecificity(0.7, **o),
+    "roc": lambda **o: ROCAUC(4, **o),
+    "partial roc": lambda **o: PartialROCAUC(0.4, anchors=4, **o),
+    "pr": lambda **o: PRAUC(4, **o),
+}
+
+
+@pytest.mark.parametrize("measure", ALL)
+@pytest.mark.parametrize("at_least", [None, 0.4])
+@settings(max_examples=30, deadline=None)
+@given(
+    solver=st.sampled_from(["ratio", "lagrangian"]),
+    surrogate=st.sampled_from(["hinge", "square", "cross_entropy", "margin"]),
+    scale=st.sampled_from([0.3, 1.0, 4.0]),
+    shift=st.floats(-1.5, 1.5),
+    tied=st.booleans(),
+    seed=st.integers(0, 10**6),
+)
+def test_nothing_more_than_the_metric_is_certified(
+    measure, at_least, solver, surrogate, scale, shift, tied, seed
+):
+    draw = torch.Generator().manual_seed(seed)
+    scores = scale * (torch.randn(ITEMS, generator=draw) + 1.5 * Y + shift)
+    scores = scores.round() if tied else scores
+    reg = ALL[measure](labels=Y, at_least=at_least, solver=solver, surrogate=surrogate)
+    for _ in range(2):
+        reg(scores, Y, index=INDEX)
+        reg.dual_step()
+    report = reg.diagnostics()
+    assert report["certificate"] <= report["metric"] + 1e-5
+    assert report["at_threshold"] <= report["metric"] + 1e-5
+
+
+def test_a_required_f_beta_is_certified_at_its_threshold():
+    """All scores are below 0: another threshold would separate them, but F1 is 0."""
+    reg = FBeta(labels=Y, at_least=0.6)
+    reg(torch.where(Y, -0.1, -0.7), Y, index=INDEX)
+    assert reg.diagnostics()["certificate"] == reg.diagnostics()["metric"] == 0
+
+
 @pytest.mark.parametrize("make", MEASURES)
 @solvers
 def test_nothing_is_certified_before_data(make, solver):
