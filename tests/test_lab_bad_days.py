@@ -23,7 +23,7 @@ from safetensors.torch import load_file
 from training_data import table, write_segmentation, write_table
 
 from evalgrad_lab import recipe, training
-from evalgrad_lab.cli import main
+from evalgrad_lab.cli import guarded, main
 from evalgrad_lab.data.batches import Loading, loaded
 from evalgrad_lab.data.dataset import Column, Examples
 from evalgrad_lab.data.files import memory
@@ -466,3 +466,32 @@ def test_a_volume_that_no_memory_holds(tmp_path, monkeypatch):
     # what follows the declared values is not unpacked
     (tmp_path / "v.nii.gz").write_bytes(gzip.compress(volume(values=10**7)))
     assert read_nifti(tmp_path / "v.nii.gz").shape == (2, 3, 4)
+
+
+@pytest.mark.parametrize("name", ["a" * 300, "a/" * 3000])
+def test_a_path_that_no_system_has(run, capsys, name):
+    before = contents(run)
+    assert "cannot be used (File name too long). Check the path" in told(capsys, command(out=name))
+    told(capsys, ["train", *RANKING, "--data", f"{name}.npz", "--out", "new"])
+    told(capsys, ["predict", "run", "--data", "data.npz", "--out", name])
+    told(capsys, ["evaluate", name, "--data", "data.npz"])
+    assert contents(run) == before
+
+
+@pytest.mark.parametrize(
+    ("error", "message"),
+    [
+        (MemoryError(), "there is not enough memory. Take less data"),
+        (MemoryError("kernel rows: 9 GB"), "not enough memory (kernel rows: 9 GB). Take"),
+        (OSError(5, "Input/output error", "x.png"), "x.png cannot be used (Input/output error)."),
+        (OSError("odd"), "a file cannot be used (odd). Check"),
+    ],
+)
+def test_what_the_system_refuses_is_one_sentence(capsys, error, message):
+    def work():
+        raise error
+
+    assert guarded("evalgrad train", work) == 2
+    said = capsys.readouterr().err
+    assert said.startswith("evalgrad train: ")
+    assert message in said
