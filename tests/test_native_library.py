@@ -6,6 +6,7 @@ import _ctypes
 import shutil
 import subprocess
 from importlib.resources import files
+from types import SimpleNamespace
 
 import pytest
 
@@ -29,10 +30,11 @@ def test_a_broken_library_is_warned_of(monkeypatch, tmp_path, content):
 
 
 @needs_library
-@pytest.mark.parametrize("share", [0.1, 0.5, 0.99])
-def test_a_library_that_was_cut_off_does_not_kill_the_process(monkeypatch, tmp_path, share):
+@pytest.mark.parametrize("left", [6, 45, 60, 63, 64, 0.1, 0.5, 0.99])
+def test_a_library_that_was_cut_off_does_not_kill_the_process(monkeypatch, tmp_path, left):
     content = built[0].read_bytes()
-    (tmp_path / NAME).write_bytes(content[: int(share * len(content))])
+    size = left if left >= 1 else int(left * len(content))
+    (tmp_path / NAME).write_bytes(content[:size])
     with pytest.warns(RuntimeWarning, match="it is cut off"):
         assert loaded(monkeypatch, tmp_path) == (None, {})
 
@@ -49,6 +51,13 @@ def test_a_stale_library_is_warned_of(monkeypatch, tmp_path):
     monkeypatch.setattr(_native, "TABLE", _native.TABLE ^ 1)
     with pytest.warns(RuntimeWarning, match=f"its table is {_native.TABLE ^ 1:#010x}, not"):
         assert loaded(monkeypatch, tmp_path) == (None, {})
+
+
+def test_a_table_of_unknown_types_is_of_another_build():
+    lines = (_native._Entry * 2)((b"rows", b"Zqi", None), (None, None, None))
+    other = SimpleNamespace(evalgrad_kernels=lambda: lines, evalgrad_error=lambda: b"")
+    with pytest.raises(ValueError, match=r"its table is 0x[0-9a-f]{8}, not"):
+        _native._read_table(other)
 
 
 def test_a_build_without_kernels_says_so(monkeypatch, tmp_path):

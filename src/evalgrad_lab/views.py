@@ -147,6 +147,9 @@ def scores_by_batch(
     device = best if options.device == "auto" else options.device
     looks = {**description.views, **options.views()}
     view = make_view(looks, description, network.to(device))
+    if description.task == "segmentation" and examples.inputs[0].ndim != 3:
+        shape = tuple(examples.inputs[0].shape)
+        raise UserError(f"{source}: the model takes images; got inputs of the shape {shape}.")
     alike = look_at(source, examples, description.inputs).alike
     dims = {"segmentation": 3, "multilabel": 2}.get(description.task, 1)  # of the target
     for batch in in_order(examples, options.batch_size if alike else 1):
