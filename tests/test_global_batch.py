@@ -354,8 +354,8 @@ def test_a_wrapped_module_is_a_submodule():
         ),
         (
             ValueError,
-            {"gather": ("target", "maks")},
-            "global_batch: `gather` must be names of arguments of the loss; got 'maks'",
+            {"gather": ("target", "masks")},
+            "global_batch: `gather` must be names of arguments of the loss; got 'masks'",
         ),
         (
             ValueError,

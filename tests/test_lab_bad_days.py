@@ -25,9 +25,10 @@ from training_data import table, write_segmentation, write_table
 from evalgrad_lab import recipe, training
 from evalgrad_lab.cli import guarded, main
 from evalgrad_lab.data.batches import Loading, loaded
-from evalgrad_lab.data.dataset import Column, Examples
+from evalgrad_lab.data.dataset import Column, Examples, Reading
 from evalgrad_lab.data.files import memory
 from evalgrad_lab.data.files.nifti import read_nifti
+from evalgrad_lab.data.files.read import read
 from evalgrad_lab.errors import UserError
 from evalgrad_lab.lock import held
 from evalgrad_lab.store import Store
@@ -329,6 +330,18 @@ def test_a_file_that_breaks_during_training_is_one_sentence(workers):
     batches = loaded(examples, Loading(2, 0, workers=workers))
     with pytest.raises(UserError, match=r"^[01].png cannot be read as an image. Replace or r.*.$"):
         list(batches(0))
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_an_image_that_is_removed_in_the_middle_of_an_epoch(tmp_path, workers):
+    folder = write_segmentation(tmp_path, count=40)
+    examples = read(folder, Reading("segmentation")).train
+    batches = iter(loaded(examples, Loading(1, 0, workers=workers))(0))
+    next(batches)
+    for image in (folder / "images").iterdir():
+        image.unlink()
+    with pytest.raises(UserError, match=r"^\S*images/\d\d.png cannot be read .*Replace or.*\.$"):
+        list(batches)
 
 
 def damaged(text):

@@ -3,9 +3,12 @@ pure-torch cores do the work; a right one shows two symbols and nothing else.
 """
 
 import _ctypes
+import platform
+import re
 import shutil
 import subprocess
 from importlib.resources import files
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -72,3 +75,19 @@ def test_only_our_symbols_are_exported():
     listed = ["nm", "-D", "--defined-only", "--format=posix", str(built[0])]
     lines = subprocess.run(listed, capture_output=True, text=True, check=True).stdout.splitlines()
     assert {line.split()[0] for line in lines} == {"evalgrad_kernels", "evalgrad_error"}
+
+
+def glibc_of(content):
+    """The newest glibc that an ELF library asks for, by the versions that it names."""
+    named = re.findall(rb"\0GLIBC_(\d+)\.(\d+)(?=[.\0])", content)
+    return max((int(major), int(minor)) for major, minor in named)
+
+
+@needs_library
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="another C library")
+def test_the_library_asks_for_no_newer_glibc_than_the_page_says():
+    page = (Path(__file__).parents[1] / "docs" / "releasing.md").read_text()
+    stated = re.search(r"built on Debian 12 needs\s+glibc (\d+)\.(\d+)", page)
+    assert glibc_of(built[0].read_bytes()) <= tuple(map(int, stated.groups()))
+    system = tuple(map(int, platform.libc_ver()[1].split(".")))
+    assert (2, 2) < glibc_of(built[0].read_bytes()) <= system
