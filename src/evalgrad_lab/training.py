@@ -14,6 +14,7 @@ from evalgrad_lab.data.files.read import digest_of, fingerprints
 from evalgrad_lab.decisions import Decision, plain
 from evalgrad_lab.errors import UserError
 from evalgrad_lab.fit import Hook, Training, fit
+from evalgrad_lab.guesses import guesses_of
 from evalgrad_lab.lock import held
 from evalgrad_lab.progress import Progress
 from evalgrad_lab.ready import Ready, dataset, files_of, prepare
@@ -67,12 +68,13 @@ def _run(asked: Ready, fabric: "Fabric") -> TrainResult:
         _remember(asked, begins=state is None)
         print(ready.note, end="\n" * bool(ready.note), file=sys.stderr)
     result = one.result(tuned)
-    examples = examples_of(ready, one.training, ready.last_part, result.decision)
+    measured = (ready, one.training, ready.last_part, result.decision)
+    examples, guesses = examples_of(*measured), guesses_of(*measured)
     if fabric.is_global_zero:
         description = replace(ready.description, decision=result.decision)
         saved.write(options.out, description, one.training.network)
         saved.write_parts(options.out, ready.data, files_of(options))
-        write_run(options, result.plain(), one.curves(), examples)
+        write_run(options, result.plain(), one.curves(), examples, guesses)
         content = json.dumps(result.plain(), indent=1)
         write_atomically(result_path(options), content.encode())
         _say_cost(one.curves())

@@ -192,11 +192,15 @@ def _scored(
 
 
 def shown(image: Tensor, target: Tensor, predicted: Tensor) -> dict[str, Any]:
-    """An image with its label map and the predicted one, small enough to be kept: grey values to
-    two digits, sides of at most `SIDE` pixels.
-    """
+    """An image with its label map and the predicted one, small enough to be kept."""
     step = -(-max(target.shape) // SIDE)
+    labels = {"target": target, "prediction": predicted}
+    found = {name: value[..., ::step, ::step].tolist() for name, value in labels.items()}
+    return {"image": small(image).tolist(), **found}
+
+
+def small(image: Tensor) -> Tensor:
+    """An image with values to two digits, sides of at most `SIDE` pixels, in colour or grey."""
+    step = -(-max(image.shape[-2:]) // SIDE)
     image = image[:1] if image.ndim == 3 and len(image) not in (1, 3) else image
-    values = {"image": (image.double() * 100).round() / 100, "target": target}
-    values["prediction"] = predicted
-    return {name: value[..., ::step, ::step].tolist() for name, value in values.items()}
+    return ((image.double() * 100).round() / 100)[..., ::step, ::step]

@@ -1,14 +1,16 @@
 """The page of one training, `RUN/report.html`: curves, the table of classes, the confusion matrix,
-and for segmentation example predictions. One HTML file that needs nothing else.
+and example predictions. One HTML file that needs nothing else.
 """
 
 import shlex
+from collections.abc import Sequence
 from math import isfinite
 from typing import Any
 
 from evalgrad_lab.commands.train import TrainOptions
 from evalgrad_lab.report import charts
 from evalgrad_lab.report.page import fill
+from evalgrad_lab.report.pictures import image_picture
 from evalgrad_lab.report.sections import Figure, pictures_of
 from evalgrad_lab.store import write_atomically
 
@@ -20,6 +22,7 @@ def write_run(
     result: dict[str, Any],
     curves: list[list[dict[str, Any]]],
     examples: list[Any],
+    guesses: Sequence[dict[str, Any]] = (),
 ) -> None:
     """Write `report.html` into the folder of a run, whole or not at all.
 
@@ -29,6 +32,7 @@ def write_run(
         curves: the rows of `log.csv`, and of `branch.csv` for a second branch; of `branch1.csv`
             too if that was repeated.
         examples: images with their targets and predictions, for segmentation.
+        guesses: images or rows of a table with their classes, for other tasks.
     """
     metric = result["metric"]
     forked = result["recipe"].get("fork_epoch", 0.0)
@@ -48,6 +52,8 @@ def write_run(
         figures=[figure for figure in figures if figure is not None],
         confusion=_shaded(result["classes"], result["confusion"]),
         examples=[pictures_of(example, {"prediction": example}) for example in examples],
+        guesses=guesses,
+        pictures=[image_picture(one["image"]) for one in guesses if "image" in one],
     )
     write_atomically(options.out / "report.html", text.encode())
 
