@@ -144,13 +144,14 @@ def test_class_weights_of_the_start_can_be_given(tmp_path):
     assert recipe_of(loss_options={"weight_power": 0.0}, **classes).first == "cross_entropy"
 
 
-def test_two_positives_in_validation_are_too_few_to_choose_by(tmp_path):
+def test_two_positives_in_validation_are_too_few_to_choose_by(tmp_path, capsys):
     data = write_items(tmp_path / "items.npz", 400, positives=0.03)
     asked = options(tmp_path, data=data, metric="f1")
     count = int(prepare(asked).data.validation.labels().sum())
     result = train(asked)
     assert result.recipe["chosen"] == "bce"
     assert f"validation has {count} positives, too few to choose a branch" in result.recipe["why"]
+    assert f"threshold chosen on {count} positives" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(("count", "enough"), [(90, False), (110, True)])

@@ -336,7 +336,11 @@ def better_by(
 
 
 def groups_of(rows: Tensor, lists: Tensor | None) -> Tensor:
-    """The group of every row: neighbours are in different ones, the items of a list in one."""
+    """The group of every row: the items of a list are in one, neighbouring lists, or items without
+    lists, in different ones. That is right if the examples are independent; neighbours that are
+    alike, such as the frames of a film, are spread over all groups, and the standard error is too
+    small (docs/train.md, Limitations).
+    """
     if lists is None:
         return torch.arange(len(rows)) % GROUPS
     numbers = lists.unique(return_inverse=True)[1]

@@ -18,7 +18,7 @@ from evalgrad_lab.guesses import guesses_of
 from evalgrad_lab.lock import held
 from evalgrad_lab.progress import Progress
 from evalgrad_lab.ready import Ready, dataset, files_of, prepare
-from evalgrad_lab.recipe import Collapse, Fork, fork_step, repair_of
+from evalgrad_lab.recipe import LEAST, Collapse, Fork, fork_step, repair_of
 from evalgrad_lab.report.run_page import totals, write_run
 from evalgrad_lab.store import read_json, write_atomically
 from evalgrad_lab.trials import EXAMPLES, shown
@@ -78,7 +78,21 @@ def _run(asked: Ready, fabric: "Fabric") -> TrainResult:
         content = json.dumps(result.plain(), indent=1)
         write_atomically(result_path(options), content.encode())
         _say_cost(one.curves())
+        _say_few(ready, result.decision)
     return result
+
+
+def _say_few(ready: Ready, decision: Decision | None) -> None:
+    """Warn of a threshold that was chosen on so few positives that it is mostly noise."""
+    if ready.options.task not in ("ranking", "multilabel") or decision is None:
+        return
+    positives = int((ready.data.validation.labels() == 1).sum(0).min())
+    if decision.rule == "threshold" and decision != plain(True) and positives < LEAST:
+        what = "positive" if positives == 1 else "positives"
+        print(
+            f"threshold chosen on {positives} {what}: with fewer than {LEAST} it is mostly noise.",
+            file=sys.stderr,
+        )
 
 
 def _say_cost(curves: list[list[dict[str, Any]]]) -> None:
