@@ -19,7 +19,7 @@ from safetensors.torch import load_file
 from test_lab_train import SLOW_NET
 from training_data import write_segmentation
 
-from evalgrad_lab import branches, loss_factories, losses, recipe, train, trials
+from evalgrad_lab import branches, collapse, loss_factories, losses, recipe, train, trials
 from evalgrad_lab import ready as ready_module
 from evalgrad_lab.commands.train import TrainOptions
 from evalgrad_lab.comparison import own, own_trials
@@ -217,13 +217,13 @@ def test_a_branch_that_collapses_is_tried_with_less_and_then_left(tmp_path, plan
 
 def test_a_branch_repeated_with_less_may_be_taken(tmp_path, monkeypatch):
     """Half of the loss collapses, a tenth does not."""
-    reason = recipe.Collapse._reason
+    reason = collapse.Collapse._reason
 
     def planted(hook, training):
-        share = recipe._sums(training)[0].shares[1] if recipe._sums(training) else 0
+        share = collapse._sums(training)[0].shares[1] if collapse._sums(training) else 0
         return "it was planted" if share == 0.5 else reason(hook, training)
 
-    monkeypatch.setattr(recipe.Collapse, "_reason", planted)
+    monkeypatch.setattr(collapse.Collapse, "_reason", planted)
     monkeypatch.setattr(branches, "better_by", lambda *_: (0.02, 0.01))
     found = train(options(tmp_path)).recipe
     assert (found["chosen"], found["taken"]) == ("0.9 bce + 0.1 direct_average_precision", True)
@@ -275,8 +275,8 @@ def test_an_s_measure_that_is_solved_is_not_without_a_gradient():
 
 
 def test_first_k_is_named_where_ndcg_has_no_gradient():
-    assert '"first_k" or "direction": "negative"' in recipe._no_gradient("direct_ndcg")
-    assert recipe._no_gradient("smooth_topk") == "smooth_topk had no gradient in a whole epoch"
+    assert '"first_k" or "direction": "negative"' in collapse._no_gradient("direct_ndcg")
+    assert collapse._no_gradient("smooth_topk") == "smooth_topk had no gradient in a whole epoch"
 
 
 @pytest.mark.parametrize(
@@ -301,10 +301,10 @@ def test_a_training_without_a_gradient_is_told(tmp_path, monkeypatch, capsys, lo
 @pytest.mark.parametrize("count", [2, 8])
 def test_one_output_for_all_pixels_is_told_of_few_images_too(count):
     same = torch.tensor([0.3, -0.1]).view(1, 2, 1, 1).expand(count, 2, 4, 4).clone()
-    assert recipe._is_constant(same)
+    assert collapse._is_constant(same)
     same[-1, 0, 0, 0] = 0.4
-    assert not recipe._is_constant(same)
-    assert not recipe._is_constant(torch.zeros(7))  # a few may be equal
+    assert not collapse._is_constant(same)
+    assert not collapse._is_constant(torch.zeros(7))  # a few may be equal
 
 
 @pytest.mark.parametrize("length", [{"iterations": 1}, {"epochs": 1, "batch_size": 512}])

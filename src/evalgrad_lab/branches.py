@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 from torch import Tensor
 
 from evalgrad_lab import checkpoints
+from evalgrad_lab.collapse import Collapse
 from evalgrad_lab.fit import Hook, Training, fit
 from evalgrad_lab.measures import finite
 from evalgrad_lab.ready import Ready
 from evalgrad_lab.recipe import (
     FALLEN,
-    Collapse,
     Fork,
     better_by,
     branch_steps,

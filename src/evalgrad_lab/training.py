@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from evalgrad_lab import checkpoints, saved
 from evalgrad_lab.branches import take_better
+from evalgrad_lab.collapse import Collapse, repair_of
 from evalgrad_lab.commands.train import TrainOptions, TrainResult, read_result, result_path
 from evalgrad_lab.data.dataset import Examples
 from evalgrad_lab.data.files.read import digest_of, fingerprints
@@ -18,7 +19,7 @@ from evalgrad_lab.guesses import guesses_of
 from evalgrad_lab.lock import held
 from evalgrad_lab.progress import Progress
 from evalgrad_lab.ready import Ready, dataset, files_of, prepare
-from evalgrad_lab.recipe import LEAST, Collapse, Fork, fork_step, repair_of
+from evalgrad_lab.recipe import LEAST, Fork, fork_step
 from evalgrad_lab.report.run_page import totals, write_run
 from evalgrad_lab.store import read_json, write_atomically
 from evalgrad_lab.trials import EXAMPLES, shown
