@@ -137,8 +137,8 @@ def test_where_it_fails_is_told_with_what_is_known():
     lines = [replace(one, other=Difference(-0.05, (-0.06, -0.04), 5)) for one in lines]
     text = ladder.page(lines, [])
     both = "2 of 2 intervals entirely below zero (p after Holm's correction: scenes below 0.01, "
-    assert f"- Against the other baseline: {both}scenes below 0.01). That none is" in text
-    assert "That none is after the correction is not met. The mean of all tasks is -5.0" in text
+    assert f"- Against the other baseline: {both}scenes below 0.01). The criterion" in text
+    assert "The criterion, none after the correction, is not met. The mean of all tasks is -5.0" in text
     assert "1 of 2 intervals entirely below zero (p after Holm's correction: scenes 1.00)" in text
     assert (
         "seeds preferred bce, which has -7.0 to the other on test data; the recipe adds +2.0"

@@ -319,8 +319,8 @@ def _answer(view: str, names: list[str], gaps: list[Difference], p: list[float])
     met = "not met" if any(corrected[i] < LEVEL for i in below) else "met"
     mean, seeds, tasks = _spreads(gaps)
     return (
-        f"- {view}: {len(below)} of {len(gaps)} intervals entirely below zero{which}. That none"
-        f" is after the correction is {met}. The mean of all tasks is {mean:+.1f} points: its"
+        f"- {view}: {len(below)} of {len(gaps)} intervals entirely below zero{which}. The"
+        f" criterion, none after the correction, is {met}. The mean of all tasks is {mean:+.1f} points: its"
         f" interval over seeds {_side(mean, seeds)}, that over tasks {_side(mean, tasks)}."
     )
 
