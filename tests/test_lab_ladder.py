@@ -138,7 +138,7 @@ def test_where_it_fails_is_told_with_what_is_known():
     text = ladder.page(lines, [])
     both = "2 of 2 intervals entirely below zero (p after Holm's correction: scenes below 0.01, "
     assert f"- Against the other baseline: {both}scenes below 0.01). The criterion" in text
-    assert "The criterion, none after the correction, is not met. The mean of all tasks is -5.0" in text
+    assert "none after the correction, is not met. The mean of all tasks is -5.0" in text
     assert "1 of 2 intervals entirely below zero (p after Holm's correction: scenes 1.00)" in text
     assert (
         "seeds preferred bce, which has -7.0 to the other on test data; the recipe adds +2.0"

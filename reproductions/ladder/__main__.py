@@ -320,8 +320,9 @@ def _answer(view: str, names: list[str], gaps: list[Difference], p: list[float])
     mean, seeds, tasks = _spreads(gaps)
     return (
         f"- {view}: {len(below)} of {len(gaps)} intervals entirely below zero{which}. The"
-        f" criterion, none after the correction, is {met}. The mean of all tasks is {mean:+.1f} points: its"
-        f" interval over seeds {_side(mean, seeds)}, that over tasks {_side(mean, tasks)}."
+        f" criterion, none after the correction, is {met}. The mean of all tasks is"
+        f" {mean:+.1f} points: its interval over seeds {_side(mean, seeds)}, that over tasks"
+        f" {_side(mean, tasks)}."
     )
 
 
