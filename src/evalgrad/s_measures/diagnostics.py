@@ -9,6 +9,7 @@ from torch import Tensor
 
 from evalgrad.s_measures.counts import rates
 from evalgrad.s_measures.solver import Settings, Solver
+from evalgrad.s_measures.trapezoids import RequiredArea
 
 NOTHING = "Nothing seen yet: call the measure in training mode, on positives and negatives."
 TOLERANCE = 1e-3  # of a residual
@@ -40,13 +41,13 @@ def diagnose(solver: Solver, settings: Settings) -> dict[str, Any]:
 
 def _constraints(solver: Solver, soft: Tensor, hard: Tensor, settings: Settings) -> dict[str, Any]:
     """`met` is by hard counts; None where nothing was seen, and for F-beta, which has none."""
-    if solver.program.fractional:
+    program = solver.program
+    if program.fractional:
         return {"met": None, "why": "There is no constraint: F-beta is the objective."}
     residual, surrogate = solver.residual(hard), solver.residual(soft)
-    if solver.program.at_least is not None:  # an area is judged by itself, not by its anchors
-        wanted, found = solver.program.at_least, solver.program.certificate(soft).sum()
-        residual = torch.full_like(residual, wanted - _metric(solver, hard)) + 0 * residual
-        surrogate = torch.full_like(surrogate, wanted - float(found))
+    if program.area is not None:  # it is judged by itself, not by its anchors
+        residual = torch.full_like(residual, _missing_area(solver, program.area, hard))
+        surrogate = torch.full_like(surrogate, program.area.missing(soft))
     unseen = bool(residual.isnan().any())
     return {
         "residuals": residual.tolist(),
@@ -54,6 +55,14 @@ def _constraints(solver: Solver, soft: Tensor, hard: Tensor, settings: Settings)
         "met": None if unseen else bool((residual <= TOLERANCE).all()),
         "why": NOTHING if unseen else _why(solver, residual, surrogate, hard, settings),
     }
+
+
+def _missing_area(solver: Solver, area: RequiredArea, hard: Tensor) -> float:
+    """Of the exact area where it is known, else of the trapezoids of its anchors, as in training.
+    The staircase that certifies it ends far below 1.
+    """
+    known = solver.counts.indexed and not bool(hard.isnan().any())
+    return area.at_least - _metric(solver, hard) if known else area.missing(hard)
 
 
 def together(reports: list[dict[str, Any]]) -> dict[str, Any]:
@@ -147,8 +156,11 @@ def _why(
             "All constraints are met by hard counts. By the surrogates, whose bound is what"
             f" certifies, one is still unmet by {bound:.3g}."
         )
-    row = int(residual.amax(-1).argmax())
     unmet = f"A constraint is unmet by {worst:.3g} (hard counts)"
+    area = solver.program.area
+    if area is not None and area.missing(hard) <= 0:
+        return f"{unmet} though the trapezoids between the anchors show it: pass more `anchors`."
+    row = int(residual.amax(-1).argmax())
     if float(hard[row, 0]) == 0:
         return (
             f"{unmet}: no positive scores above the threshold. Give the scorer a bias term or train"

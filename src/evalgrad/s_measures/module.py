@@ -159,11 +159,12 @@ class SMeasure(OptionsModule, Settings):
         """What the measure knows about the data seen so far, as plain numbers.
 
         `certificate` is a guaranteed lower bound of the measure on the cached scores and `metric`
-        its exact value; `source` says whether totals come from the cache or a moving average.
-        `residuals` (<= 0 is met) by hard counts, `surrogate_residuals`, `met` and `why` describe
-        the constraints; `mu` and `dual_identity` (0 at an optimum) the multipliers. Before both
-        classes have been seen the numbers are NaN and `met` is None. More than two groups: the
-        macro averages, whether all are met and why not, and each group's report under `groups`.
+        its exact value (without `index`, at the trained thresholds); `source` says whether totals
+        come from the cache or a moving average. `residuals` (<= 0 is met) by hard counts,
+        `surrogate_residuals`, `met` and `why` describe the constraints; `mu` and `dual_identity`
+        (0 at an optimum) the multipliers. Before both classes have been seen the numbers are NaN
+        and `met` is None. More than two groups: the macro averages, whether all are met and why
+        not, and each group's report under `groups`.
         """
         reports = [diagnose(solver, self) for solver in self._solvers()]
         return reports[0] if len(reports) == 1 else together(reports)

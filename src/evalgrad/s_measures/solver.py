@@ -92,7 +92,7 @@ class Solver(nn.Module):
 
     def residual(self, found: Tensor) -> Tensor:
         """(K, J): how far rates (K, 4) are from the constraints; <= 0 is met."""
-        joint = self.program.at_least is not None
+        joint = self.program.area is not None
         return residuals(found, self.constraints, self.share, joint)
 
     def remember(self, residual: Tensor, due: Tensor | bool = True) -> None:
