@@ -146,14 +146,19 @@ class SMeasure(OptionsModule, Settings):
         For data that grew or were replaced: build a measure with the new labels, and a new
         optimiser for its `primal_groups`, where it has any.
         """
-        for place, solver in enumerate(self._solvers()):
-            prefix = f"groups.{place}."
-            given = {
-                key.removeprefix(prefix): value
-                for key, value in state_dict.items()
-                if key.startswith(prefix)
-            }
-            solver.load_multipliers(given)
+        given: dict[str, dict[str, Any]] = {}  # by group
+        for key, value in state_dict.items():
+            if key.startswith("groups."):
+                _, place, name = key.split(".", 2)
+                given.setdefault(place, {})[name] = value
+        own = {str(place): solver for place, solver in enumerate(self._solvers())}
+        # of all groups before anything changes
+        if own.keys() != given.keys() or not all(own[c].multipliers_fit(given[c]) for c in own):
+            must, repair = "of a measure with the same options", "Build both with the same options."
+            got = f"other multipliers, of {len(given)} groups"
+            fail(ValueError, "load_multipliers", "state_dict", must, got, repair)
+        for place, solver in own.items():
+            solver.load_multipliers(given[place])
 
     def diagnostics(self) -> dict[str, Any]:
         """What the measure knows about the data seen so far, as plain numbers.

@@ -77,14 +77,19 @@ class Solver(nn.Module):
     @torch.no_grad()
     def load_multipliers(self, state: Mapping[str, Any]) -> None:
         """What `state` holds besides the items; see `SMeasure.load_multipliers`."""
-        own = {key: x for key, x in self.state_dict().items() if isinstance(x, Tensor)}
-        shared = own.keys() - PER_ITEM
-        if any(key not in state or state[key].shape != own[key].shape for key in shared):
-            must, repair = "of a measure with the same options", "Build both with the same options."
-            got = "other multipliers"
-            fail(ValueError, "load_multipliers", "state_dict", must, got, repair)
-        for key in shared:
-            own[key].copy_(state[key])
+        for key, own in self._shared().items():
+            own.copy_(state[key])
+
+    def multipliers_fit(self, state: Mapping[str, Any]) -> bool:
+        """Whether `load_multipliers` can take all of `state`."""
+        own = self._shared()
+        theirs = {key for key, x in state.items() if isinstance(x, Tensor)} - PER_ITEM
+        return theirs == own.keys() and all(state[key].shape == x.shape for key, x in own.items())
+
+    def _shared(self) -> dict[str, Tensor]:
+        """The state that is not of single items."""
+        state = self.state_dict().items()
+        return {key: x for key, x in state if isinstance(x, Tensor) and key not in PER_ITEM}
 
     def report(self) -> dict[str, Any]:
         """What `diagnostics()` adds for this solver alone."""
