@@ -13,6 +13,7 @@ from evalgrad.s_measures.trapezoids import RequiredArea
 
 NOTHING = "Nothing seen yet: call the measure in training mode, on positives and negatives."
 TOLERANCE = 1e-3  # of a residual
+SILENT = 0.01  # true positives per positive; a fading sum never forgets the last of them
 FINE = torch.linspace(-1, 1, 33).tolist()  # relative offsets tried around a scale or threshold
 
 
@@ -160,14 +161,13 @@ def _why(
     area = solver.program.area
     if area is not None and area.missing(hard) <= 0:
         return f"{unmet} though the trapezoids between the anchors show it: pass more `anchors`."
-    row = int(residual.amax(-1).argmax())
-    if float(hard[row, 0]) == 0:
+    if float(hard[:, 0].amax()) < SILENT:
         return (
-            f"{unmet}: no positive scores above the threshold. Give the scorer a bias term or train"
-            " it on cross-entropy first."
+            f"{unmet}: hardly any positive scores above the threshold. Give the scorer a bias term"
+            " or train it on cross-entropy first."
         )
-    price = float(solver.mu[row].amax())
-    if price >= settings.max_multiplier or solver.stalled(row):
+    price = float(solver.mu[int(residual.amax(-1).argmax())].amax())
+    if price >= settings.max_multiplier or solver.stalled():
         return (
             f"{unmet} and no longer falls though its multiplier is at {price:.3g}: the scorer seems"
             " unable to meet it. Ask for less, or give the scorer more capacity."

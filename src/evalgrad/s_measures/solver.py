@@ -39,8 +39,8 @@ class Solver(nn.Module):
     constraints: Tensor
     share: Tensor
     mu: Tensor  # (K, J), set by the subclass
-    trend: Tensor  # (K, J) residuals that moved the multipliers, averaged over the last moves
-    latest: Tensor  # (K, J) the last of them
+    trend: Tensor  # (K, J) residuals that moved the multipliers, averaged over some ten moves
+    latest: Tensor  # (K, J) and over some three: one of a batch or a fading sum is noisy
     moves: Tensor  # how many there were
 
     def __init__(self, program: Program, known: Members | None, surrogate: Surrogate) -> None:
@@ -103,16 +103,16 @@ class Solver(nn.Module):
     def remember(self, residual: Tensor, due: Tensor | bool = True) -> None:
         """Keep what moved the multipliers, to tell what still falls from what has stalled."""
         fresh = (self.moves == 0) | ~self.trend.isfinite()
-        keep(self.trend, torch.where(fresh, residual, torch.lerp(self.trend, residual, 0.1)), due)
-        keep(self.latest, residual, due)
+        for average, pace in ((self.trend, 0.1), (self.latest, 0.3)):
+            keep(average, torch.where(fresh, residual, torch.lerp(average, residual, pace)), due)
         keep(self.moves, self.moves + 1, due)
 
-    def stalled(self, row: int) -> bool:
-        """Whether the largest residual of a row stays where it was, far from 0, over the last
-        moves: what falls has a larger average, what hovers around 0 a smaller one.
+    def stalled(self) -> bool:
+        """Whether the largest residual stays where it was, far from 0, over the last moves: what
+        falls has a larger slow average, what hovers around 0 a smaller one.
         """
-        worst = int(self.latest[row].argmax())
-        latest, average = float(self.latest[row, worst]), float(self.trend[row, worst])
+        worst = int(self.latest.argmax())
+        latest, average = float(self.latest.flatten()[worst]), float(self.trend.flatten()[worst])
         return float(self.moves) >= 20 and latest > 0.02 and 0.9 < average / latest < 1.1
 
     def thresholds(self) -> Tensor:
