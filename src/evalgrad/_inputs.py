@@ -102,9 +102,9 @@ def like(function: str, argument: str, x: object, other: Tensor, beside: str = "
     if x.shape == other.shape:
         return x
     # One channel with and without its axis: (N, 1, *) beside (N, *).
-    if x.ndim == other.ndim + 1 and x.shape[1] == 1 and x.squeeze(1).shape == other.shape:
+    if x.ndim == other.ndim + 1 > 1 and x.shape[1] == 1 and x.squeeze(1).shape == other.shape:
         return x.squeeze(1)
-    if other.ndim == x.ndim + 1 and other.shape[1] == 1 and other.squeeze(1).shape == x.shape:
+    if other.ndim == x.ndim + 1 > 1 and other.shape[1] == 1 and other.squeeze(1).shape == x.shape:
         return x.unsqueeze(1)
     repair = shape_repair(argument, tuple(x.shape), beside, tuple(other.shape))
     fail(ValueError, function, argument, f"of shape {tuple(other.shape)}", describe(x), repair)
