@@ -6,7 +6,7 @@ from typing import Any, ClassVar, Literal, TypedDict, cast
 import torch
 from torch import Tensor, nn
 
-from evalgrad._errors import fail
+from evalgrad._errors import describe, fail
 from evalgrad._labels import transformed
 from evalgrad._module import OptionsModule
 from evalgrad._options import CHECKS, integer, number, one_of
@@ -90,6 +90,16 @@ class SMeasure(OptionsModule, Settings):
         self._layout, groups = members(name, labels, self.average, self.ignore_index)
         loss = SURROGATES[self.surrogate]
         self.groups = nn.ModuleList(kind(program, known, loss) for known in groups)
+
+    def __setattr__(self, key: str, value: Any) -> None:
+        """Numbers of `Settings` may change during training; all else is built into the solvers."""
+        if key in vars(self).get("_options", ()):  # not before the constructor has set them
+            name = type(self).__name__
+            if not hasattr(Settings, key):
+                got, repair = f"{describe(value)} later", f"Construct a new {name}({key}=...)."
+                fail(ValueError, name, key, "set in the constructor", got, repair)
+            MEASURE_CHECKS[key](name, key, value)
+        super().__setattr__(key, value)
 
     def forward(
         self,
