@@ -302,6 +302,7 @@ def test_more_epochs_go_on_with_a_finished_run_and_fewer_are_told(tmp_path, caps
 def test_lines_of_progress_without_a_terminal(tmp_path, capsys):
     train(options(tmp_path, plain_table(tmp_path / "data.csv"), epochs=3))
     lines = capsys.readouterr().err.splitlines()
+    assert lines.pop().startswith("threshold chosen on 10 positives")  # said once, at the end
     assert lines[0].startswith("epoch 1, step 7 of 21: loss ")
     assert lines[-1].startswith("epoch 3, step 21 of 21: loss ")
     assert all("validation f1 0." in line or "validation f1 1." in line for line in lines)

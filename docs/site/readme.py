@@ -35,7 +35,8 @@ def ladder_table(page: str) -> str:
     lines = [f"| {' | '.join(heads)} | difference (95 %) | |", "|---" * 6 + "|"]
     verdicts: list[str] = []
     columns: list[str] = []
-    for row in (line for line in page.split("\n") if line.startswith("| ")):
+    results = page.partition("\n## Sizes")[0]
+    for row in (line for line in results.split("\n") if line.startswith("| ")):
         cells = [cell.strip() for cell in row.strip("|").split("|")]
         if cells[0] == "data":
             columns = cells

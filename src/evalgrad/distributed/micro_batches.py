@@ -53,7 +53,7 @@ def micro_batch_backward(
         >>> model.bias.grad
         tensor([3.])
     """
-    _check(model, inputs, loss, size)
+    _check(model, inputs, loss, backward, size)
     given = inputs if isinstance(inputs, tuple) else (inputs,)
     parts = list(zip(*(x.split(size) for x in given), strict=True))
     buffers = [buffer.clone() for buffer in model.buffers()]
@@ -111,7 +111,7 @@ def _fail_returned(argument: str, must: str, value: object, repair: str) -> NoRe
     fail(TypeError, "micro_batch_backward", argument, f"a function of {must}", got, repair)
 
 
-def _check(model: object, inputs: object, loss: object, size: int) -> None:
+def _check(model: object, inputs: object, loss: object, backward: object, size: int) -> None:
     function = "micro_batch_backward"
     if not isinstance(model, nn.Module):
         repair = "Its parameters get the gradient: pass the module itself."
@@ -119,6 +119,9 @@ def _check(model: object, inputs: object, loss: object, size: int) -> None:
     if not callable(loss):
         repair = "Pass e.g. `lambda scores: criterion(scores, target)`."
         fail(TypeError, function, "loss", "a function of the scores", describe(loss), repair)
+    if not callable(backward):
+        must, repair = "a function of two tensors", "Leave it out, or pass `fabric.backward`."
+        fail(TypeError, function, "backward", must, describe(backward), repair)
     _check_inputs(function, inputs if isinstance(inputs, tuple) else (inputs,), inputs)
     repair = "Use the largest number of samples that fits into memory."
     integer(1, repair=repair)(function, "size", size)
