@@ -1,12 +1,13 @@
 """What every loss would do on a GPU, forward and backward, next to cross-entropy or BCE on the same
-tensor: launches, bytes, peak memory and synchronisations of eager torch, and what a compiler sees.
+tensor: launches, bytes, peak memory and synchronisations of eager torch, what a compiler sees, and
+what Inductor makes of it (inductor.py says how that is counted, for the pinned torch alone).
 
     python benchmarks/accelerator.py           # prints the table, writes results/accelerator.json
     python benchmarks/accelerator.py --docs    # and writes it into docs/accelerator.md
     python benchmarks/accelerator.py --images  # segmentation in eager torch: the rest takes minutes
 
 Counted on meta tensors, without a GPU: no time is measured. What the Triton kernels do is counted
-by benchmarks/triton_bytes.py, which leaves it in results/triton.json.
+by benchmarks/triton_bytes.py, which leaves it in benchmarks/triton.json.
 """
 
 import collections
@@ -20,6 +21,7 @@ from typing import Any, NamedTuple
 import torch
 import torch.nn.functional as F
 from accounting import Account, account
+from inductor import TORCH, can_count, inductor
 from timing import RESULTS, machine, write_between
 from torch import Tensor
 from torch._dynamo.backends.common import aot_autograd
@@ -28,6 +30,7 @@ import evalgrad as eg
 from evalgrad import _native
 
 PAGE = Path(__file__).parents[1] / "docs" / "accelerator.md"
+TRITON = Path(__file__).with_name("triton.json")  # kept: counting it anew takes an hour
 Loss = Callable[[Tensor, Tensor], Tensor]
 Row = dict[str, Any]
 
@@ -145,18 +148,34 @@ def measure() -> Iterator[Row]:
         for shape in comparison.shapes:
             x, target = comparison.draw(shape)
             usual = eager(comparison.usual, x, target)
-            yield row_of(comparison.name, shape, usual, usual)
+            row = row_of(comparison.name, shape, usual, usual)
+            compiles = comparison.compiled and "--images" not in sys.argv
+            if compiles and can_count():
+                row |= by_inductor(comparison.usual, x, target)
+            yield row
             for name, loss in comparison.losses.items():
                 row = row_of(name, shape, eager(loss, x, target), usual)
-                if comparison.compiled and "--images" not in sys.argv:
+                if compiles:
                     row["operations"], row["apart"] = compiled(loss, x, target)
+                    opaque = any(hasattr(OURS, operation) for operation in row["apart"])
+                    if can_count() and not opaque:
+                        row |= by_inductor(loss, x, target)
                 yield row
+
+
+def by_inductor(loss: Loss, x: Tensor, target: Tensor) -> Row:
+    count = inductor(loss, x, target)
+    return {"inductor kernels": count.kernels, "inductor bytes": count.bytes}
+
+
+def as_text(shape: tuple[int, ...]) -> str:
+    return "x".join(map(str, shape))
 
 
 def row_of(name: str, shape: tuple[int, ...], seen: Account, usual: Account) -> Row:
     return {
         "loss": name,
-        "shape": "x".join(map(str, shape)),
+        "shape": as_text(shape),
         "launches": seen.launches,
         "bytes": seen.bytes,
         "bytes x": seen.bytes / usual.bytes,
@@ -171,19 +190,32 @@ def triton_cell(row: Row, counted: list[Row]) -> str:
     for other in counted:
         if (other["loss"], other["shape"]) == (row["loss"], row["shape"]):
             usual_bytes, usual_peak = row["usual"]
-            amounts = f"{other['bytes'] / usual_bytes:.1f}x / {other['peak'] / usual_peak:.1f}x"
-            return f"{other['launches']}: {amounts}"
+            moved = f"{other['bytes'] / usual_bytes:.2f}x" if other["bytes"] else "?"
+            peak = f"{other['peak'] / usual_peak:.2f}x"
+            return f"{other['kernels']} of {other['launches']}: {moved} / {peak}, {other['syncs']}"
     return ""
 
 
+def inductor_cell(row: Row, usual: Row) -> str:
+    """Bytes as a multiple of what Inductor makes of the usual loss."""
+    if "inductor bytes" not in row:
+        return ""
+    moved, least = row["inductor bytes"], usual["inductor bytes"]
+    return f"{row['inductor kernels']}, {moved / 1e9:.3g} GB, {moved / least:.1f}x"
+
+
+HEADS = (
+    *("loss", "shape", "launches", "bytes", "peak", "syncs", "compiled: operations"),
+    *("Inductor: kernels, bytes", "Triton"),
+)
+
+
 def table(rows: list[Row]) -> str:
-    path = RESULTS / "triton.json"
-    counted: list[Row] = json.loads(path.read_text())["rows"] if path.exists() else []
-    lines = [
-        "| loss | shape | launches | bytes | peak | syncs | compiled: operations | Triton |",
-        "|---|---|---|---|---|---|---|---|",
-    ]
+    counted: list[Row] = json.loads(TRITON.read_text())["rows"] if TRITON.exists() else []
+    lines = [f"| {' | '.join(HEADS)} |", "|---" * len(HEADS) + "|"]
+    usual = rows[0]
     for row in rows:
+        usual = row if row["bytes x"] == row["peak x"] == 1 else usual
         apart = ", ".join(f"{n} {name}" for name, n in sorted(row.get("apart", {}).items()))
         seen = f"{row['operations']} ({apart})" if "operations" in row else ""
         cells = (
@@ -194,6 +226,7 @@ def table(rows: list[Row]) -> str:
             f"{row['peak'] / 1e6:.3g} MB, {row['peak x']:.1f}x",
             str(sum(row["syncs"].values())),
             seen,
+            inductor_cell(row, usual),
             triton_cell(row, counted),
         )
         lines.append(f"| {' | '.join(cells)} |")
@@ -201,6 +234,8 @@ def table(rows: list[Row]) -> str:
 
 
 if __name__ == "__main__":
+    if not can_count():
+        print(f"What Inductor makes of the losses is counted for torch {TORCH} alone: no column.")
     found = []
     for row in measure():
         found.append(row)

@@ -2,10 +2,28 @@
 authors' code does.
 """
 
+import importlib
+import importlib.util
 import math
+import sys
+import types
+import unittest.mock
+from typing import Any
 
 import torch
 from torch import Tensor
+
+
+def losses_of_smp() -> Any:
+    """The losses of segmentation_models_pytorch alone: the networks beside them need timm."""
+    name = "segmentation_models_pytorch"
+    spec = importlib.util.find_spec(name)
+    if spec is None:
+        raise ImportError(f"{name} is not installed")
+    package: Any = types.ModuleType(name)
+    package.__path__ = spec.submodule_search_locations
+    with unittest.mock.patch.dict(sys.modules, {name: package}):
+        return importlib.import_module(f"{name}.losses")
 
 
 def lovasz_softmax_algorithm_1(logits: Tensor, target: Tensor) -> Tensor:

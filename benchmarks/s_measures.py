@@ -52,7 +52,9 @@ def step_cost(*, network: bool, batch: int = 4096, items: int = 65536) -> dict[s
     index = torch.randperm(items)[:batch]
     target = labels[index]
     floats = target.float()  # outside of the time of BCE
-    average, cached = eg.FBeta(labels=labels), eg.FBeta(labels=labels)
+    average, cached, masked = (eg.FBeta(labels=labels) for _ in range(3))
+    lagrangian, area = eg.FBeta(labels=labels, solver="lagrangian"), eg.ROCAUC(labels=labels)
+    mask = torch.rand(batch) < 0.9
 
     def job(loss: Callable[[Tensor], Tensor]) -> Callable[[], None]:
         def run() -> None:
@@ -66,6 +68,9 @@ def step_cost(*, network: bool, batch: int = 4096, items: int = 65536) -> dict[s
         "bce": lambda s: F.binary_cross_entropy_with_logits(s, floats),
         "ratio, moving average": lambda s: average(s, target),
         "ratio, cache": lambda s: cached(s, target, index=index),
+        "ratio, mask": lambda s: masked(s, target, mask=mask),
+        "Lagrangian": lambda s: lagrangian(s, target, index=index),
+        "`ROCAUC`, moving average": lambda s: area(s, target),
     }
     # 32 calls are two whole cycles of the multipliers: every sample pays for their moves
     times = processor_time({name: job(loss) for name, loss in losses.items()}, rounds=20, repeat=32)

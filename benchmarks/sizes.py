@@ -2,13 +2,14 @@
 loss on the same tensor: `python benchmarks/sizes.py`. README's table is written from it.
 """
 
-import contextlib
+import sys
 import time
 from collections.abc import Callable
 
 import torch
 import torch.nn.functional as F
 from lovasz import binary_maps, maps
+from references import losses_of_smp
 from timing import interleaved, main, step
 from torch import Tensor
 
@@ -38,6 +39,7 @@ def soft_rows(size: str, shape: tuple[int, ...]) -> list[dict[str, object]]:
     losses: dict[str, Callable[..., Tensor]] = {
         "soft_jaccard_loss": eg.SoftJaccardLoss(),
         "soft_dice_loss": eg.SoftDiceLoss(),
+        "soft_tversky_loss": eg.SoftTverskyLoss(),
         "focal_loss": eg.FocalLoss(),
         **peers(),
     }
@@ -47,18 +49,21 @@ def soft_rows(size: str, shape: tuple[int, ...]) -> list[dict[str, object]]:
 
 
 def peers() -> dict[str, Callable[..., Tensor]]:
-    """What others have for the same, where it is installed."""
+    """What others have for the same, where it is installed; what is not is said."""
     found: dict[str, Callable[..., Tensor]] = {}
-    with contextlib.suppress(ImportError):
-        from segmentation_models_pytorch import losses as smp
-
+    try:
+        smp = losses_of_smp()
         found["smp.losses.JaccardLoss"] = smp.JaccardLoss("multiclass")
         found["smp.losses.DiceLoss"] = smp.DiceLoss("multiclass")
-    with contextlib.suppress(ImportError):
+    except ImportError as error:
+        print(f"segmentation_models_pytorch is left out: {error}", file=sys.stderr)
+    try:
         from monai.losses import DiceLoss
 
         monai = DiceLoss(softmax=True, to_onehot_y=True, batch=True)
         found["monai.losses.DiceLoss"] = lambda x, y: monai(x, y.unsqueeze(1))
+    except ImportError as error:
+        print(f"MONAI is left out: {error}", file=sys.stderr)
     return found
 
 

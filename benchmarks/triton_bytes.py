@@ -2,12 +2,16 @@
 
     EVALGRAD_TRITON=1 TRITON_INTERPRET=1 python benchmarks/triton_bytes.py [part of a loss's name]
 
-writes results/triton.json, which benchmarks/accelerator.py shows next to eager torch. The kernels
-run on Triton's interpreter under the sanitizer of tests/gpu, which sees every address, at two small
-sizes with the scores of a half-trained network; bytes and memory are taken to grow linearly with
-the number of pixels, rows or items from there on, but for the tables of the exact Lovász losses,
-which have the size that they would have. An atomic is a read and a write, nothing is taken to be
-cached between instructions. What torch does around the kernels is added as in accounting.py.
+writes benchmarks/triton.json, which benchmarks/accelerator.py shows next to eager torch; with
+--around it keeps the bytes of the kernels that it finds there, and takes a minute.
+
+Launches, memory and what torch does around the kernels are counted at the full size on meta
+tensors, which take the branches of a GPU; there no kernel runs. The bytes of the kernels come from
+Triton's interpreter under the sanitizer of tests/gpu, which sees every address, at two small sizes
+with the scores of a half-trained network. They are taken to grow linearly with the number of
+pixels, rows or items from there on, but for the tables of the exact Lovász losses, which have the
+size that they would have. An atomic is a read and a write, nothing is taken to be cached between
+instructions. Where no small sizes are given there are no bytes.
 """
 
 import json
@@ -20,9 +24,9 @@ from unittest import mock
 
 import numpy as np
 import torch
-from accelerator import Comparison, comparisons, on_device
+from accelerator import TRITON, Comparison, Loss, as_text, comparisons, on_device
 from accounting import Account
-from timing import RESULTS, machine
+from timing import machine
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -30,8 +34,8 @@ from evalgrad import _native, _triton
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "gpu"))
 
-Loss = Callable[[Tensor, Tensor], Tensor]
-# What is counted for a shape: two smaller ones.
+Shape = tuple[int, ...]
+# Where bytes are counted for a shape: two smaller ones.
 SMALLER = {
     (2, 19, 512, 1024): ((2, 19, 32, 64), (2, 19, 64, 64)),
     (4, 21, 321, 321): ((4, 21, 32, 32), (4, 21, 32, 64)),
@@ -46,41 +50,75 @@ SMALLER = {
 SAMPLED = {
     ("lovasz_softmax_loss", (2, 19, 512, 1024)): ((2, 19, 64, 128), (2, 19, 96, 128)),
 }
+# Their two small costs differ by their tables and lists more than by their pixels: no line.
+LEFT_OUT = {
+    (name, shape)
+    for name in ("lovasz_softmax_loss", "lovasz_softmax_loss(metric=dice)")
+    for shape in SMALLER
+    if (name, shape) not in SAMPLED
+}
 
 
-class Cost(NamedTuple):
-    launches: int
-    bytes: int
-    peak: int
+# ---- at the full size, on meta tensors: all but the bytes of the kernels -------------------------
 
 
-class Interpreted(Account):
-    """Counts what torch does on the CPU, also in the operators that Triton kernels serve; what the
-    interpreter does with torch is not counted.
-    """
+class Around(Account):
+    """Counts what torch does, also in the operators that Triton kernels serve, and the kernels."""
 
-    served: int = 0
-    paused: bool = False
+    kernels: int = 0
+
+    def __enter__(self) -> "Around":
+        from sanitizer import Grid
+
+        def launch(grid: Any, *args: Any, **options: Any) -> None:
+            self._launch(grid)
+
+        self.launching = mock.patch.object(Grid, "__call__", launch)
+        self.launching.start()
+        super().__enter__()
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        super().__exit__(*error)
+        self.launching.stop()
+
+    def _launch(self, grid: Any) -> None:
+        if grid.fn.__module__ == "evalgrad._triton.rows":  # in the place of a product by torch
+            self.launches += 1
+        else:
+            self.kernels += 1
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
-        if self.paused:
-            return func(*args, **(kwargs or {}))
-        bodies = _native.operators.get(func._schema.name.removeprefix("evalgrad::"))
-        if bodies is None or bodies.triton is None:
+        name = func._schema.name.removeprefix("evalgrad::")
+        bodies = _native.operators.get(name)
+        if bodies is None:
             return super().__torch_dispatch__(func, types, args, kwargs)
         TorchDispatchMode.__enter__(self)
         try:
-            name = func._schema.name.removeprefix("evalgrad::")
-            result = _triton.implementation(bodies.triton, name).run(*args)
+            served = bodies.triton and _triton.implementation(bodies.triton, name).run(*args)
+            return bodies.pure(*args) if served is None else served
         finally:
             TorchDispatchMode.__exit__(self, None, None, None)
-        self.served += result is not None
-        return bodies.pure(*args) if result is None else result
 
 
-def draw(shape: tuple[int, ...], classes: bool) -> tuple[Tensor, Tensor]:
+def _trusted(system: str, name: str, *_: Any) -> bool:
+    return bool(_triton.implementation(system, name))
+
+
+def around(comparison: Comparison, loss: Loss, shape: Shape) -> Around:
+    x, target = comparison.draw(shape)
+    loss = on_device(loss, x)
+    with mock.patch.object(_triton, "_trusted", _trusted), Around((x, target)) as seen:
+        loss(x, target).backward()
+    return seen
+
+
+# ---- at small sizes, on the interpreter: the bytes of the kernels --------------------------------
+
+
+def draw(shape: Shape, classes: bool) -> tuple[Tensor, Tensor]:
     """Scores of a half-trained network, and labels."""
     generator = torch.Generator().manual_seed(0)
     x = torch.randn(shape, generator=generator)
@@ -91,37 +129,25 @@ def draw(shape: tuple[int, ...], classes: bool) -> tuple[Tensor, Tensor]:
     return x + 3.0 * torch.nn.functional.one_hot(target, shape[1]).movedim(-1, 1), target
 
 
-def count(loss: Loss, shape: tuple[int, ...], classes: bool) -> Cost | None:
-    """By kernels that are clean; None if the loss has none."""
-    from sanitizer import Grid, Trace
+def bytes_of_kernels(loss: Loss, shape: Shape, classes: bool) -> int:
+    """By kernels that are clean."""
+    from sanitizer import Trace
 
     x, target = draw(shape, classes)
-    x.requires_grad_()
-    loss = on_device(loss, x)
-    with Interpreted((x, target), "cpu") as seen, Trace() as trace:
-        launch = Grid.__call__
-
-        def unseen(*args: Any, **options: Any) -> None:
-            seen.paused = True
-            launch(*args, **options)
-            seen.paused = False
-
-        with mock.patch.object(Grid, "__call__", unseen):
-            loss(x, target).backward()
+    # the first use would compare with the core on an example, in the trace
+    with mock.patch.object(_triton, "_trusted", _trusted), Trace() as trace:
+        on_device(loss, x)(x.requires_grad_(), target).backward()
     assert trace.clean, trace
-    if not seen.served:
-        return None
-    launches = sum(trace.launches.values()) + seen.launches
-    return Cost(launches, trace.bytes + seen.bytes, seen.peak)
+    return int(trace.bytes)
 
 
-def at(size: float, sizes: list[float], costs: list[float]) -> float:
+def at(size: float, sizes: list[float], costs: list[int]) -> float:
     """The line through two costs."""
     return costs[0] + (costs[1] - costs[0]) * (size - sizes[0]) / (sizes[1] - sizes[0])
 
 
 @contextmanager
-def tables_of(shape: tuple[int, ...], classes: bool) -> Iterator[None]:
+def tables_of(shape: Shape, classes: bool) -> Iterator[None]:
     """The exact Lovász losses with the tables that they have at a shape."""
     from evalgrad._triton import lovasz_slots
 
@@ -131,43 +157,72 @@ def tables_of(shape: tuple[int, ...], classes: bool) -> Iterator[None]:
         yield
 
 
-def extrapolated(
-    loss: Loss, shape: tuple[int, ...], classes: bool, counted: tuple[tuple[int, ...], ...]
-) -> Cost | None:
-    """From the cost at the shapes `counted`."""
-    with tables_of(shape, classes):
-        costs = [count(loss, smaller, classes) for smaller in counted]
-    if costs[0] is None or costs[1] is None:
+def extrapolated(comparison: Comparison, name: str, shape: Shape) -> int | None:
+    """The bytes of the kernels at a shape; None where they are not counted."""
+    counted = SAMPLED.get((name, shape), SMALLER.get(shape, ()))
+    if not counted or (name, shape) in LEFT_OUT:
         return None
-    sizes = [float(np.prod(smaller)) for smaller in counted]
-    amounts = [at(np.prod(shape), sizes, [c[part] for c in costs if c]) for part in (1, 2)]
-    return Cost(max(c.launches for c in costs if c), int(amounts[0]), int(amounts[1]))
+    loss, classes = comparison.losses[name], comparison.classes
+    with tables_of(shape, classes):
+        costs = [bytes_of_kernels(loss, smaller, classes) for smaller in counted]
+    return int(at(np.prod(shape), [float(np.prod(smaller)) for smaller in counted], costs))
 
 
-def measure(comparison: Comparison, wanted: str) -> Iterator[dict[str, Any]]:
+# ---- the rows ------------------------------------------------------------------------------------
+
+
+class Row(NamedTuple):
+    loss: str
+    shape: str
+    kernels: int  # launches of the operators
+    launches: int  # all, those of torch among them, and the factor of the upstream gradient
+    bytes: int | None  # of all
+    around: int  # bytes of torch, which are part of those
+    peak: int
+    syncs: int
+
+
+def measure(
+    comparison: Comparison,
+    wanted: Callable[[str], bool],
+    of_kernels: Callable[[Comparison, str, Shape], int | None],
+) -> Iterator[Row]:
     for shape in comparison.shapes:
-        for name, loss in comparison.losses.items():
-            if shape in SMALLER and wanted in name:
-                counted = SAMPLED.get((name, shape), SMALLER[shape])
-                cost = extrapolated(loss, shape, comparison.classes, counted)
-                if cost is not None:
-                    yield {"loss": name, "shape": "x".join(map(str, shape)), **cost._asdict()}
+        for name in filter(wanted, comparison.losses):
+            seen = around(comparison, comparison.losses[name], shape)
+            if seen.kernels:
+                inside = of_kernels(comparison, name, shape)
+                yield Row(
+                    name,
+                    as_text(shape),
+                    seen.kernels,
+                    seen.kernels + seen.launches,
+                    None if inside is None else inside + seen.bytes,
+                    seen.bytes,
+                    seen.peak,
+                    sum(seen.syncs.values()),
+                )
 
 
 def main() -> int:
     if not _triton.INTERPRETED:
         print("benchmarks/triton_bytes.py: set EVALGRAD_TRITON=1 and TRITON_INTERPRET=1.")
         return 1
-    RESULTS.mkdir(exist_ok=True)
-    path = RESULTS / "triton.json"
-    known = json.loads(path.read_text())["rows"] if path.exists() else []
+    part = "".join(word for word in sys.argv[1:] if word != "--around")
+    known = json.loads(TRITON.read_text())["rows"] if TRITON.exists() else []
     rows = {(row["loss"], row["shape"]): row for row in known}
+
+    def kept(_: Comparison, name: str, shape: Shape) -> int | None:
+        row = rows.get((name, as_text(shape)), {"bytes": None})
+        return None if row["bytes"] is None else row["bytes"] - row["around"]
+
+    of_kernels = kept if "--around" in sys.argv else extrapolated
     for comparison in comparisons():
-        for row in measure(comparison, "".join(sys.argv[1:2])):
+        for row in measure(comparison, lambda name: part in name, of_kernels):
             print(row, flush=True)
-            rows[row["loss"], row["shape"]] = row
+            rows[row.loss, row.shape] = row._asdict()
             text = json.dumps({"machine": machine(), "rows": list(rows.values())}, indent=1)
-            path.write_text(text + "\n")
+            TRITON.write_text(text + "\n")
     return 0
 
 

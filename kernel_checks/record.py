@@ -21,7 +21,7 @@ from evalgrad.lovasz.softmax_bins import bin_counts, bin_gradient, bin_slopes
 from evalgrad.s_measures.surrogate_errors import SURROGATES, error_totals
 
 ROOT = Path(__file__).parents[1]
-MOST_BYTES = 16 << 20  # of the calls of one kernel
+MOST_BYTES = 8 << 20  # of the calls of one kernel on one dtype: by it a replay ends
 ROUND = (0.0, -0.0, 1.0, -1.0, 1e-30, 1e30, float("inf"), float("-inf"), float("nan"))
 
 
@@ -34,18 +34,18 @@ class Recorder:
 
     def __init__(self, file: BinaryIO) -> None:
         self.file, self.call = file, _native.call
-        self.calls, self.bytes = Counter[str](), Counter[str]()
+        self.calls, self.bytes = Counter[tuple[str, str]](), Counter[tuple[str, str]]()
 
     def __call__(self, name: str, first: Tensor, *rest: Any) -> None:
         values = (first, *rest)
         before = [_bytes(x) if isinstance(x, Tensor) else x for x in values]
         self.call(name, first, *rest)
         size = sum(len(old) for old in before if isinstance(old, bytes))
-        if self.bytes[name] + size > MOST_BYTES:
-            return
-        self.bytes[name] += size
-        self.calls[name] += 1
         types = _native.kernels[name, first.dtype].types
+        if self.bytes[name, types] + size > MOST_BYTES:
+            return
+        self.bytes[name, types] += size
+        self.calls[name, types] += 1
         self._text(name)
         self._text(types)
         for letter, old, value in zip(types, before, values, strict=True):
@@ -133,8 +133,8 @@ def _draw(rows: list[Any], seconds: float) -> None:
         seed += 1
 
 
-def record(path: Path, seconds: float) -> dict[str, int]:
-    """Write calls for about so many seconds; how many of each kernel."""
+def record(path: Path, seconds: float) -> dict[tuple[str, str], int]:
+    """Write calls for about so many seconds; how many of each kernel and the types it takes."""
     sys.path.insert(0, str(ROOT / "tests"))
     from cases import CASES  # type: ignore[import-not-found]
     from functions import FUNCTIONS  # type: ignore[import-not-found]

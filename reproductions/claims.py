@@ -186,3 +186,17 @@ def spread(values: Sequence[float], digits: int = 1) -> str:
     """
     mean = f"{statistics.fmean(values):.{digits}f}"
     return f"{mean} ± {statistics.stdev(values):.{digits}f}" if len(values) > 1 else mean
+
+
+def last_looks(curves: Sequence[Sequence[float]], looks: int = 3) -> str:
+    """Mean and standard deviation over the last looks at a training, each averaged over the seeds,
+    whose curves these are. The loss max-pooling paper reports its numbers in this way.
+
+    >>> last_looks([[0.0, 1.0, 2.0, 3.0], [0.0, 3.0, 4.0, 5.0]])
+    '3.0 ± 1.0'
+    """
+    ends = [curve[-looks:] for curve in curves]
+    mean = f"{statistics.fmean(map(statistics.fmean, ends)):.1f}"
+    if len(ends[0]) == 1:
+        return mean
+    return f"{mean} ± {statistics.fmean(map(statistics.stdev, ends)):.1f}"

@@ -22,8 +22,8 @@ from evalgrad_lab.data.samplers import drawing, share_positive
 from evalgrad_lab.errors import UserError
 from evalgrad_lab.fit import Pace, Phase, Training, fit
 from evalgrad_lab.models.alexnet import alexnet
-from evalgrad_lab.models.frozen import freeze_batch_norm
 from evalgrad_lab.models.resnet import DeepLab, resnet18
+from evalgrad_lab.models.weights import freeze_batch_norm
 from evalgrad_lab.options import read_config
 from evalgrad_lab.performance import Performance
 from evalgrad_lab.ready import prepare

@@ -11,6 +11,7 @@ import pytest
 import ranks
 import torch
 
+from evalgrad import metrics
 from evalgrad_lab import cli, tasks
 
 ROOT = Path(__file__).parent.parent
@@ -34,6 +35,18 @@ def test_code_in_pages_runs(page, number, code):
 def test_links_lead_somewhere(page):
     for link in re.findall(r"\]\(([^)#]+)", page.read_text()):
         assert link.startswith("http") or (page.parent / link).exists(), link
+
+
+@pytest.mark.parametrize("name", ["jaccard_index", "dice"])
+def test_the_guide_measures_the_foreground_of_binary_images(name):
+    """As the losses of these rows do; the background alone would look good."""
+    guide = (ROOT / "docs/guide.md").read_text()
+    (call,) = re.findall(rf'`(metrics\.{name}\(.*over="image".*)`', guide)
+    true, found = torch.rand(2, 3, 6, 7).round().bool().unbind()
+    hits, sizes = ((x.flatten(1).sum(1).double()) for x in (true & found, true.long() + found))
+    expected = hits / (sizes - hits) if name == "jaccard_index" else 2 * hits / sizes
+    value = eval(call.replace("...", "found.long(), true.long()"), {**locals(), "metrics": metrics})
+    torch.testing.assert_close(value, expected.mean())
 
 
 def test_commands_of_the_training_page_run(tmp_path, monkeypatch):

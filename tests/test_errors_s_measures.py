@@ -100,6 +100,7 @@ def test_messages_of_metrics(call, kind, match):
         (lambda: FBeta(dual_lr=0), ValueError, "`dual_lr` must be finite and above 0"),
         (lambda: FBeta(momentum=1), ValueError, "`momentum` must be finite .* below 1"),
         (lambda: FBeta(augment=-1), ValueError, "`augment` must be"),
+        (lambda: FBeta(augment="2"), TypeError, "`augment` must be a number; got '2'"),
         (lambda: FBeta(project_every=0), ValueError, "`project_every` must be at least 1"),
         (lambda: PrecisionAtRecall(80), ValueError, "`recall` must be finite .* fraction"),
         (lambda: RecallAtPrecision(0.5, at_least=1.5), ValueError, "`at_least` must be finite"),
@@ -113,6 +114,7 @@ def test_messages_of_metrics(call, kind, match):
         (lambda: FBeta(labels=Y)(GOOD[0].numpy(), Y), TypeError, r"`torch.as_tensor\(scores\)`"),
         (lambda: FBeta(labels=Y)(GOOD[0], Y.numpy()), TypeError, r"`torch.as_tensor\(target\)`"),
         (lambda: FBeta(labels=Y)(GOOD[0], Y[1:]), ValueError, "`target` must be of shape"),
+        (lambda: FBeta()(GOOD[0], Y[0]), ValueError, r"`target` must be of shape \(200,\)"),
         (lambda: FBeta(labels=Y)(GOOD[0], Y.long() + 1), ValueError, "`target` must be 0 or 1"),
         (lambda: FBeta(labels=Y)(GOOD[0], Y + 0.5), ValueError, "soft labels"),
         (lambda: FBeta(labels=Y)(torch.zeros(N, 3), Y), ValueError, "`labels=` with all of them"),
@@ -145,6 +147,25 @@ def test_messages_of_metrics(call, kind, match):
 def test_messages_of_modules(call, kind, match):
     with pytest.raises(kind, match=match):
         call()
+
+
+MEASURES = [
+    lambda **o: FBeta(**o),
+    lambda **o: PrecisionAtRecall(0.8, **o),
+    lambda **o: RecallAtPrecision(0.8, **o),
+    lambda **o: SensitivityAtSpecificity(0.8, **o),
+    lambda **o: ROCAUC(3, **o),
+    lambda **o: PartialROCAUC(0.3, **o),
+    lambda **o: PRAUC(3, **o),
+]
+
+
+@pytest.mark.parametrize("make", MEASURES)
+@pytest.mark.parametrize("options", [{}, {"labels": Y}, {"labels": G}])
+def test_a_target_without_an_axis_gets_a_sentence(make, options):
+    scores = torch.zeros(N, 3) if len(options.get("labels", Y).unique()) > 2 else torch.zeros(N)
+    with pytest.raises(ValueError, match="`target` must be of shape"):
+        make(**options)(scores, torch.tensor(1))
 
 
 def test_script_gets_a_sentence():

@@ -347,8 +347,45 @@ def test_a_wrapped_module_is_a_submodule():
             {"once": "item"},
             "global_batch: `once` must be one of the names in `gather`; got 'item'",
         ),
+        (
+            TypeError,
+            {"gather": (3,)},
+            r"global_batch: `gather` must be a tuple of names; got \(3,\)",
+        ),
+        (
+            ValueError,
+            {"gather": ("target", "masks")},
+            "global_batch: `gather` must be names of arguments of the loss; got 'masks'",
+        ),
+        (
+            ValueError,
+            {"loss": eg.LovaszSoftmaxLoss(), "gather": ["nope"]},
+            "global_batch: `gather` must be names of arguments of the loss; got 'nope'",
+        ),
+        (TypeError, {"dim": "text"}, "global_batch: `dim` must be an integer; got 'text'"),
+        (TypeError, {"dim": math.nan}, "global_batch: `dim` must be an integer; got nan"),
+        (TypeError, {"group": [0, 1]}, "global_batch: `group` must be a process group or None"),
     ],
 )
 def test_messages(error, options, message):
     with pytest.raises(error, match=message):
         global_batch(**{"loss": eg.lovasz_softmax_loss, **options})
+
+
+@pytest.mark.parametrize("dim", [7, -4])
+def test_an_axis_that_is_none_is_told_on_one_process_too(dim):
+    logits, target = torch.randn(2, 3, 5), torch.ones(2, 5, dtype=torch.long)
+    message = f"global_batch: `dim` must be an axis of every tensor, here from -3 to 2; got {dim}"
+    with pytest.raises(ValueError, match=message):
+        global_batch(eg.LovaszSoftmaxLoss(), dim=dim)(logits, target)
+    with pytest.raises(ValueError, match="here from -2 to 1; got 2"):
+        global_batch(eg.LovaszSoftmaxLoss(), dim=2)(logits, target=target)
+
+
+@pytest.mark.parametrize(
+    "loss",
+    [lambda scores, **named: scores.sum(), torch.add, eg.FBeta(), torch.nn.BCEWithLogitsLoss()],
+)
+def test_usual_names_and_those_that_a_loss_may_take_are_gathered(loss):
+    names = ("target", "mask", "index", *(["own"] if not isinstance(loss, torch.nn.Module) else []))
+    assert global_batch(loss, gather=names).gather == names

@@ -202,6 +202,72 @@ def test_a_broken_npz(capsys, tmp_path, arrays, message):
     assert message in train(capsys, tmp_path, tmp_path / "data.npz", task="ranking", metric="ap")
 
 
+BITS = np.arange(4) % 2
+
+
+@pytest.mark.parametrize(
+    ("inputs", "message"),
+    [
+        (np.array(["a"] * 4), "inputs must hold integers or floats; got <U1. Convert them"),
+        (np.zeros((4, 2), complex), "inputs must hold integers or floats; got complex128."),
+        (np.zeros((4, 2), "M8[s]"), "inputs must hold integers or floats; got datetime64[s]."),
+        (np.zeros(4, [("a", "f4")]), "inputs must hold integers or floats; got [('a', '<f4')]."),
+        (np.float64(3), "or (N, H, W, channels), or rows (N, columns); got the shape ()."),
+        (np.zeros(4), "or rows (N, columns); got the shape (4,)."),
+        (np.zeros((4, 2, 2, 2, 2)), "or rows (N, columns); got the shape (4, 2, 2, 2, 2)."),
+        (np.full((4, 2), 1e300), "only finite numbers"),
+        (np.zeros((0, 2)), "at least one example"),
+        (np.zeros((4, 0)), "at least one example"),
+        (
+            np.zeros((4, 3, 16, 16)),
+            "inputs must be images (N, H, W, channels), with the channels last; got the shape"
+            " (4, 3, 16, 16). Save inputs.transpose(0, 2, 3, 1).",
+        ),
+        (np.zeros((4, 1, 9, 16), np.uint8), "with the channels last; got the shape (4, 1, 9, 16)"),
+    ],
+)
+def test_inputs_that_are_none(capsys, tmp_path, inputs, message):
+    np.savez(tmp_path / "data.npz", inputs=inputs, target=BITS)
+    assert message in train(capsys, tmp_path, tmp_path / "data.npz", task="ranking", metric="ap")
+
+
+def test_images_that_are_too_small(capsys, tmp_path):
+    np.savez(tmp_path / "data.npz", inputs=np.zeros((40, 3, 9)), target=np.arange(40) % 2)
+    message = train(capsys, tmp_path, tmp_path / "data.npz", task="ranking", metric="ap")
+    assert "images must have at least 4 x 4 pixels for the default network" in message
+    assert "got (3, 9). Enlarge them, or pass a --model." in message
+
+
+@pytest.mark.parametrize(
+    ("inputs", "target", "message"),
+    [
+        (
+            np.zeros((4, 3)),
+            BITS,
+            "inputs must be images, (N, H, W) or (N, H, W, channels) for segmentation; got the"
+            " shape (4, 3).",
+        ),
+        (np.zeros((4, 3)), np.zeros((4, 3), int), "for segmentation; got the shape (4, 3)."),
+        (np.zeros((4, 8, 8)), BITS, "target must have the shape (4, 8, 8) for segmentation"),
+        (
+            np.zeros((4, 2, 8, 8)),  # any number of channels: the masks say where they are
+            np.zeros((4, 8, 8), int),
+            "with the channels last; got the shape (4, 2, 8, 8). Save inputs.transpose",
+        ),
+    ],
+)
+def test_arrays_that_are_no_segmentation(capsys, tmp_path, inputs, target, message):
+    np.savez(tmp_path / "data.npz", inputs=inputs, target=target)
+    assert message in train(capsys, tmp_path, tmp_path / "data.npz")
+
+
+def test_names_of_classes_that_are_no_list(capsys, tmp_path):
+    arrays = {"inputs": np.zeros((4, 2)), "target": BITS, "classes": "ab"}
+    np.savez(tmp_path / "data.npz", **arrays)
+    message = train(capsys, tmp_path, tmp_path / "data.npz", task="ranking", metric="ap")
+    assert "classes must be a list of names; got the shape ()." in message
+
+
 @pytest.mark.parametrize(
     ("more", "message"),
     [
@@ -407,6 +473,16 @@ def test_data_that_the_model_was_not_trained_for(capsys, finished, tmp_path):
 def test_a_table_for_a_model_without_columns_is_told(tmp_path):
     with pytest.raises(UserError, match=r"folder of images or .npz, because the model was not"):
         read_inputs(write_table(tmp_path / "data.csv"), [])
+
+
+def test_rows_for_a_model_of_images_are_told(capsys, tmp_path, folder):
+    fixed = ["--task", "segmentation", "--metric", "miou", "--accelerator", "cpu", "--epochs", "1"]
+    run = tmp_path / "run"
+    assert main(["train", *fixed, "--data", str(folder), "--out", str(run)]) == 0
+    np.savez(tmp_path / "rows.npz", inputs=np.zeros((4, 1)))  # as many columns as channels
+    arguments = ("predict", run, "--data", tmp_path / "rows.npz", "--out", tmp_path / "out")
+    message = told(capsys, tmp_path, *arguments)
+    assert "rows.npz: the model takes images; got inputs of the shape (1,)." in message
 
 
 def test_a_missing_option_is_told_without_a_page_of_others(capsys):

@@ -2,9 +2,12 @@
 the repair, and nothing is lost.
 """
 
+import gzip
+import io
 import json
 import os
 import shutil
+import struct
 import subprocess
 import sys
 import zipfile
@@ -14,15 +17,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from layout_folders import nifti
 from PIL import Image
 from safetensors.torch import load_file
 from training_data import table, write_segmentation, write_table
 
 from evalgrad_lab import recipe, training
-from evalgrad_lab.cli import main
+from evalgrad_lab.cli import guarded, main
 from evalgrad_lab.data.batches import Loading, loaded
-from evalgrad_lab.data.dataset import Column, Examples
-from evalgrad_lab.data.files import arrays
+from evalgrad_lab.data.dataset import Column, Examples, Reading
+from evalgrad_lab.data.files import memory
+from evalgrad_lab.data.files.nifti import read_nifti
+from evalgrad_lab.data.files.read import read
 from evalgrad_lab.errors import UserError
 from evalgrad_lab.lock import held
 from evalgrad_lab.store import Store
@@ -326,6 +332,18 @@ def test_a_file_that_breaks_during_training_is_one_sentence(workers):
         list(batches(0))
 
 
+@pytest.mark.parametrize("workers", [0, 2])
+def test_an_image_that_is_removed_in_the_middle_of_an_epoch(tmp_path, workers):
+    folder = write_segmentation(tmp_path, count=40)
+    examples = read(folder, Reading("segmentation")).train
+    batches = iter(loaded(examples, Loading(1, 0, workers=workers))(0))
+    next(batches)
+    for image in (folder / "images").iterdir():
+        image.unlink()
+    with pytest.raises(UserError, match=r"^\S*images/\d\d.png cannot be read .*Replace or.*\.$"):
+        list(batches)
+
+
 def damaged(text):
     return text.replace("0.5", "4.24")
 
@@ -342,18 +360,151 @@ def test_a_damaged_record_of_the_store_is_done_again(tmp_path, capsys, change):
     assert store.load({"task": "circles"}) == {"iou": 0.5}
 
 
+RANKING = ["--task", "ranking", "--metric", "ap", "--accelerator", "cpu"]
+
+
 def test_arrays_that_no_memory_holds(tmp_path, capsys, monkeypatch):
     np.savez_compressed(tmp_path / "bomb.npz", inputs=np.zeros((4, 10**6)), target=np.zeros(4, int))
-    monkeypatch.setattr(arrays, "free_memory", lambda: 1e6)
-    fixed = ["--task", "ranking", "--metric", "ap", "--out", tmp_path / "run"]
-    said = told(capsys, ["train", *fixed, "--data", tmp_path / "bomb.npz"])
-    assert "bomb.npz unpacks to 0.0 GB, but only 0.0 GB of memory are free. Split it" in said
+    monkeypatch.setattr(memory, "free_memory", lambda: 1e6)
+    fixed = ["train", *RANKING, "--out", tmp_path / "run"]
+    said = told(capsys, [*fixed, "--data", tmp_path / "bomb.npz"])
+    assert "bomb.npz needs 0.0 GB of memory, but only 0.0 GB are free. Split it" in said
     monkeypatch.undo()
-    assert arrays.free_memory() > 1e6
+    assert memory.free_memory() > 1e6
     # a header that declares 36 TB over a few bytes
     shape = b"{'descr': '<f8', 'fortran_order': False, 'shape': (4, 1125000000000), }"
-    header = b"\x93NUMPY\x01\x00v\x00" + shape
-    with zipfile.ZipFile(tmp_path / "lie.npz", "w") as file:
-        file.writestr("inputs.npy", header.ljust(127) + b"\n" + bytes(64))
-    said = told(capsys, ["train", *fixed, "--data", tmp_path / "lie.npz"])
+    (tmp_path / "lie.npz").write_bytes(zipped(inputs=with_header(shape)))
+    said = told(capsys, [*fixed, "--data", tmp_path / "lie.npz"])
     assert "lie.npz cannot be read as an .npz file of plain arrays" in said
+
+
+def test_images_that_no_memory_holds_as_floats(tmp_path, capsys, monkeypatch):
+    x, target = np.zeros((40, 50, 50), np.uint8), np.arange(40) % 2
+    np.savez(tmp_path / "data.npz", inputs=x, target=target)
+    monkeypatch.setattr(memory, "free_memory", lambda: 2e5)  # the file is of 0.1 MB
+    said = told(
+        capsys, ["train", *RANKING, "--data", tmp_path / "data.npz", "--out", tmp_path / "r"]
+    )
+    assert "data.npz needs 0.0 GB of memory" in said
+    assert not (tmp_path / "r").exists()
+
+
+def with_header(text):
+    """An .npy of a few bytes whose header says `text`."""
+    return (b"\x93NUMPY\x01\x00v\x00" + text).ljust(127) + b"\n" + bytes(64)
+
+
+def zipped(**members):
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as file:
+        for name, content in members.items():
+            file.writestr(f"{name}.npy", content)
+    return buffer.getvalue()
+
+
+def with_flag(data, flag, value):
+    """The zip file with a field of each of its members changed, here and in the directory."""
+    changed = bytearray(data)
+    for mark, place in ((b"PK\x01\x02", 2), (b"PK\x03\x04", 0)):
+        at = changed.find(mark)
+        while at >= 0:
+            changed[at + place + flag] = value
+            at = changed.find(mark, at + 1)
+    return bytes(changed)
+
+
+GARBLED = {
+    "encrypted": (with_flag(zipped(inputs=with_header(b"")), 6, 1), "is encrypted"),
+    "compressed in another way": (
+        with_flag(zipped(inputs=with_header(b"")), 8, 97),
+        "compression method is not supported",
+    ),
+    "no .npy": (zipped(inputs=b"hello"), "'inputs' is not an array"),
+    "open brackets": (zipped(inputs=with_header(b"(" * 100)), ""),
+    "code": (zipped(inputs=with_header(b"{'shape': (4, print(1))}")), ""),
+    "nothing": (b"", ""),
+    "text": (b"a,b\n1,2\n", "not a zip file"),
+}
+
+
+@pytest.mark.parametrize("kind", GARBLED)
+def test_a_garbled_npz(tmp_path, capsys, kind):
+    content, why = GARBLED[kind]
+    (tmp_path / "data.npz").write_bytes(content)
+    said = told(
+        capsys, ["train", *RANKING, "--data", tmp_path / "data.npz", "--out", tmp_path / "run"]
+    )
+    assert "data.npz cannot be read as an .npz file of plain arrays" in said
+    assert why in said
+    assert not (tmp_path / "run").exists()
+
+
+def volume(sides=(2, 3, 4), offset=352.0, values=24):
+    header = bytearray(nifti(np.zeros((2, 3, 4), np.uint8))[:352])
+    header[40:56] = struct.pack("<8h", 3, *sides, 1, 1, 1, 1)
+    header[108:112] = struct.pack("<f", offset)
+    return bytes(header) + bytes(values)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        *(b"", b"\x5c\x01", volume()[:200], volume(values=20)),
+        *(volume(sides=(-1, 1, 1)), volume(sides=(-2, -3, 4)), volume(sides=(0, 3, 4))),
+        *(volume(offset=start) for start in (float("inf"), float("nan"), -10.0, 0.0, 1e30)),
+    ],
+)
+@pytest.mark.parametrize("suffix", [".nii", ".nii.gz"])
+def test_a_volume_that_is_none(tmp_path, suffix, content):
+    path = tmp_path / f"v{suffix}"
+    path.write_bytes(gzip.compress(content) if suffix == ".nii.gz" else content)
+    with pytest.raises(UserError, match=r"v.nii\S* must be a NIfTI-1 volume of numbers"):
+        read_nifti(path)
+
+
+def test_a_damaged_volume_is_told_by_its_checksum(tmp_path):
+    data = bytearray(gzip.compress(volume()))
+    data[-8] ^= 1
+    (tmp_path / "v.nii.gz").write_bytes(data)
+    with pytest.raises(UserError, match=r"v.nii.gz must be .* \(CRC check failed"):
+        read_nifti(tmp_path / "v.nii.gz")
+
+
+def test_a_volume_that_no_memory_holds(tmp_path, monkeypatch):
+    monkeypatch.setattr(memory, "free_memory", lambda: 1e9)
+    declared = volume(sides=(32000, 32000, 4), values=0)  # 4 GB
+    (tmp_path / "v.nii.gz").write_bytes(gzip.compress(declared))
+    with pytest.raises(UserError, match=r"v.nii.gz needs 12.3 GB of memory, but only 1.0 GB are"):
+        read_nifti(tmp_path / "v.nii.gz")
+    # what follows the declared values is not unpacked
+    (tmp_path / "v.nii.gz").write_bytes(gzip.compress(volume(values=10**7)))
+    assert read_nifti(tmp_path / "v.nii.gz").shape == (2, 3, 4)
+
+
+@pytest.mark.parametrize("name", ["a" * 300, "a/" * 3000])
+def test_a_path_that_no_system_has(run, capsys, name):
+    before = contents(run)
+    assert "cannot be used (File name too long). Check the path" in told(capsys, command(out=name))
+    told(capsys, ["train", *RANKING, "--data", f"{name}.npz", "--out", "new"])
+    told(capsys, ["predict", "run", "--data", "data.npz", "--out", name])
+    told(capsys, ["evaluate", name, "--data", "data.npz"])
+    assert contents(run) == before
+
+
+@pytest.mark.parametrize(
+    ("error", "message"),
+    [
+        (MemoryError(), "there is not enough memory. Take less data"),
+        (MemoryError("kernel rows: 9 GB"), "not enough memory (kernel rows: 9 GB). Take"),
+        (OSError(5, "Input/output error", "x.png"), "x.png cannot be used (Input/output error)."),
+        (OSError("odd"), "a file cannot be used (odd). Check"),
+    ],
+)
+def test_what_the_system_refuses_is_one_sentence(capsys, error, message):
+    def work():
+        raise error
+
+    assert guarded("evalgrad train", work) == 2
+    said = capsys.readouterr().err
+    assert said.startswith("evalgrad train: ")
+    assert message in said

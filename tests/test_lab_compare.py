@@ -176,13 +176,21 @@ def test_ctrl_c_keeps_what_is_finished(tuned, tmp_path, monkeypatch, capsys):
     assert len(tuned) == 5 * 2  # each run once
 
 
-def test_the_reference_of_equal_time_is_the_run_of_the_first_budget(tuned, tmp_path):
-    command(tmp_path, "compare", "tiny", "--losses", "bce", "f_beta", "--seeds", "1")
-    assert [(run["loss"], run["equal_time"]) for run in tuned] == [
-        ("bce", False),
-        ("f_beta", False),
-        ("f_beta", True),
+@pytest.mark.parametrize("step", [1.0, 0.9, 2.0])  # of f_beta; of the reference 1
+def test_equal_time_trains_only_what_differs(tuned, tmp_path, monkeypatch, capsys, step):
+    monkeypatch.setattr(trials, "interleaved", lambda *_: [[1.0], [step]])
+    command(tmp_path, "compare", "tiny", "--losses", "bce", "f_beta", "--seeds", "2")
+    runs = [(run["loss"], run["iterations"], run["seed"]) for run in tuned if "seed" in run]
+    other = step == 2
+    assert runs == [
+        *[("bce", 3, 0), ("bce", 3, 1), ("f_beta", 3, 0), ("f_beta", 3, 1)],
+        *[("f_beta", 1, 0), ("f_beta", 1, 1)][: 2 * other],
     ]
+    assert sum("seed" not in run for run in tuned) == 1  # timed once for all seeds
+    said = "bce" if other else "bce and f_beta"
+    note = f"differ by less than 5 %: {said} (3 iterations and equal time)."
+    assert note in " ".join(capsys.readouterr().out.split())
+    assert note in (tmp_path / "out" / "report.html").read_text()
     shown = {(record["loss"], record["budget"]) for record in comparison(tmp_path)["records"]}
     assert shown == {
         (loss, budget) for loss in ("bce", "f_beta") for budget in ("3 iterations", EQUAL_TIME)
@@ -191,7 +199,14 @@ def test_the_reference_of_equal_time_is_the_run_of_the_first_budget(tuned, tmp_p
 
 @pytest.mark.parametrize(
     ("reference", "own", "expected"),
-    [(0.02, 0.02, 500), (0.02, 0.04, 250), (0.03, 0.02, 750), (1.0, 1e9, 1)],
+    [
+        (0.02, 0.02, 500),
+        (0.0205, 0.02, 500),
+        (0.022, 0.02, 550),
+        (0.02, 0.04, 250),
+        (0.03, 0.02, 750),
+        (1.0, 1e9, 1),
+    ],
 )
 def test_equal_time_is_a_quotient_of_step_times(reference, own, expected):
     assert trials.equal_time_iterations(500, reference, own) == expected
@@ -200,7 +215,8 @@ def test_equal_time_is_a_quotient_of_step_times(reference, own, expected):
 def test_equal_time_counts_the_steps_of_the_reference(tiny, monkeypatch):
     # medians 2 and 4
     monkeypatch.setattr(trials, "interleaved", lambda *_: [[3.0, 1.0, 2.0], [4.0, 9.0, 4.0]])
-    assert trial("f_beta", iterations=10, equal_time=True)["iterations"] == 5
+    given = {"task": "tiny", "loss": "f_beta", "hyper": HYPER}
+    assert trials.in_equal_time(**given, iterations=10) == 5
 
 
 @pytest.mark.parametrize("task", tasks.ALL, ids=lambda task: task.name)

@@ -305,17 +305,25 @@ def lasting(record):
     return {name: value for name, value in record.items() if name not in timed}
 
 
-def test_a_killed_comparison_goes_on_to_the_same_result(tmp_path):
+@pytest.mark.parametrize(
+    ("ending", "code"), [(signal.SIGKILL, -signal.SIGKILL), (signal.SIGTERM, 143)]
+)
+def test_a_killed_comparison_goes_on_to_the_same_result(tmp_path, ending, code):
     write_table(tmp_path / "data.csv")
-    code = "import sys; from evalgrad_lab.cli import main; sys.exit(main())"
-    command = [sys.executable, "-c", code, *table_arguments(tmp_path, "killed")]
-    process = subprocess.Popen(command, env={**os.environ, "OMP_NUM_THREADS": "1"})
+    start = "import sys; from evalgrad_lab.cli import main; sys.exit(main())"
+    command = [sys.executable, "-c", start, *table_arguments(tmp_path, "killed")]
+    said, one = tmp_path / "said.txt", {**os.environ, "OMP_NUM_THREADS": "1"}
+    with said.open("w") as file:
+        process = subprocess.Popen(command, env=one, stderr=file)
     store = tmp_path / "killed" / "store"
     while len(list(store.glob("*.json"))) < 5:
         assert process.poll() is None
         time.sleep(0.02)
-    process.send_signal(signal.SIGKILL)
-    assert process.wait() == -signal.SIGKILL
+    process.send_signal(ending)
+    assert process.wait() == code
+    if ending == signal.SIGTERM:  # as a job scheduler ends a job
+        assert said.read_text().endswith("finished work is kept, and the same command resumes.\n")
+        assert "Traceback" not in said.read_text()
     before = {path: path.stat().st_mtime_ns for path in store.glob("*.json")}
     assert len(before) < 12  # in the search
     assert not (tmp_path / "killed" / "comparison.json").exists()

@@ -248,6 +248,19 @@ def test_the_batch_size_is_raised_where_most_batches_would_hold_no_positive(tmp_
     assert "would have no positive" not in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(("length", "warned"), [(4, True), (40, False)])
+def test_lists_without_a_positive_are_told(tmp_path, capsys, length, warned):
+    x, _, _ = table(320)
+    rows = [
+        f"{a!r},{b!r},{int(i % 40 == 0)},q{i // length}" for i, (a, b, _) in enumerate(x.tolist())
+    ]
+    data = tmp_path / "lists.csv"
+    data.write_text("\n".join(["a,b,target,query", *rows]) + "\n")
+    train(options(tmp_path, data, metric="ap", group="query", epochs=1, loss="bce"))
+    said = "of the training lists have no positive" in capsys.readouterr().err
+    assert said == warned
+
+
 def test_the_best_is_the_best_mean_of_three_looks():
     values = [0.9, 0.1, 0.2, 0.5, 0.6, 0.55, 0.1]
     training = Training(torch.nn.Linear(1, 1), [Phase(lambda *_: None, 9)], Pace(0.1))
@@ -289,6 +302,7 @@ def test_more_epochs_go_on_with_a_finished_run_and_fewer_are_told(tmp_path, caps
 def test_lines_of_progress_without_a_terminal(tmp_path, capsys):
     train(options(tmp_path, plain_table(tmp_path / "data.csv"), epochs=3))
     lines = capsys.readouterr().err.splitlines()
+    assert lines.pop().startswith("threshold chosen on 10 positives")  # said once, at the end
     assert lines[0].startswith("epoch 1, step 7 of 21: loss ")
     assert lines[-1].startswith("epoch 3, step 21 of 21: loss ")
     assert all("validation f1 0." in line or "validation f1 1." in line for line in lines)

@@ -113,6 +113,30 @@ def test_a_run_that_goes_on_keeps_step_and_epsilon():
     assert again.loss.epsilon == loss.loss.epsilon
 
 
+@pytest.mark.parametrize("other", [4.0, math.nan])
+def test_ranks_agree_on_the_epsilon(monkeypatch, other):
+    """On the mean of those that a batch suggested; until one did they ask again."""
+    calls = []
+
+    def all_reduce(total):
+        calls.append(total)
+        total += torch.tensor([0.0 if math.isnan(other) else other, not math.isnan(other)])
+
+    monkeypatch.setattr(torch.distributed, "is_initialized", lambda: True)
+    monkeypatch.setattr(torch.distributed, "all_reduce", all_reduce)
+    own = eg.suggest_epsilon(scores(), TARGET)
+    loss, _ = steps_of("direct_average_precision", {"epsilon": "suggest"})
+    assert loss.loss.epsilon == (own if math.isnan(other) else (own + other) / 2)
+    assert len(calls) == 1
+    nothing = torch.zeros(40, dtype=torch.long)
+    loss, _ = steps_of("direct_average_precision", {"epsilon": "suggest"}, target=nothing)
+    if math.isnan(other):
+        assert loss.loss.epsilon.isnan()
+        assert len(calls) == 1 + STEPS
+    else:
+        assert loss.loss.epsilon == other
+
+
 def test_it_is_a_part_of_a_sum():
     both = {"direct_average_precision": {"epsilon": "suggest"}, "share": 0.5}
     loss = make("bce+direct_average_precision", both)

@@ -45,6 +45,37 @@ def test_both_forms_are_read_alike(tmp_path):
         assert torch.allclose(found.train.inputs[5], torch.tensor(x[5]).float())
 
 
+def test_every_part_has_its_share_of_each_label(tmp_path):
+    generator = np.random.default_rng(0)
+    target = generator.random((400, 3)) < np.array([0.07, 0.4, 0.95])
+    np.savez(tmp_path / "data.npz", inputs=generator.normal(size=(400, 2)), target=target * 1)
+    found = read(tmp_path / "data.npz", Reading("multilabel"))
+    for split in range(20):
+        data = found.complete(0.2, 0.2, split, split)
+        rare = [part.labels().double() for part in (data.train, data.validation, data.test)]
+        positives = [part[:, 0].sum().item() for part in rare]
+        negatives = [(1 - part[:, 2]).sum().item() for part in rare]
+        for counts in (positives, negatives):
+            shares = np.array(counts) / sum(counts)
+            assert shares == pytest.approx([0.6, 0.2, 0.2], abs=2 / sum(counts))
+        assert [part[:, 1].mean().item() for part in rare] == pytest.approx([0.4] * 3, abs=0.1)
+
+
+def test_the_batch_size_follows_the_rarest_label(tmp_path, capsys):
+    x = np.random.default_rng(0).normal(size=(320, 2))
+    target = np.stack([np.arange(320) % 2, np.arange(320) < 16], 1) * 1
+    np.savez(tmp_path / "data.npz", inputs=x, target=target)
+    options = {"task": "multilabel", "metric": "ap", "data": tmp_path / "data.npz", "epochs": 1}
+    options |= {"loss": "bce", "accelerator": "cpu"}
+    result = train(TrainOptions(**options, out=tmp_path / "run"))
+    # 10 of 193 are positive: 0.948^16 = 0.43 of the batches have none; 0.948^64 = 0.03
+    said = "43% of the batches of 16 would have no positive of 1"
+    assert f"--batch-size 64 is used: {said}" in capsys.readouterr().err
+    assert result.steps == 193 // 64
+    train(TrainOptions(**options, out=tmp_path / "asked", batch_size=8))
+    assert "65% of the batches of 8 would have no positive of 1; a" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("metric", "loss"),
     [

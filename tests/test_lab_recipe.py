@@ -10,6 +10,7 @@ import sys
 import time
 from dataclasses import replace
 from functools import partial
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -18,10 +19,13 @@ from safetensors.torch import load_file
 from test_lab_train import SLOW_NET
 from training_data import write_segmentation
 
-from evalgrad_lab import branches, loss_factories, losses, recipe, train
+from evalgrad_lab import branches, collapse, loss_factories, losses, recipe, train, trials
+from evalgrad_lab import ready as ready_module
 from evalgrad_lab.commands.train import TrainOptions
 from evalgrad_lab.comparison import own, own_trials
+from evalgrad_lab.data.batches import Batch
 from evalgrad_lab.errors import UserError
+from evalgrad_lab.phases import class_counts
 from evalgrad_lab.ready import prepare
 
 
@@ -69,6 +73,38 @@ def test_the_second_branch_costs_less_than_a_third_of_the_steps(tmp_path):
     assert sum(phase.steps for phase in ready.branch(0, 30).phases()) == 30
     assert ready.forked == pytest.approx(0.3)
     assert prepare(options(tmp_path, loss="bce")).forked == 0
+    assert prepare(options(tmp_path, iterations=1)).forked == 0  # it has no room
+
+
+def test_what_the_second_branch_cost_is_told(tmp_path, capsys, monkeypatch):
+    result = train(options(tmp_path, iterations=20))
+    assert "The second branch took 6 more steps (30 %)." in result.recipe["why"]
+    assert (result.steps, result.recipe["more_steps"]) == (20, pytest.approx(0.3))
+    assert "all branches: 26 steps in" in capsys.readouterr().err
+    training = SimpleNamespace(seconds=2.6, step=20)
+    monkeypatch.setattr(trials, "_loss_seconds", lambda _: 0.0)
+    nothing = SimpleNamespace(curve=[], megabytes=0.0)
+    found = trials.costs(training, nothing, nothing, result.recipe["more_steps"])
+    assert found["milliseconds_per_step"] == pytest.approx(100)
+
+
+def test_a_fork_is_made_anew_in_a_longer_run_and_knows_its_step():
+    def at(fork, step, value):
+        network = torch.nn.Linear(1, 1, bias=False)
+        torch.nn.init.constant_(network.weight, value)
+        fork.after_step(SimpleNamespace(step=step, network=network))
+
+    fork = recipe.Fork(7)
+    for step in (6, 7, 8):
+        at(fork, step, step)
+    assert (float(fork.weights["weight"]), fork.taken_at) == (7, 7)
+    again, longer = recipe.Fork(7), recipe.Fork(9)
+    for other in (again, longer):
+        other.load_state_dict(fork.state_dict())
+    assert (float(again.weights["weight"]), again.taken_at) == (7, 7)
+    assert not longer.weights
+    at(longer, 11, 11)  # of a run that was continued from its tenth step
+    assert (float(longer.weights["weight"]), longer.taken_at) == (11, 11)
 
 
 def test_equal_time_counts_the_steps_of_the_second_branch_by_its_own_time(tmp_path, monkeypatch):
@@ -108,13 +144,42 @@ def test_class_weights_of_the_start_can_be_given(tmp_path):
     assert recipe_of(loss_options={"weight_power": 0.0}, **classes).first == "cross_entropy"
 
 
-def test_two_positives_in_validation_are_too_few_to_choose_by(tmp_path):
+def test_two_positives_in_validation_are_too_few_to_choose_by(tmp_path, capsys):
     data = write_items(tmp_path / "items.npz", 400, positives=0.03)
     asked = options(tmp_path, data=data, metric="f1")
     count = int(prepare(asked).data.validation.labels().sum())
     result = train(asked)
     assert result.recipe["chosen"] == "bce"
     assert f"validation has {count} positives, too few to choose a branch" in result.recipe["why"]
+    assert f"threshold chosen on {count} positives" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("count", "enough"), [(90, False), (110, True)])
+def test_few_examples_of_one_of_two_classes_are_too_few_to_choose_by(tmp_path, count, enough):
+    """A fifth of the items is held out, and of its classes the first is the rarer."""
+    x, target = np.random.rand(600, 3).astype(np.float32), (np.arange(600) >= count).astype(int)
+    np.savez(tmp_path / "classes.npz", inputs=x, target=target)
+    asked = {"data": tmp_path / "classes.npz", "task": "classification", "metric": "f1", "test": 0}
+    found = prepare(options(tmp_path, **asked)).recipe
+    assert (found.second is not None) == enough
+    assert enough or "examples of class 0, too few to choose a branch" in found.why
+
+
+@pytest.mark.parametrize("metric", ["image-iou", "image-dice", "miou"])
+@pytest.mark.parametrize(("count", "enough"), [(19, False), (20, True)])
+def test_few_images_with_foreground_are_too_few_to_choose_by(tmp_path, metric, count, enough):
+    """60 images to validate on, of which so many hold foreground."""
+    masks = np.zeros((60, 8, 8), int)
+    masks[:count, :2] = 1
+    images = np.random.rand(60, 8, 8).astype(np.float32)
+    train = np.tile(np.arange(8) % 2, (60, 8, 1))
+    arrays = {"inputs": images, "target": train, "val_inputs": images, "val_target": masks}
+    np.savez(tmp_path / "masks.npz", **arrays)
+    asked = {"data": tmp_path / "masks.npz", "task": "segmentation", "metric": metric, "test": 0}
+    found = prepare(options(tmp_path, **asked)).recipe
+    assert (found.second is not None) == enough
+    few = "validation has 19 images with pixels of class 1, too few to choose a branch (at least"
+    assert enough or few in found.why
 
 
 def test_a_metric_that_cross_entropy_trains_for_has_no_second_branch(tmp_path):
@@ -125,14 +190,17 @@ def test_a_metric_that_cross_entropy_trains_for_has_no_second_branch(tmp_path):
     assert "cross_entropy already optimises accuracy" in result.recipe["why"]
 
 
+def plant(monkeypatch, loss, name="direct_average_precision"):
+    """Train on this function instead of the loss `name`."""
+    monkeypatch.setitem(losses.LOSSES, name, replace(losses.LOSSES[name], factory=""))
+    monkeypatch.setattr(loss_factories, name, lambda **_: loss, raising=False)
+    monkeypatch.setattr(recipe, "OPTIONS", {})
+
+
 @pytest.fixture
 def planted_collapse(monkeypatch):
     """A loss for AP whose minimum is a constant score, far stronger than any cross-entropy."""
-    entry = replace(losses.LOSSES["direct_average_precision"], factory="")
-    monkeypatch.setitem(losses.LOSSES, "direct_average_precision", entry)
-    factory = lambda **_: lambda scores, target: 1e4 * (scores - scores.mean()).abs().mean()  # noqa: E731
-    monkeypatch.setattr(loss_factories, "direct_average_precision", factory, raising=False)
-    monkeypatch.setattr(recipe, "OPTIONS", {})
+    plant(monkeypatch, lambda scores, target: 1e4 * (scores - scores.mean()).abs().mean())
 
 
 def test_a_branch_that_collapses_is_tried_with_less_and_then_left(tmp_path, planted_collapse):
@@ -141,14 +209,102 @@ def test_a_branch_that_collapses_is_tried_with_less_and_then_left(tmp_path, plan
     assert result.recipe["chosen"] == "bce"
     assert "With 0.5 of direct_average_precision a branch collapsed" in why
     assert "With 0.1 of direct_average_precision a branch collapsed" in why
+    logs = [tmp_path / "run" / name for name in ("branch.csv", "branch1.csv")]
+    steps = [int(log.read_text().split()[-1].split(",")[1]) for log in logs]
+    assert f"The second branch and its repeat took {sum(steps)} more steps" in why
+    assert result.recipe["more_steps"] == sum(steps) / result.steps
 
 
-def test_a_training_without_a_gradient_is_told(tmp_path, monkeypatch, capsys):
-    factory = lambda **_: lambda scores, target: 0.0 * scores.sum()  # noqa: E731
-    monkeypatch.setattr(loss_factories, "hinge", factory)
-    train(options(tmp_path, loss="hinge", epochs=1))
+def test_a_branch_repeated_with_less_may_be_taken(tmp_path, monkeypatch):
+    """Half of the loss collapses, a tenth does not."""
+    reason = collapse.Collapse._reason
+
+    def planted(hook, training):
+        share = collapse._sums(training)[0].shares[1] if collapse._sums(training) else 0
+        return "it was planted" if share == 0.5 else reason(hook, training)
+
+    monkeypatch.setattr(collapse.Collapse, "_reason", planted)
+    monkeypatch.setattr(branches, "better_by", lambda *_: (0.02, 0.01))
+    found = train(options(tmp_path)).recipe
+    assert (found["chosen"], found["taken"]) == ("0.9 bce + 0.1 direct_average_precision", True)
+    assert found["share"] == 0.1
+    assert (
+        "With 0.5 of direct_average_precision a branch collapsed: it was planted." in found["why"]
+    )
+    assert "a branch collapsed: it was planted. The second branch and its repeat" in found["why"]
+
+
+@pytest.mark.parametrize("value", [0.5, 0.0])
+def test_a_loss_of_the_metric_without_a_gradient_is_told(tmp_path, monkeypatch, value):
+    """The gradient of the sum is that of BCE; a loss that is solved has none either, rightly."""
+    plant(monkeypatch, lambda scores, target: 0.0 * scores.sum() + value)
+    found = train(options(tmp_path)).recipe
+    dead = 'collapsed: direct_average_precision had no gradient in a whole epoch ("direction":'
+    assert (dead in found["why"]) == (value > 0)
+    assert ("difference" in found) == (value == 0)
+
+
+def test_a_gradient_in_one_batch_of_an_epoch_is_enough():
+    loss = loss_factories.WeightedSum("bce", "hinge")
+    far, near = (torch.tensor(x, requires_grad=True) for x in ([9.0, 9.0], [0.1, -0.1]))
+    target = torch.tensor([1, 1])
+    for batches, dead in (([far], False), ([near, far], False), ([far, near], False)):
+        loss.look_again()
+        for scores in batches:
+            loss(scores, target)
+        assert loss.is_dead == dead
+    dead = loss_factories.WeightedSum("bce", "bce")
+    dead.losses[1] = lambda scores, target: 0 * scores.sum() + 1
+    dead(near, target)
+    assert dead.is_dead
+    near.grad = None
+    torch.testing.assert_close(
+        torch.autograd.grad(loss(near, target), near),
+        torch.autograd.grad(sum(one(near, target) for one in loss.losses) / 2, near),
+    )
+
+
+def test_an_s_measure_that_is_solved_is_not_without_a_gradient():
+    target = torch.tensor([1, 0, 0])
+    loss = loss_factories.WeightedSum("bce", "f_beta", f_beta={"labels": target})
+    scores = torch.tensor([9.0, -9.0, -9.0], requires_grad=True)
+    loss(scores, target, index=torch.arange(3))
+    second = loss.losses[1](scores, target, index=torch.arange(3))
+    assert float(torch.autograd.grad(second, scores)[0].abs().max()) == 0 < float(second.detach())
+    assert not loss.is_dead
+
+
+def test_first_k_is_named_where_ndcg_has_no_gradient():
+    assert '"first_k" or "direction": "negative"' in collapse._no_gradient("direct_ndcg")
+    assert collapse._no_gradient("smooth_topk") == "smooth_topk had no gradient in a whole epoch"
+
+
+@pytest.mark.parametrize(
+    ("loss", "mix", "repair"),
+    [
+        ("hinge", "none", "Train with --loss auto, or mix in the baseline: --mix sum:0.5."),
+        ("hinge", "sum:0.5", "Train with --loss auto."),
+        ("bce", "none", "Choose a smaller --learning-rate."),
+        ("auto", "none", "Choose a smaller --learning-rate."),
+    ],
+)
+def test_a_training_without_a_gradient_is_told(tmp_path, monkeypatch, capsys, loss, mix, repair):
+    """With what helps this loss; `--mix` is refused to the baseline."""
+    for name in ("hinge", "bce"):
+        factory = lambda **_: lambda scores, target: 0.0 * scores.sum()  # noqa: E731
+        monkeypatch.setattr(loss_factories, name, factory)
+    train(options(tmp_path, loss=loss, mix=mix, epochs=1))
     message = capsys.readouterr().err
-    assert "epoch 1: all gradients of an epoch were zero. Train with --loss auto" in message
+    assert f"epoch 1: all gradients of an epoch were zero. {repair}" in message
+
+
+@pytest.mark.parametrize("count", [2, 8])
+def test_one_output_for_all_pixels_is_told_of_few_images_too(count):
+    same = torch.tensor([0.3, -0.1]).view(1, 2, 1, 1).expand(count, 2, 4, 4).clone()
+    assert collapse._is_constant(same)
+    same[-1, 0, 0, 0] = 0.4
+    assert not collapse._is_constant(same)
+    assert not collapse._is_constant(torch.zeros(7))  # a few may be equal
 
 
 @pytest.mark.parametrize("length", [{"iterations": 1}, {"epochs": 1, "batch_size": 512}])
@@ -184,6 +340,50 @@ def test_patience_is_remembered_by_a_resume(tmp_path, monkeypatch):
             train(options(tmp_path, **asked))
     assert train(options(tmp_path, **asked)).plain() == whole.plain()
     assert whole.recipe["more_steps"] < 0.5
+
+
+def test_the_second_branch_starts_from_the_fork(tmp_path, monkeypatch):
+    """Not from the end of the first, nor from its best look."""
+    seen, trained = {}, branches._trained
+
+    def kept(branch, start, *rest):
+        seen.update(start)
+        return trained(branch, start, *rest)
+
+    monkeypatch.setattr(branches, "_trained", kept)
+    train(options(tmp_path, iterations=20))
+    state = torch.load(tmp_path / "run" / "last.ckpt", weights_only=True)
+    (fork,) = (hook for hook in state["hooks"] if "taken_at" in hook)
+    assert (fork["taken_at"], state["step"]) == (14, 20)
+    assert same(seen, fork["weights"])
+    assert not same(seen, state["network"])
+
+
+def test_the_second_branch_keeps_the_class_weights_of_the_start(tmp_path):
+    ready = prepare(options(tmp_path, iterations=20, loss_options={"positive_weight": 3.0}))
+    (phase,) = ready.branch(0, 6).phases()
+    scores, target = torch.randn(8), torch.arange(8) % 2
+    batch = Batch(torch.zeros(8, 3), target, torch.arange(8))
+    baseline, own = (one(scores, target) for one in phase.loss.loss.losses)
+    weighted = torch.nn.functional.binary_cross_entropy_with_logits(
+        scores, target.float(), pos_weight=torch.tensor(3.0)
+    )
+    torch.testing.assert_close(baseline, weighted)
+    torch.testing.assert_close(phase.loss(scores, batch), (weighted + own) / 2)
+
+
+def test_each_branch_is_judged_by_its_own_best_decision(tmp_path, monkeypatch):
+    """Scores that are shifted far from 0 are as good, with a threshold that follows them."""
+    seen = []
+    monkeypatch.setattr(branches, "better_by", lambda value, *rows: seen.append(rows) or (0.0, 1.0))
+    ready = prepare(options(tmp_path, metric="f1"))
+    plain, shifted = ready.training(), ready.training()
+    with torch.no_grad():
+        [*shifted.network.parameters()][-1].add_(50.0)
+    branches._chosen(ready, plain, shifted, "", "")
+    ((first, second, _),) = seen
+    assert torch.equal(first, second)
+    assert 0 < float(first[:, 0].mean()) < 1
 
 
 def mean(rows):
@@ -226,6 +426,55 @@ def test_rare_classes_weigh_more_from_the_start(tmp_path):
     assert said in train(asked(**quick)).recipe["why"]
     own = train(asked(**quick, loss_options={"weight_power": 0.5}, out=tmp_path / "own"))
     assert "rare" not in own.recipe["why"]
+
+
+def test_of_more_than_255_classes_none_is_void(tmp_path):
+    """255 is void in masks alone."""
+    target = np.arange(900) % 300
+    x = np.random.rand(900, 2).astype(np.float32)
+    named = {
+        f"{part}{name}": a
+        for part in ("", "val_")
+        for name, a in (("inputs", x), ("target", target))
+    }
+    np.savez(tmp_path / "classes.npz", **named)
+    asked = {"data": tmp_path / "classes.npz", "task": "classification", "test": 0}
+    ready = prepare(options(tmp_path, **asked, metric="f1"))
+    given = ready_module._given(ready.options, ready.data)
+    assert class_counts(given).tolist() == [3] * 300
+    result = train(options(tmp_path, **asked, metric="accuracy", iterations=1))
+    assert [sum(row) for row in result.confusion] == [3] * 300
+
+
+@pytest.mark.parametrize(
+    ("task", "metric", "own", "text"),
+    [
+        ("classification", "top2", {"positive_weight": 0.5}, "share, weight_power, k, temperature"),
+        ("classification", "accuracy", {"share": 0.2}, "has no second branch; it takes weight_pow"),
+        ("ranking", "ap", {"weight_power": 1.0}, "takes share, positive_weight, epsilon, "),
+        ("ranking", "f1", {"depth": 2}, r"takes share, positive_weight, .*\. Got depth\.$"),
+    ],
+)
+def test_options_that_are_not_taken_are_told_by_name(tmp_path, task, metric, own, text):
+    x, target = (
+        np.random.rand(90, 3).astype(np.float32),
+        np.arange(90) % (2 if task == "ranking" else 3),
+    )
+    np.savez(tmp_path / "items.npz", inputs=x, target=target)
+    asked = {"task": task, "metric": metric, "data": tmp_path / "items.npz"}
+    with pytest.raises(UserError, match=text) as told:
+        prepare(options(tmp_path, **asked, loss_options=own))
+    assert "tensor" not in str(told.value)
+    assert str(told.value).endswith(f"Got {next(iter(own))}.")
+
+
+def test_options_of_a_named_loss_are_told_without_the_data(tmp_path):
+    with pytest.raises(UserError, match="f_beta does not take the options depth; it takes") as told:
+        train(options(tmp_path, metric="f1", loss="f_beta", loss_options={"depth": 2}))
+    assert "tensor" not in str(told.value)
+    assert "labels" not in str(told.value)
+    with pytest.raises(UserError, match=r"f_beta does not take the options {'beta': -1.0}") as told:
+        train(options(tmp_path, metric="f1", loss="f_beta", loss_options={"beta": -1.0}))
 
 
 def test_a_mixture_of_its_own_is_refused(tmp_path):

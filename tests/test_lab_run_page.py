@@ -18,7 +18,7 @@ import torch
 from PIL import Image
 from report_reading import Tree
 from sklearn.metrics import confusion_matrix, jaccard_score
-from training_data import write_segmentation
+from training_data import write_colours, write_segmentation, write_table
 
 from evalgrad_lab import TrainOptions, saved, train
 from evalgrad_lab.data.files.folders import read_image, read_mask
@@ -94,6 +94,52 @@ def test_the_pictures_are_images_targets_and_predictions(run, page):
         assert np.array_equal(opened[3 * i + 2], labels[i].numpy())
 
 
+def test_images_are_shown_with_their_classes(tmp_path):
+    data = write_colours(tmp_path / "data", count=10)
+    options = {"task": "classification", "metric": "accuracy", "data": data, "accelerator": "cpu"}
+    options |= {"model_options": {"depth": 7, "growth": 4}, "batch_size": 4, "epochs": 1}
+    train(TrainOptions(**options, out=tmp_path / "run"))
+    description, network = saved.read(tmp_path / "run")
+    page = Tree((tmp_path / "run" / "report.html").read_text())
+    captions = [words for name, _, words in page.elements if name == "figcaption"]
+    shown = [(a["alt"], a["src"].partition(",")[2]) for a, _ in page.having("src")]
+    assert len(shown) == 6  # a fifth of 30
+    assert len({name.split("/")[-2] for name, _ in shown}) == 3
+    for (name, picture), caption in zip(shown, captions[-6:], strict=True):
+        image = read_image(data / name.split("data/")[-1], grey=False)
+        assert np.array(Image.open(io.BytesIO(base64.b64decode(picture)))).shape == (12, 12, 3)
+        with torch.no_grad():
+            chances = network(image[None]).softmax(1)[0]
+        predicted, true = description.classes[chances.argmax()], name.split("/")[-2]
+        said = f"{predicted}, {100 * chances.max():.1f} %"
+        said = f"✓ {said}" if true == predicted else f"✗ {said}; it is {true}"
+        assert " ".join("".join(caption).split()) == said
+
+
+@pytest.mark.parametrize("metric", ["f1", "ap"])
+def test_the_most_certain_mistakes_in_a_table_are_shown(tmp_path, metric):
+    data = write_table(tmp_path / "data.csv")
+    options = {"task": "ranking", "metric": metric, "data": data, "loss": "bce", "epochs": 1}
+    options |= {"accelerator": "cpu", "out": tmp_path / "run"}
+    result = train(TrainOptions(**options))
+    page = Tree((tmp_path / "run" / "report.html").read_text())
+    cells = [words for _, words in page.having("data-mistake")]
+    if metric == "ap":  # nothing is decided, so nothing is a mistake
+        assert result.decision is None
+        assert not cells
+        return
+    mistakes = result.confusion[0][1] + result.confusion[1][0]
+    assert len(cells) == 3 * min(mistakes, 8) > 0
+    (threshold,) = result.decision.numbers
+    scores = []
+    for true, predicted, probability in zip(cells[::3], cells[1::3], cells[2::3]):
+        assert {true, predicted} == {"0", "1"}
+        sure = float(probability) / 100
+        scores.append((1 if predicted == "1" else -1) * np.log(sure / (1 - sure)))
+    margins = np.abs(np.array(scores) - threshold)
+    assert (margins[:-1] >= margins[1:] - 0.01).all()
+
+
 def test_the_command_makes_the_run_again(run):
     text = (run / "run" / "report.html").read_text()
     words = shlex.split(html.unescape(re.search(r"<code>(.*?)</code>", text)[1]))
@@ -115,7 +161,7 @@ def write(folder, classes, confusion, task="classification", curves=None, recipe
     table = [{"class": name, **rates} for name in classes]
     result = {"metric": "accuracy", "loss": "ce", "validation": 0.5, "test": None, "decision": None}
     recipe = {"chosen": "ce", "why": "kept <bce>", **(recipe or {})}
-    result |= {"classes": table, "confusion": confusion, "recipe": recipe}
+    result |= {"classes": table, "confusion": confusion, "recipe": recipe, "part": "validation"}
     curve = [{"epoch": 1, "step": 3, "loss": 0.5, "metric": 0.25, "seconds": 1.0}]
     options = TrainOptions(task=task, metric="accuracy", data=Path("<data>"), out=folder)
     write_run(options, result, curves or [curve], [])
@@ -135,6 +181,7 @@ def test_both_branches_are_drawn_from_the_fork_with_the_choice_and_its_reason(tm
     text = write(tmp_path, ["a", "b"], [[1, 2], [3, 4]], curves=logs, recipe=recipe)
     assert "trained on ce, which chose 0.5 ce + 0.5 topk" in text
     assert "took it: +1.00 points." in text
+    assert "4 epochs and a second branch, 18 steps, 6.0 s" in text
     drawn = [a for a, _ in Tree(text).having("d", "class") if a["class"].startswith("line ")]
     _, first, second = (
         [tuple(map(float, pair.split())) for pair in a["d"][1:].split("L")] for a in drawn

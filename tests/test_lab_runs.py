@@ -63,6 +63,27 @@ def test_a_killed_worker_is_told_and_not_waited_for(tmp_path):
         bench.run(killed, [{"call": 1}, {"call": 2}])
 
 
+SCRIPT = """
+from pathlib import Path
+from evalgrad_lab import CompareOptions, compare
+
+what = {{"tasks": ["two-mode-f1"], "losses": ["bce", "f_beta"], "at": ["3 iterations"]}}
+{guard}compare(CompareOptions(**what, seeds=1, jobs=2, out=Path("runs")))
+"""
+
+
+@pytest.mark.parametrize("guard", ["", 'if __name__ == "__main__": '])
+def test_a_script_without_the_guard_is_told_of_it(tmp_path, guard):
+    (tmp_path / "script.py").write_text(SCRIPT.format(guard=guard))
+    command = [sys.executable, "script.py"]
+    ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (ended.returncode == 0) == bool(guard), ended.stderr
+    if not guard:
+        assert 'call it under `if __name__ == "__main__":`' in ended.stderr.splitlines()[-1]
+        assert "_inheriting" not in ended.stderr
+        assert ended.stderr.count("script.py") == 1  # the traceback of the parent alone
+
+
 def test_without_a_terminal_there_are_lines_of_progress(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(runs._Shown, "EVERY", 0.0)
     Runs(Store(tmp_path)).run(process_of, [{"call": 1}, {"call": 2}], title="here")

@@ -130,6 +130,18 @@ def test_several_inputs():
     torch.testing.assert_close(gradients(model), gradients(whole), rtol=0, atol=1e-6)
 
 
+def test_what_the_loss_learns_gets_its_gradient_too():
+    inputs, target = torch.randn(8, 3), torch.tensor([0, 1] * 4)
+    model, loss = nn.Linear(3, 1), eg.ROCAUC()
+    learned = [*model.parameters(), *loss.parameters()]
+    same = copy.deepcopy(loss)  # its thresholds begin at the scores of the first batch
+    value = same(model(inputs).squeeze(1), target)
+    expected = torch.autograd.grad(value, [*model.parameters(), *same.parameters()])
+    micro_batch_backward(model, inputs, lambda scores: loss(scores.squeeze(1), target), size=3)
+    torch.testing.assert_close([p.grad for p in learned], list(expected))
+    assert len(learned) > 2
+
+
 def _over_ranks(rank, world):
     """Micro-batches within ranks: 5 samples in three, against 3 in two, one process with 8."""
     torch.manual_seed(0)
@@ -174,3 +186,26 @@ def test_micro_batches_of_ranks():
 def test_messages(error, inputs, size, message):
     with pytest.raises(error, match=message):
         micro_batch_backward(nn.Linear(2, 1), inputs, lambda scores: scores.sum(), size=size)
+
+
+class Two(nn.Linear):
+    def forward(self, x):
+        return super().forward(x), x
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"model": torch.sum}, "`model` must be an nn.Module; got <built-in method sum"),
+        ({"loss": 3}, "`loss` must be a function of the scores; got 3"),
+        ({"inputs": torch.ones(4, 2).to_sparse()}, "`inputs` must be a dense tensor; got"),
+        ({"model": Two(2, 1)}, "`model` must be a function of one tensor of scores, with samples;"),
+        ({"loss": lambda scores: scores}, "`loss` must be a function of a tensor of one number"),
+        ({"loss": lambda scores: scores.detach().sum()}, "of one number that depends on the scor"),
+        ({"loss": lambda scores: 0.0}, "of one number .*; got one that returns 0.0. Use reduction"),
+    ],
+)
+def test_a_model_and_a_loss_that_are_none(change, message):
+    right = {"model": nn.Linear(2, 1), "inputs": torch.ones(4, 2), "loss": torch.Tensor.sum}
+    with pytest.raises(TypeError, match=f"micro_batch_backward: .*{message}"):
+        micro_batch_backward(**{**right, **change}, size=2)

@@ -1,6 +1,7 @@
 """The parts of README that commands write, and the version, which is written in three places."""
 
 import re
+import sys
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,9 @@ from synthetic_runs import comparison
 import evalgrad
 from docs.site import figure, readme
 from evalgrad_lab.report.panels import panels
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "benchmarks"))
+import costs
 
 ROOT = Path(__file__).parent.parent
 
@@ -33,6 +37,10 @@ def test_wins_ties_and_losses_of_the_ladder_are_read_from_its_page():
     ]
     table = readme.ladder_table("\n".join(["# A title", "", head, *rows, "", "1 wins"]))
     assert table.endswith("1 win, 1 tie, 1 loss.")
+    others = ["6 wins, 1 ties, 0 losses, mean +0.31", "1 wins, 4 ties, 0 losses, mean +1.07"]
+    said = [f"Against the other baseline: {counts}." for counts in others]
+    both = readme.ladder_table("\n".join(["", head, *rows, "", *said]))
+    assert both == f"{table}\n\nAgainst the other baseline: 7 wins, 5 ties, 0 losses."
     assert "| c | miou | 40.0 | 41.0 | -1.0 (-1.5 to -0.5) | **loss** |" in table
 
 
@@ -55,3 +63,25 @@ def test_the_version_is_written_alike(path):
     found = re.search(r'^version\s*[=:]\s*"?([\d.]+)', text, re.M)
     assert found
     assert found[1] == evalgrad.__version__
+
+
+def test_costs_that_were_measured_reach_their_lines(monkeypatch):
+    """And a line without a result stays as it is."""
+    measured = [
+        {"loss": loss, "allocator": "default", "threads": 1, "x": x}
+        for loss in (loss for loss, _ in costs.README.values() if loss != "FBeta")
+        for x in (2.04, 1.0, 0.512)
+    ]
+    monkeypatch.setattr(costs, "measured", lambda script: True)
+    monkeypatch.setattr(costs, "rows_of", lambda script: measured)
+    found = costs.readme_costs()
+    lines = [line for line in readme.README.read_text().split("\n") if line.startswith("| [`")]
+    written = {line: costs.with_cost(line, found) for line in lines}
+    assert [line for line in lines if "2 / 1 / 0.51x" not in written[line]] == [lines[-1]]
+    assert written[lines[-1]] == lines[-1]
+    assert lines[-1].startswith("| [`FBeta`]")
+
+
+def test_every_cost_of_readme_is_measured():
+    source = (ROOT / "benchmarks/sizes.py").read_text()
+    assert all(f'"{loss}": ' in source for loss, _ in costs.README.values())

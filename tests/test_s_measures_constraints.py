@@ -5,6 +5,9 @@ elsewhere, and silent while it is met.
 import pytest
 import torch
 import torch.nn.functional as F
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.metrics import roc_auc_score
 
 from evalgrad import (
     PRAUC,
@@ -15,6 +18,8 @@ from evalgrad import (
     RecallAtPrecision,
     SensitivityAtSpecificity,
 )
+from evalgrad.s_measures.multipliers import residuals
+from evalgrad.s_measures.trapezoids import shown_area
 
 DRAW = torch.Generator().manual_seed(0)
 X = F.pad(torch.randn(300, 4, generator=DRAW), (0, 1), value=1.0)
@@ -81,3 +86,70 @@ def test_a_constraint_that_is_met_adds_nothing(name, solver):
     assert value == 0
     assert gradient.eq(0).all()
     assert reg.diagnostics()["met"]
+
+
+AREAS = {
+    "roc": (ROCAUC, {}, 0.95),
+    "roc, 4 anchors": (ROCAUC, {"anchors": 4}, 0.89),
+    "partial roc": (PartialROCAUC, {"max_fpr": 0.2}, 0.95),
+    "pr": (PRAUC, {}, 0.95),
+    "pr, 4 anchors": (PRAUC, {"anchors": 4}, 0.89),
+}
+
+
+@pytest.mark.parametrize("name", AREAS)
+@pytest.mark.parametrize("keywords", [{"index": INDEX}, {}], ids=["index", "no index"])
+def test_what_satisfies_the_training_of_an_area_is_met(name, keywords):
+    """Up to the most that the anchors can show, where the staircase that certifies shows less."""
+    measure, options, at_least = AREAS[name]
+    for scores, met in ((torch.where(Y, -2.0, 2.0), False), (torch.where(Y, 2.0, -2.0), True)):
+        reg = measure(at_least=at_least, labels=Y, **options)
+        for _ in range(20):
+            value = reg(scores, Y, **keywords)
+        report = reg.diagnostics()
+        assert report["met"] == bool(value == 0) == met
+    assert report["why"] == "All constraints are met."
+    assert max(map(max, report["residuals"] + report["surrogate_residuals"])) < 0
+
+
+@pytest.mark.parametrize("name", AREAS)
+@settings(max_examples=100, deadline=None)
+@given(seed=st.integers(0, 10**6), share=st.floats(0.1, 0.99))
+def test_anchors_that_hold_what_is_trained_show_the_area(name, seed, share):
+    measure, options, most = AREAS[name]
+    program = measure(at_least=share * most, **options).groups[0].program
+    draw = torch.Generator().manual_seed(seed)
+    rows = len(program.share)
+    hit, one = 1 - torch.rand(rows, generator=draw) ** 3, torch.ones(rows)
+    asked = program.constraints[:, 0]  # F or R may be as large as the row and T allow
+    largest = -(asked[:, 0] * hit + asked[:, 3]) / (asked[:, 1] + asked[:, 2])
+    false = largest * torch.rand(rows, generator=draw)
+    rates = torch.stack([hit, false, false, one], dim=1)
+    residual = residuals(rates, program.constraints, program.share, joint=True)
+    assert residual[:, 0].max() <= 1e-6
+    shown = float(program.area.shown(rates))
+    assert shown <= 1 + 1e-6
+    if residual.max() <= 1e-6:
+        assert shown >= program.area.at_least - 1e-5
+
+
+def test_anchors_everywhere_show_the_whole_area():
+    scores = (X[:, 0] + 0.2 * X[:, 1]).round(decimals=1)  # with ties
+    at = scores.unique().flip(0)[:, None]
+    hit, alarm = ((scores >= at)[:, part].float().mean(1) for part in (Y, ~Y))
+    rates = torch.stack([hit, 3 * alarm, alarm, torch.ones_like(hit)], dim=1)
+    shuffled = rates[torch.randperm(len(rates))]
+    assert float(shown_area(shuffled)) == pytest.approx(roc_auc_score(Y, scores), abs=1e-5)
+
+
+def test_a_trapezoid_that_shows_more_than_the_area_is_told():
+    """All of the curve's steps are at an anchor: the trapezoids cut the corners off."""
+    rank, labels = INDEX[:100] // 20, INDEX[:100] // 20 == 2
+    reg = ROCAUC([0.5], at_least=0.7, labels=labels)
+    with torch.no_grad():
+        reg.groups[0].threshold.fill_(1.5)
+    reg(rank.float(), labels, index=INDEX[:100])
+    report = reg.diagnostics()
+    assert report["metric"] == 0.5
+    assert not report["met"]
+    assert "trapezoids between the anchors show it: pass more `anchors`" in report["why"]

@@ -83,6 +83,50 @@ MEASURES = [
 ]
 
 
+ALL = {
+    "f-beta": lambda **o: FBeta(2.0, **o),
+    "p@r": lambda **o: PrecisionAtRecall(0.6, **o),
+    "r@p": lambda **o: RecallAtPrecision(0.6, **o),
+    "s@s": lambda **o: SensitivityAtSpecificity(0.7, **o),
+    "roc": lambda **o: ROCAUC(4, **o),
+    "partial roc": lambda **o: PartialROCAUC(0.4, anchors=4, **o),
+    "pr": lambda **o: PRAUC(4, **o),
+}
+
+
+@pytest.mark.parametrize("measure", ALL)
+@pytest.mark.parametrize("at_least", [None, 0.4])
+@settings(max_examples=30, deadline=None)
+@given(
+    solver=st.sampled_from(["ratio", "lagrangian"]),
+    surrogate=st.sampled_from(["hinge", "square", "cross_entropy", "margin"]),
+    scale=st.sampled_from([0.3, 1.0, 4.0]),
+    shift=st.floats(-1.5, 1.5),
+    tied=st.booleans(),
+    seed=st.integers(0, 10**6),
+)
+def test_nothing_more_than_the_metric_is_certified(
+    measure, at_least, solver, surrogate, scale, shift, tied, seed
+):
+    draw = torch.Generator().manual_seed(seed)
+    scores = scale * (torch.randn(ITEMS, generator=draw) + 1.5 * Y + shift)
+    scores = scores.round() if tied else scores
+    reg = ALL[measure](labels=Y, at_least=at_least, solver=solver, surrogate=surrogate)
+    for _ in range(2):
+        reg(scores, Y, index=INDEX)
+        reg.dual_step()
+    report = reg.diagnostics()
+    assert report["certificate"] <= report["metric"] + 1e-5
+    assert report["at_threshold"] <= report["metric"] + 1e-5
+
+
+def test_a_required_f_beta_is_certified_at_its_threshold():
+    """All scores are below 0: another threshold would separate them, but F1 is 0."""
+    reg = FBeta(labels=Y, at_least=0.6)
+    reg(torch.where(Y, -0.1, -0.7), Y, index=INDEX)
+    assert reg.diagnostics()["certificate"] == reg.diagnostics()["metric"] == 0
+
+
 @pytest.mark.parametrize("make", MEASURES)
 @solvers
 def test_nothing_is_certified_before_data(make, solver):
@@ -127,6 +171,60 @@ def test_an_infeasible_request_is_told_from_one_that_moves():
         moving(better, Y, index=INDEX)
     assert "seems unable to meet it" in stuck.diagnostics()["why"]
     assert "still moving" in moving.diagnostics()["why"]
+
+
+INFEASIBLE = {
+    "f-beta": lambda: FBeta(at_least=0.9),
+    "p@r": lambda: PrecisionAtRecall(0.8, at_least=0.8),
+    "r@p": lambda: RecallAtPrecision(0.9, at_least=0.8),
+    "s@s": lambda: SensitivityAtSpecificity(0.95, at_least=0.9),
+    "pr": lambda: PRAUC(at_least=0.9),
+}
+
+
+def reasons(reg, labels, lr, epochs):
+    """What `why` says at each pass of a linear scorer of items (600,), in batches, no `index`."""
+    draw = torch.Generator().manual_seed(0)
+    x, weight = torch.randn(600, 5, generator=draw), torch.zeros(5, requires_grad=True)
+    x[:, 4] = 1
+    target = labels(x, draw)
+    thresholds = [p for group in reg.primal_groups(lr) for p in group["params"]]
+    optimiser, found = torch.optim.Adam([weight, *thresholds], lr=lr), []
+    for _ in range(epochs):
+        for item in torch.randperm(600, generator=draw).split(60):
+            optimiser.zero_grad()
+            scores, hit = x[item] @ weight, target[item]
+            pull = torch.nn.functional.binary_cross_entropy_with_logits(scores, hit.float())
+            (reg(scores, hit) + 0.2 * pull).backward()
+            optimiser.step()
+        found.append(reg.diagnostics()["why"])
+    return found
+
+
+@pytest.mark.parametrize("name", INFEASIBLE)
+def test_an_infeasible_request_is_told_without_index(name):
+    """The labels are noise. The totals are those of the last 50 batches, noisy themselves."""
+    found = reasons(INFEASIBLE[name](), lambda _, g: torch.rand(600, generator=g) < 0.15, 0.02, 80)
+    told = ["seems unable to meet it" in why or "hardly any" in why for why in found[60:]]
+    assert sum(told) >= 14
+
+
+@pytest.mark.parametrize("lr", [1e-3, 2e-2])
+def test_a_feasible_request_is_not_called_infeasible_without_index(lr):
+    found = reasons(
+        FBeta(at_least=0.6), lambda x, g: x[:, 0] + torch.rand(600, generator=g) > 1.5, lr, 40
+    )
+    assert not any("seems unable" in why for why in found)
+    assert any("still moving" in why for why in found)
+
+
+def test_no_positive_is_told_though_the_sum_never_forgets_one():
+    reg = FBeta(at_least=0.6, labels=Y)
+    reg(torch.where(Y, 2.0, -2.0), Y)
+    for _ in range(300):
+        reg(torch.full((ITEMS,), -2.0), Y)
+    assert 0 < reg.diagnostics()["recall"][0] < 0.01
+    assert "Give the scorer a bias term" in reg.diagnostics()["why"]
 
 
 def test_hovering_around_a_constraint_is_not_infeasible():

@@ -131,7 +131,7 @@ def multiplier_arguments(program, dtype=torch.float32):
     rule = {"prior": 1.7, "highest": highest, "step": 0.2, "ceiling": 100.0}
     return (totals, mu, weight, *parts), rule | {
         "hard": program.required,
-        "joint": program.at_least is not None,
+        "joint": program.area is not None,
     }
 
 

@@ -2,6 +2,8 @@
 measure on the items that it is about.
 """
 
+import copy
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -187,6 +189,33 @@ def test_multipliers_outlive_their_data(make, solver):
         ValueError, match="load_multipliers: `state_dict` must be of a measure with"
     ):
         other.load_multipliers({})
+
+
+@pytest.mark.parametrize("solver", ["ratio", "lagrangian"])
+@pytest.mark.parametrize(("theirs", "own"), [(3, 4), (4, 3), (3, 2), (2, 3)])
+def test_multipliers_of_other_groups_are_refused_and_nothing_changes(solver, theirs, own):
+    old, new = (FBeta(labels=INDEX % groups, solver=solver) for groups in (theirs, own))
+    for group in old.groups:
+        group.mu.mul_(0.5)
+    before = copy.deepcopy(new.state_dict())
+    found = 1 if theirs == 2 else theirs
+    with pytest.raises(ValueError, match=f"got other multipliers, of {found} groups"):
+        new.load_multipliers(old.state_dict())
+    for key, value in new.state_dict().items():
+        if isinstance(value, torch.Tensor):
+            torch.testing.assert_close(value, before[key], rtol=0, atol=0, equal_nan=True)
+
+
+def test_multipliers_that_fit_in_part_change_nothing():
+    old, new = ROCAUC(4, labels=INDEX % 3), ROCAUC(4, labels=INDEX % 3)
+    state = old.state_dict()
+    state["groups.0.mu"] += 1
+    state["groups.2.mu"] = state["groups.2.mu"][:2]
+    with pytest.raises(ValueError, match="`state_dict` must be of a measure with the same"):
+        new.load_multipliers(state)
+    assert new.groups[0].mu.eq(1).all()
+    with pytest.raises(ValueError, match="`state_dict` must be"):
+        FBeta(labels=Y).load_multipliers(FBeta(labels=Y, solver="lagrangian").state_dict())
 
 
 def test_size_labels_from_a_stream():

@@ -1,6 +1,7 @@
 """Behaviour of the modules: hard cases, state, resume, constraints, groups, gradients, messages."""
 
 import copy
+import inspect
 import io
 import math
 import pickle
@@ -441,6 +442,32 @@ def test_options_are_attributes_and_do_what_they_say(measure, argument):
     reg.max_multiplier = 0.5  # a setting may change during training
     reg(torch.randn(N), Y, index=INDEX)
     assert reg.groups[0].mu == 0.5
+
+
+@every
+@solvers
+def test_an_option_built_in_is_refused_later(measure, argument, solver):
+    """It would show in the repr and change nothing."""
+    reg = measure(argument, labels=Y, solver=solver)
+    state = pickle.loads(pickle.dumps(reg)).state_dict()
+    for one in (reg, copy.deepcopy(reg), pickle.loads(pickle.dumps(reg))):
+        shown = repr(one)
+        own = inspect.signature(measure).parameters.keys() - {"options"}
+        assert len(own) > 1
+        for name in own | {"solver", "surrogate", "average", "ignore_index"}:
+            must = f"{measure.__name__}: `{name}` must be set in the constructor; got 0.3 later. "
+            with pytest.raises(
+                ValueError, match=f"{must}Construct a new {measure.__name__}\\({name}="
+            ):
+                setattr(one, name, 0.3)
+        assert repr(one) == shown
+        for name in ("dual_lr", "max_multiplier", "momentum", "project_every", "augment"):
+            with pytest.raises(ValueError, match=f"{measure.__name__}: `{name}` must be"):
+                setattr(one, name, -1)
+            setattr(one, name, 0 if name == "momentum" else 3)
+        one.load_state_dict(state)
+        one.double().eval().note = "any other attribute"
+        one(torch.randn(N), Y, index=INDEX)
 
 
 def test_scores_that_are_nan_certify_nothing():

@@ -154,3 +154,18 @@ def test_message():
         TypeError, match="sampler_padding: `sampler` must be a DistributedSampler; got"
     ):
         sampler_padding(torch.utils.data.SequentialSampler(range(3)), 0, 3)
+
+
+@pytest.mark.parametrize(
+    ("start", "count", "message"),
+    [
+        (-1, 2, r"`start` must be in \[0, 3\]; got -1"),
+        (4, 0, r"`start` must be in \[0, 3\]; got 4"),
+        (0, -1, r"`count` must be in \[0, 3\]; got -1"),
+        (2, 2, r"`count` must be in \[0, 1\]; got 2"),
+    ],
+)
+def test_items_that_no_rank_draws_are_told(start, count, message):
+    sampler = DistributedSampler(range(5), num_replicas=2, rank=1)
+    with pytest.raises(ValueError, match=f"sampler_padding: {message}"):
+        sampler_padding(sampler, start, count)

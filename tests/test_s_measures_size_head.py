@@ -17,6 +17,12 @@ def test_head_trains_on_any_feature_map():
         assert head(features).shape == ((6,) if groups == 2 else (6, 3))
 
 
+def test_the_head_shows_its_arguments():
+    head = SizeHead(5, groups=3)
+    assert (head.in_features, head.groups) == (5, 3)
+    assert repr(head).startswith("SizeHead(\n  in_features=5, groups=3\n  (node)")
+
+
 def test_labels_by_the_training_mean():
     masks = torch.zeros(3, 4, 4)
     masks[1, :2], masks[2] = 7, 1  # 0, 8 and 16 pixels, mean 8

@@ -62,3 +62,31 @@ def test_a_stream_trains_as_well_as_positions():
         torch.tensor([_trained(seed, indexed) for seed in range(3)]) for indexed in (True, False)
     )
     assert (with_index - without).mean().abs() < 0.02
+
+
+def _products(seed, items):
+    draw = torch.Generator().manual_seed(seed)
+    x = torch.randn(items, 8, generator=draw)
+    return x, x[:, 0] + x[:, 1] * x[:, 2] + 0.7 * torch.randn(items, generator=draw) > 2.3
+
+
+def _network_trained(seed, momentum):
+    """F1 on fresh items after 12 passes of 32 batches: fewer than the default looks back over."""
+    x, y = _products(seed, 4000)
+    torch.manual_seed(seed)
+    model = torch.nn.Sequential(torch.nn.Linear(8, 32), torch.nn.ReLU(), torch.nn.Linear(32, 1))
+    optimiser, measure = torch.optim.Adam(model.parameters(), lr=3e-3), FBeta(momentum=momentum)
+    for _ in range(12):
+        for index in torch.randperm(4000).split(128):
+            optimiser.zero_grad()
+            measure(model(x[index])[:, 0], y[index]).backward()
+            optimiser.step()
+    fresh, truth = _products(seed + 500, 8000)
+    with torch.no_grad():
+        return metrics.fbeta_score(model(fresh)[:, 0], truth).item()
+
+
+def test_a_short_training_of_few_batches_wants_a_shorter_memory():
+    """As docs/s_measures.md says."""
+    gains = [_network_trained(seed, 0.9) - _network_trained(seed, 0.98) for seed in range(4)]
+    assert sum(gains) / 4 > 0.01, gains

@@ -3,13 +3,16 @@ that the projection is exact for may move them.
 """
 
 import copy
+import gc
 import pickle
+import weakref
 
 import pytest
 import torch
 from training_s_measures import linear_problem, projection_counts
 
 from evalgrad import ROCAUC, FBeta
+from evalgrad.s_measures import optimisers
 
 Y, INDEX = torch.arange(60) % 4 == 0, torch.arange(60)
 
@@ -111,7 +114,7 @@ def test_another_optimiser_is_refused(make, found, measure):
     reg = measure(labels=Y, solver="lagrangian")
     kept = make(reg)
     with pytest.raises(
-        ValueError, match=f"project_: .* must be .* plain torch.optim.SGD; got {found}"
+        ValueError, match=f"project_: .* must be .* plain torch.optim.SGD alone; got {found}"
     ):
         reg.project_()
     assert kept.param_groups
@@ -136,3 +139,101 @@ def test_copies_are_in_no_optimiser():
         kept = torch.optim.SGD(other.primal_groups(0.1))
         other.project_()
         assert kept.param_groups
+
+
+def step(reg, *optimisers):
+    for optimiser in optimisers:
+        optimiser.zero_grad()
+    reg(torch.randn(60, requires_grad=True), Y, index=INDEX).backward()
+    for optimiser in optimisers:
+        optimiser.step()
+    reg.project_()
+
+
+class Model(torch.nn.Module):
+    """A measure as a submodule, as in Lightning."""
+
+    def __init__(self):
+        super().__init__()
+        self.scorer = torch.nn.Linear(3, 1)
+        self.measure = FBeta(labels=Y, solver="lagrangian")
+
+
+def test_what_steps_them_besides_sgd_is_seen():
+    model = Model()
+    both = torch.optim.Adam(model.parameters()), torch.optim.SGD(model.measure.primal_groups(0.01))
+    model.measure.project_()  # nothing has moved them yet
+    for _ in range(2):
+        with pytest.raises(ValueError, match=r"got Adam\. .* leave these variables out of every"):
+            step(model.measure, *both)
+    own = {id(variable) for variable in model.measure.parameters()}
+    others = [p for p in model.parameters() if id(p) not in own]
+    step(model.measure, torch.optim.Adam(others), both[1])  # the other still exists
+
+
+@pytest.mark.parametrize("kind", [torch.optim.AdamW, torch.optim.Rprop, torch.optim.Adadelta])
+@pytest.mark.parametrize("stepped", [True, False])
+def test_the_advice_helps(kind, stepped):
+    reg = FBeta(labels=Y, solver="lagrangian")
+    wrong = kind(reg.primal_groups(0.01))
+    with pytest.raises(ValueError, match=f"got {kind.__name__ if stepped else 'one with'}"):
+        step(reg, wrong) if stepped else reg.project_()
+    right = torch.optim.SGD(reg.primal_groups(0.01))
+    reg.project_()
+    step(reg, right)
+
+
+def test_the_options_of_a_loaded_optimiser_are_its_own():
+    """`load_state_dict` replaces the dicts of `primal_groups`."""
+    reg = FBeta(labels=Y, solver="lagrangian")
+    optimiser = torch.optim.SGD(reg.primal_groups(0.01))
+    step(reg, optimiser)
+    state = optimiser.state_dict()
+    optimiser.param_groups[0]["momentum"] = 0.9
+    with pytest.raises(ValueError, match="SGD with momentum"):
+        step(reg, optimiser)
+    optimiser.load_state_dict(state)
+    step(reg, optimiser)
+    optimiser.param_groups[0]["momentum"] = 0.9
+    with pytest.raises(ValueError, match="SGD with momentum"):
+        step(reg, optimiser)
+
+
+def test_plain_sgd_of_equal_steps_is_refused():
+    """The projection is exact for the ratio of the steps of `primal_groups`."""
+    reg = FBeta(labels=Y, solver="lagrangian")
+    with pytest.raises(ValueError, match="holds none of them"):
+        step(reg, torch.optim.SGD(reg.parameters(), lr=0.01))
+
+
+def test_a_closure_and_a_step_without_gradients():
+    reg, scores = FBeta(labels=Y, solver="lagrangian"), torch.randn(60)
+    model = torch.nn.Linear(3, 1)
+    optimiser = torch.optim.SGD(reg.primal_groups(0.01))
+    adam = torch.optim.Adam([*model.parameters(), *reg.parameters()])
+
+    def closure():
+        loss = reg(scores, Y, index=INDEX)
+        loss.backward()
+        return loss
+
+    model(torch.ones(2, 3)).sum().backward()
+    adam.step()  # which moves only what has a gradient
+    optimiser.step(closure)
+    reg.project_()
+    optimiser.zero_grad()
+    adam.step(closure)
+    with pytest.raises(ValueError, match="got Adam"):
+        reg.project_()
+
+
+def test_measures_are_freed_and_others_than_theirs_unseen():
+    reg = FBeta(labels=Y, solver="lagrangian")
+    step(reg, torch.optim.SGD(reg.primal_groups(0.01)))
+    numbers = {id(variable) for variable in reg.parameters()}
+    assert numbers <= optimisers._watched.keys()
+    alive = weakref.ref(reg.groups[0].tau)
+    del reg
+    gc.collect()
+    assert alive() is None
+    assert not numbers & optimisers._watched.keys()

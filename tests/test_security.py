@@ -2,8 +2,10 @@
 and test_lab_run_page.py; arrays and damaged files are in test_lab_bad_days.py.
 """
 
+import ast
 import pickle
 import shutil
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -17,6 +19,7 @@ from evalgrad_lab.data.files.folders import open_image
 from evalgrad_lab.errors import UserError
 from evalgrad_lab.saved import Description, write
 
+SOURCES = Path(__file__).parents[1] / "src"
 CODE = """
 import pathlib, torch
 
@@ -118,6 +121,47 @@ def test_pickles_do_not_run(folder, capsys):
         said = capsys.readouterr().err
         assert "cannot be read" in said or "is not a file of plain tensors" in said
         assert not (folder / "ran").exists()
+
+
+def _runs_text(call):
+    """Whether a call runs or unpickles what a text or a file says."""
+    name = ast.unparse(call.func)
+    weights = {keyword.arg: ast.unparse(keyword.value) for keyword in call.keywords}
+    loads = name == "torch.load" and weights.get("weights_only") != "True"
+    pickled = name in ("np.load", "numpy.load") and weights.get("allow_pickle") != "False"
+    runs = name in ("eval", "exec", "compile", "__import__") or name.startswith("pickle.")
+    return loads or pickled or runs
+
+
+def test_no_source_runs_what_a_file_says():
+    trees = (ast.parse(file.read_text()) for file in sorted(SOURCES.rglob("*.py")))
+    nodes = [node for tree in trees for node in ast.walk(tree)]
+    calls = [node for node in nodes if isinstance(node, ast.Call)]
+    assert len(calls) > 1000
+    assert [ast.unparse(call) for call in calls if _runs_text(call)] == []
+    names = [alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names]
+    names += [node.module or "" for node in nodes if isinstance(node, ast.ImportFrom)]
+    modules = {name.partition(".")[0] for name in names}
+    assert not modules & {"pickle", "yaml", "marshal", "shelve", "dill", "joblib"}
+
+
+@pytest.mark.parametrize(
+    ("line", "runs"),
+    [
+        ("eval(text)", True),
+        ("network.eval()", False),
+        ("exec(text)", True),
+        ("pickle.load(file)", True),
+        ("torch.load(file)", True),
+        ("torch.load(file, weights_only=False)", True),
+        ("torch.load(file, weights_only=True)", False),
+        ("np.load(file)", True),
+        ("np.load(file, allow_pickle=False)", False),
+        ("re.compile(text)", False),
+    ],
+)
+def test_what_runs_text_is_found(line, runs):
+    assert _runs_text(ast.parse(line).body[0].value) == runs
 
 
 def test_an_image_larger_than_it_looks(tmp_path, monkeypatch):

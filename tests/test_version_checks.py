@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from version_checks import __main__ as matrix
 from version_checks import environments, page, run, stubs
 
 ROOT = Path(__file__).parents[1]
@@ -39,10 +40,54 @@ def test_tests_are_counted_by_group(result):
     ]
 
 
+@pytest.mark.parametrize("content", [None, "", TESTSUITE[:90]])
+def test_a_pytest_that_died_is_a_failure(tmp_path, content):
+    if content is not None:
+        (tmp_path / "report.xml").write_text(content)
+    found = run.outcome(tmp_path / "report.xml", -11)
+    assert found["failures"] == ["pytest ended with code -11"]
+    more = {"name": "3.10-2.6.0", "versions": {"python": "3.10.1", "torch": "2.6.0"}}
+    text = page.page([{**found, **more, "seconds": 2, "commit": "abc"}], {})
+    assert "## Failed\n\n- 3.10-2.6.0: `pytest ended with code -11`" in text
+
+
+def test_a_pytest_that_ended_in_order_is_as_its_report_says(tmp_path):
+    (tmp_path / "report.xml").write_text(TESTSUITE)
+    assert run.outcome(tmp_path / "report.xml", 1) == run.counted(tmp_path / "report.xml")
+    assert "pytest ended with code 3" in run.outcome(tmp_path / "report.xml", 3)["failures"]
+
+
+def test_a_torch_that_the_registry_lacks_is_left_out(tmp_path, monkeypatch, capsys):
+    lacking, running = (environments.Environment("3.11", torch) for torch in ("9.9.9", "2.6.0"))
+    monkeypatch.setattr(environments, "BUILD", tmp_path)
+    monkeypatch.setattr(matrix, "ENVIRONMENTS", (lacking, running))
+    monkeypatch.setattr(matrix, "interpreter", lambda version: "python")
+    monkeypatch.setattr(matrix, "wheel", lambda: tmp_path / "evalgrad.whl")
+    result = {"failures": [], "counts": {}, "seconds": 1}
+    monkeypatch.setattr(matrix, "run", lambda environment: result)
+    calls = []
+
+    def installed(command, **_):
+        calls.append(command)
+        lacks = "torch==9.9.9" in command
+        said = "ERROR: No matching distribution found for torch==9.9.9\n" * lacks
+        for folder in [lacking.folder, running.folder]:
+            (folder / "lib" / "python3" / "site-packages" / "torch" / "lib").mkdir(
+                parents=True, exist_ok=True
+            )
+        return subprocess.CompletedProcess(command, int(lacks), stderr=said)
+
+    monkeypatch.setattr(environments.subprocess, "run", installed)
+    assert matrix.tried([lacking, running])
+    assert calls[-1][-1] == environments.TOOLS[-1]  # the other one was made
+    assert "3.11-9.9.9: the registry lacks torch 9.9.9" in capsys.readouterr().out
+    assert matrix.results()[1]["3.11-9.9.9"].startswith("the registry lacks torch 9.9.9")
+
+
 def test_the_page_hides_nothing(result):
     text = page.page([result], {"3.13-2.15.0": "there was no Python 3.13"})
     assert "| 3.10.1 | 2.6.0 |  | 1 | 0, **1 failed** | 0, **2 failed** |  | 2 | abc |" in text
-    for line in ("`test_engines::c[x]`", "1 times: no kernels", "there was no Python 3.13"):
+    for line in ("`test_engines::c[x]`", "once: no kernels", "there was no Python 3.13"):
         assert line in text
 
 

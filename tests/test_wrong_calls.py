@@ -2,24 +2,29 @@
 the argument, never an error of torch's own, and never an answer.
 """
 
+import copy
+import functools
 import inspect
+import pickle
 
 import pytest
 import torch
 from wrong_calls import NAMES, RIGHT, found, wrong_calls
 
 import evalgrad as eg
-from evalgrad import decisions, metrics
+from evalgrad import decisions, distributed, metrics
+from evalgrad._module import LossModule
 from evalgrad.distributed import CrossBatchMemory
 
 # Not in the table: they take what is not an argument, or have tests of their own.
-ELSEWHERE = {"Tversky", "SizeLabels", "direct_loss"}
+ELSEWHERE = {"Tversky", "SizeLabels", "direct_loss", "distributed.GlobalBatch"}
 
 
 def test_every_public_name_is_called():
     public = {name for name in vars(eg) if not name.startswith("_") and callable(found(name))}
     public |= {f"metrics.{name}" for name in metrics.__all__}
     public |= {f"decisions.{name}" for name in decisions.__all__}
+    public |= {f"distributed.{name}" for name in distributed.__all__}
     losses = {name for name in public if name.endswith("Loss")}
     assert public - losses - ELSEWHERE == {name.partition(":")[0] for name in RIGHT}
 
@@ -30,8 +35,10 @@ def test_the_right_call_is_right(name):
 
 
 def speakers(name):
-    """Who may speak: the function, or for a module the function that it calls."""
+    """Who may speak: the function, for a module the function that it calls, for its call itself."""
     called = found(name)
+    if inspect.ismethod(called):
+        return {type(called.__self__).__name__}
     function = getattr(called, "function", None)
     return {called.__name__, getattr(function, "__name__", called.__name__)}
 
@@ -58,6 +65,78 @@ def test_wrong_calls_get_a_sentence(name):
     assert len(calls) > 3 * len(inspect.signature(found(name)).parameters) / 2
     failures = [said for said in map(failure, calls) if said]
     assert not failures, "\n".join(failures)
+
+
+LOSS_MODULES = [
+    name for name in NAMES if inspect.isclass(found(name)) and issubclass(found(name), LossModule)
+]
+
+
+@pytest.mark.parametrize("name", LOSS_MODULES)
+def test_a_wrong_option_set_later_gets_the_sentence_of_the_constructor(name):
+    """A call does not check the options: whatever is an attribute must be right."""
+    module, calls = found(name)(**RIGHT.get(name, {})), list(wrong_calls(name))
+    calls = [call for call in calls if call.argument in module._options]
+    assert {call.argument for call in calls} == {*module._options}
+    for call in calls:
+        before = getattr(module, call.argument)
+        with pytest.raises((TypeError, ValueError)) as constructor:
+            call()
+        with pytest.raises(type(constructor.value)) as setting:
+            setattr(module, call.argument, call.value)
+        assert str(setting.value) == str(constructor.value)
+        assert getattr(module, call.argument) is before
+
+
+@pytest.mark.parametrize(
+    ("module", "right", "wrong"),
+    [
+        (eg.LovaszHingeLoss, {"gradient": "prox"}, {"bins": 8}),
+        (eg.LovaszHingeLoss, {"gradient": "prox"}, {"metric": "dice"}),
+        (eg.LovaszHingeLoss, {"metric": eg.Tversky(0.7, 0.3)}, {"gradient": "prox"}),
+        (eg.FocalLoss, {"alpha": 0.25, "mode": "binary"}, {"mode": "multiclass"}),
+        (eg.FocalLoss, {"mode": "multilabel"}, {"weight": [1.0, 2.0]}),
+        (eg.FocalLoss, {"weight": torch.ones(3)}, {"mode": "binary"}),
+        (eg.SortingNetworkTopKLoss, {"candidates": 6}, {"k": 6}),
+    ],
+)
+def test_options_that_exclude_each_other_do_so_when_set_later(module, right, wrong):
+    with pytest.raises(ValueError, match="must be") as constructor:
+        module(**{**right, **wrong})
+    loss = module(**right)
+    ((option, value),) = wrong.items()
+    with pytest.raises(ValueError, match="must be") as setting:
+        setattr(loss, option, value)
+    assert str(setting.value) == str(constructor.value)
+
+
+def test_right_options_may_be_set_later():
+    scores, target = torch.randn(4, 9), torch.arange(4)
+    loss = pickle.loads(pickle.dumps(copy.deepcopy(eg.SmoothTopKLoss(weight=torch.ones(9)))))
+    loss.k, loss.temperature, loss.weight = 3, 0.5, [1.0] * 8 + [2.0]
+    expected = eg.smooth_topk_loss(scores, target, k=3, temperature=0.5, weight=loss.weight)
+    assert loss(scores, target) == expected
+    assert loss.double().weight.dtype == torch.float64  # still a buffer
+    loss.load_state_dict({"weight": torch.zeros(9)}, assign=True)
+    loss.weight = None
+    assert loss(scores, target) == eg.smooth_topk_loss(scores, target, k=3, temperature=0.5)
+    with pytest.raises(ValueError, match=r"smooth_topk_loss: `temperature` must be finite and"):
+        loss.temperature = -1.0
+
+
+@pytest.mark.filterwarnings("ignore")  # the compiler's own
+def test_an_option_may_be_set_in_a_compiled_function():
+    loss, (scores, target) = eg.SmoothTopKLoss(), (torch.randn(4, 9), torch.arange(4))
+
+    @functools.partial(torch.compile, backend="eager")
+    def annealed(temperature):
+        loss.temperature = temperature
+        return loss(scores, target)
+
+    for temperature in (1.0, 0.5):
+        expected = eg.smooth_topk_loss(scores, target, temperature=temperature)
+        torch.testing.assert_close(annealed(temperature), expected)
+        assert loss.temperature == temperature
 
 
 @pytest.mark.parametrize(

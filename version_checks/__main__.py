@@ -7,7 +7,14 @@ import json
 import sys
 from typing import Any
 
-from version_checks.environments import ENVIRONMENTS, Environment, interpreter, make, wheel
+from version_checks.environments import (
+    ENVIRONMENTS,
+    Environment,
+    NotInRegistryError,
+    interpreter,
+    make,
+    wheel,
+)
 from version_checks.page import PAGE, page
 from version_checks.run import run
 
@@ -19,6 +26,8 @@ def results() -> tuple[list[dict[str, Any]], dict[str, str]]:
         path = environment.folder / "result.json"
         if path.exists():
             found.append(json.loads(path.read_text()))
+        elif environment.left_out.exists():
+            left_out[environment.name] = environment.left_out.read_text()
         elif interpreter(environment.python) is None:
             left_out[environment.name] = f"there was no Python {environment.python}"
         else:
@@ -34,7 +43,11 @@ def tried(chosen: list[Environment]) -> bool:
         if python is None:
             print(f"{environment.name}: python{environment.python} is missing; not tried")
             continue
-        make(environment, python, built)
+        try:
+            make(environment, python, built)
+        except NotInRegistryError as error:
+            print(f"{environment.name}: {error}; not tried")
+            continue
         result = run(environment)
         right &= not result["failures"]
         print(f"{environment.name}: {result['counts']} in {result['seconds']} s", flush=True)

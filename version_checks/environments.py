@@ -18,6 +18,10 @@ TOOLS = (
 GPU = re.compile(r"Requires-Dist: (nvidia|cuda|triton)")
 
 
+class NotInRegistryError(Exception):
+    """A torch that pip does not find: that environment is left out, and the page says so."""
+
+
 @dataclass(frozen=True)
 class Environment:
     """One Python with one torch; with `lab`, the lab's tests run too, on that lightning."""
@@ -38,9 +42,16 @@ class Environment:
     def executable(self) -> Path:
         return self.folder / "bin" / "python"
 
+    @property
+    def left_out(self) -> Path:
+        """A file that says why the environment could not be tried."""
+        return self.folder / "left_out.txt"
+
     def pip(self, *arguments: str) -> None:
         command = [self.executable, "-m", "pip", "install", "-q", "--no-compile", *arguments]
-        subprocess.run(command, check=True)
+        done = subprocess.run(command, stderr=subprocess.PIPE, text=True)
+        print(done.stderr, end="", file=sys.stderr)
+        done.check_returncode()
 
 
 # The first is the floor of everything that pyproject.toml declares, the last the newest torch.
@@ -83,7 +94,14 @@ def make(environment: Environment, python: str, built: Path) -> None:
     """A new environment with that torch, the wheel and what the tests need."""
     shutil.rmtree(environment.folder, ignore_errors=True)
     subprocess.run([python, "-m", "venv", environment.folder], check=True)
-    environment.pip("--no-deps", f"torch=={environment.torch}")
+    try:
+        environment.pip("--no-deps", f"torch=={environment.torch}")
+    except subprocess.CalledProcessError as error:
+        if "No matching distribution found" not in error.stderr:
+            raise
+        why = f"the registry lacks torch {environment.torch} for Python {environment.python}"
+        environment.left_out.write_text(why)
+        raise NotInRegistryError(why) from error
     torch = next(environment.folder.glob("lib/python*/site-packages/torch"))
     drop_gpu_packages(torch)
     add_stubs(torch / "lib")

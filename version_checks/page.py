@@ -32,6 +32,10 @@ def _cell(counts: dict[str, int]) -> str:
     return f"{counts.get('passed', 0)}{failed}"
 
 
+def _times(count: int) -> str:
+    return "once" if count == 1 else f"{count} times"
+
+
 def row(result: dict[str, Any]) -> str:
     """A line of the table."""
     versions = result["versions"]
@@ -52,7 +56,7 @@ def page(results: list[dict[str, Any]], left_out: dict[str, str]) -> str:
     sections = {
         "Not run": [f"Python and torch {name}: {why}" for name, why in left_out.items()],
         "Failed": [f"{one['name']}: `{test}`" for one in results for test in one["failures"]],
-        "Skipped": [f"{count} times: {why}" for why, count in reasons.most_common()],
+        "Skipped": [f"{_times(count)}: {why}" for why, count in reasons.most_common()],
     }
     for title, lines in sections.items():
         if lines:

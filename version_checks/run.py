@@ -23,7 +23,7 @@ GROUPS = {
             "test_native_library",
         ),
     ),
-    "lab": ("test_lab_bad_days",),
+    "lab": ("test_lab_bad_days", "test_lab_train"),  # the second trains with lightning throughout
 }
 VERSIONS = """
 import importlib.metadata as m, json, platform
@@ -38,6 +38,17 @@ def files(environment: Environment) -> list[str]:
     return [f"tests/{name}.py" for group in groups for name in GROUPS[group]]
 
 
+def outcome(report: Path, code: int) -> dict[str, Any]:
+    """What a pytest that ended with `code` found; one that died is a failure."""
+    try:
+        found = counted(report)
+    except (OSError, ElementTree.ParseError):  # it was killed before its last line, or in it
+        found = {"counts": {group: {} for group in GROUPS}, "reasons": {}, "failures": []}
+    if code not in (0, 1) or (code == 1 and not found["failures"]):
+        found["failures"].append(f"pytest ended with code {code}")
+    return found
+
+
 def counted(report: Path) -> dict[str, Any]:
     """Passed, failed and skipped tests of each group, and why tests were skipped."""
     of_file = {name: group for group, names in GROUPS.items() for name in names}
@@ -49,8 +60,8 @@ def counted(report: Path) -> dict[str, Any]:
         name = whole.removeprefix("tests.").split(".")[0]
         skipped = case.find("skipped")
         failed = case.find("failure") is not None or case.find("error") is not None
-        outcome = "failed" if failed else "passed" if skipped is None else "skipped"
-        counts[of_file[name]][outcome] += 1
+        result = "failed" if failed else "passed" if skipped is None else "skipped"
+        counts[of_file[name]][result] += 1
         if skipped is not None:
             reasons[skipped.get("message", "")] += 1
         elif failed:
@@ -65,13 +76,14 @@ def run(environment: Environment) -> dict[str, Any]:
     # a warning of another torch or lightning is theirs; one of ours is an error in CI
     options = ["-q", "-o", "filterwarnings=default", "--disable-warnings", f"--junitxml={report}"]
     command = [environment.executable, "-m", "pytest", *options, "--hypothesis-profile=few"]
-    subprocess.run([*command, *files(environment)], cwd=ROOT)
+    code = subprocess.run([*command, *files(environment)], cwd=ROOT).returncode
     said = subprocess.run([environment.executable, "-c", VERSIONS], capture_output=True, text=True)
     commit = subprocess.run(
         ["git", "describe", "--always", "--dirty"], cwd=ROOT, capture_output=True, text=True
     )
     result = {
-        **{"name": environment.name, "versions": json.loads(said.stdout), **counted(report)},
+        **{"name": environment.name, "versions": json.loads(said.stdout)},
+        **outcome(report, code),
         **{"seconds": round(time.monotonic() - start), "commit": commit.stdout.strip()},
     }
     (environment.folder / "result.json").write_text(json.dumps(result, indent=1))

@@ -16,6 +16,7 @@ ROOT = Path(__file__).parents[2]
 README, GUIDE = ROOT / "README.md", ROOT / "docs" / "guide.md"
 DEMO, LADDER = ROOT / "runs" / "comparison.json", ROOT / "docs" / "ladder.md"
 DIFFERENCE = re.compile(r"([+-][\d.]+) \(([+-][\d.]+) to ([+-][\d.]+)\)")
+OTHER = re.compile(r"Against the other baseline: (\d+) wins?, (\d+) ties?, (\d+) loss")
 WORDS = {"win": "win", "tie": "tie", "loss": "**loss**", "unknown": "one seed"}
 
 
@@ -27,12 +28,15 @@ def guide_table(page: str) -> str:
 
 
 def ladder_table(page: str) -> str:
-    """The rows of the ladder's tables, shortened, and how many are wins, ties and losses."""
-    lines = ["| data | metric | best cross-entropy | `--loss auto` | difference (95 %) | |"]
-    lines.append("|---" * 6 + "|")
+    """The rows of the ladder's tables, shortened, and how many are wins, ties and losses, against
+    the baseline that the search chose and against the other.
+    """
+    heads = ["data", "metric", "cross-entropy chosen by the search", "`--loss auto`"]
+    lines = [f"| {' | '.join(heads)} | difference (95 %) | |", "|---" * 6 + "|"]
     verdicts: list[str] = []
     columns: list[str] = []
-    for row in (line for line in page.split("\n") if line.startswith("| ")):
+    results = page.partition("\n## Sizes")[0]
+    for row in (line for line in results.split("\n") if line.startswith("| ")):
         cells = [cell.strip() for cell in row.strip("|").split("|")]
         if cells[0] == "data":
             columns = cells
@@ -43,7 +47,19 @@ def ladder_table(page: str) -> str:
         verdicts.append(found["verdict"])
         shown = (found["data"], found["metric"], found["its"], found["auto"], difference[0])
         lines.append(f"| {' | '.join(shown)} | {WORDS[verdicts[-1]]} |")
-    return "\n".join([*lines, "", counted(verdicts)])
+    return "\n".join([*lines, "", counted(verdicts), *against_the_other(page)])
+
+
+def against_the_other(page: str) -> list[str]:
+    """The counts of the ladder's tables against the baseline that was not chosen, added up."""
+    tables = OTHER.findall(page)  # of each its wins, ties and losses
+    verdicts = [
+        verdict
+        for table in tables
+        for verdict, count in zip(("win", "tie", "loss"), table, strict=True)
+        for _ in range(int(count))
+    ]
+    return ["", f"Against the other baseline: {counted(verdicts)}"] if tables else []
 
 
 def demo_table(found: list[Panel]) -> str:

@@ -3,9 +3,8 @@ and write the table. It takes hours and goes on where it was stopped.
 """
 
 import argparse
-import math
 import os
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
@@ -15,14 +14,17 @@ from scipy import stats
 from evalgrad_lab import compare
 from evalgrad_lab.cli import guarded
 from evalgrad_lab.commands.compare import CompareOptions, CompareResult
+from evalgrad_lab.commands.train import TrainOptions
 from evalgrad_lab.comparison.own import Own
 from evalgrad_lab.comparison.own_trials import own_trial
 from evalgrad_lab.data.fetched import NotFetchedError
 from evalgrad_lab.errors import UserError
+from evalgrad_lab.ready import prepare
 from evalgrad_lab.recipe import AUTO
-from evalgrad_lab.report.panels import Difference, Panel, Verdict, paired_difference
+from evalgrad_lab.report.panels import Difference, Panel, paired_difference
 from evalgrad_lab.runs import Runs
 from evalgrad_lab.store import Store, write_atomically
+from reproductions.ladder.page import SEARCH_SEEDS, SEEDS, TRIALS, Line, page
 from reproductions.ladder.rungs import Rung, rungs, write
 
 PROG = "python -m reproductions.ladder"
@@ -32,30 +34,6 @@ BASELINES = {
     "ranking": ["bce", "weighted_bce"],
 }
 ONE_SCORE = ("image-iou", "image-dice")  # of one class: BCE is their cross-entropy
-TRIALS, SEARCH_SEEDS, SEEDS = 4, 2, 5
-LOW = 0.01  # a mean this far below the reference is explained
-RESTART = "without the metric's loss"
-MORE = ("in equal time", RESTART, "to the other baseline", "branch taken")
-WORDS: dict[Verdict, str] = {"win": "wins", "tie": "ties", "loss": "losses"}
-
-
-@dataclass(frozen=True)
-class Line:
-    """A row of the table: `--loss auto` minus the baseline that it starts as, paired by seed. The
-    search has chosen that baseline, with class weights or without.
-    """
-
-    rung: Rung
-    start: str
-    theirs: float
-    ours: float
-    difference: Difference
-    in_time: Difference  # in the time that the baseline takes
-    other: Difference  # minus the baseline that the search has not chosen
-    restart: Difference | None  # with nothing of the metric's loss; None: no branch was taken
-    p: float  # of Student's paired test, one-sided: that ours is worse
-    gains: list[tuple[float, float]]  # of each branch that was taken: on validation, on test
-    seeds: int
 
 
 def main() -> int:
@@ -97,10 +75,11 @@ def run(arguments: argparse.Namespace) -> int:
 def climbed(rung: Rung, out: Path, jobs: int) -> Line:
     """Compare on one task."""
     names = ["bce", "weighted_bce"] if rung.metric in ONE_SCORE else BASELINES[rung.task]
+    data = write(rung, out / "data")
     options = CompareOptions(
         task=rung.task,
         metric=rung.metric,
-        data=write(rung, out / "data"),
+        data=data,
         losses=[*names, "auto"],
         trials=TRIALS,
         search_seeds=SEARCH_SEEDS,
@@ -110,8 +89,18 @@ def climbed(rung: Rung, out: Path, jobs: int) -> Line:
         **rung.options,
     )
     found = compare(options)
-    line = line_of(rung, *found.panels)
+    line = replace(line_of(rung, *found.panels), sizes=sizes_of(rung, data))
     return replace(line, restart=_restarted(options, found)) if line.gains else line
+
+
+def sizes_of(rung: Rung, data: Path) -> tuple[int | str, ...]:
+    """What `SIZES` names, with the default seed and batch size."""
+    chosen: Any = {"task": rung.task, "metric": rung.metric, **rung.options}
+    ready = prepare(TrainOptions(data=data, out=Path(), **chosen))
+    parts = (ready.data.train, ready.data.validation, ready.data.test)
+    positives = "/".join(str(int(part.labels().sum())) for part in parts)
+    of_lists = positives if rung.task == "ranking" else ""
+    return (*map(len, parts), len(ready.data.classes), of_lists, ready.steps)
 
 
 def _restarted(options: CompareOptions, found: CompareResult) -> Difference:
@@ -158,7 +147,6 @@ def line_of(rung: Rung, panel: Panel, equal_time: Panel) -> Line:
     (other,) = set(names) - {start, AUTO}
     ours, theirs = _by_seed(panel, AUTO), _by_seed(panel, start)
     gaps = {seed: ours[seed] - theirs[seed] for seed in ours}
-    tested = stats.ttest_1samp([*gaps.values()], 0.0, alternative="less")
     runs = panel.rows[names.index(AUTO)].runs
     return Line(
         rung,
@@ -169,7 +157,7 @@ def line_of(rung: Rung, panel: Panel, equal_time: Panel) -> Line:
         in_time=_gap(_by_seed(equal_time, AUTO), _by_seed(equal_time, start)),
         other=_gap(ours, _by_seed(panel, other)),
         restart=None,
-        p=float(tested.pvalue) if stdev(gaps.values()) else 1.0,
+        p=_worse([*gaps.values()]),
         gains=[
             (run["recipe"]["difference"], gaps[run["seed"]])
             for run in runs
@@ -179,125 +167,13 @@ def line_of(rung: Rung, panel: Panel, equal_time: Panel) -> Line:
     )
 
 
-def holm(values: list[float]) -> list[float]:
-    """Holm's correction of p-values for their number.
-
-    >>> [round(p, 3) for p in holm([0.01, 0.04, 0.03])]
-    [0.03, 0.06, 0.06]
+def _worse(gaps: list[float]) -> float:
+    """The p-value of Student's one-sided test; of gaps that are all the same, which it cannot take,
+    0 or 1: their interval is the point.
     """
-    order = sorted(range(len(values)), key=values.__getitem__)
-    corrected, highest = [0.0] * len(values), 0.0
-    for place, i in enumerate(order):
-        highest = max(highest, min(1.0, (len(values) - place) * values[i]))
-        corrected[i] = highest
-    return corrected
-
-
-def page(lines: list[Line], missing: list[str]) -> str:
-    """The page: the table of the ladder, that of the tasks held out, and the sums of both."""
-    parts = [OPENING]
-    for title, held in (("The ladder", False), ("Held out until the recipe was frozen", True)):
-        some = [line for line in lines if line.rung.held_out == held]
-        if some:
-            parts += [f"## {title}", _table(some), _summary(some), *_explained(some)]
-    if missing:
-        parts.append("Not run: " + "; ".join(missing))
-    return "\n\n".join(parts) + "\n"
-
-
-OPENING = f"""# Does `--loss auto` ever lose?
-
-`make ladder` compares [`--loss auto`](train.md#the-default-loss) with cross-entropy (BCE for tasks
-with a single score), plain and with class weights. For each of these two baselines, a search tries
-{TRIALS} settings of learning rate, weight decay and class weights on {SEARCH_SEEDS} separate seeds.
-The best setting of both searches is the reference. `auto` starts with that setting and has no
-search of its own: if it does not take its second branch, it returns the same network as the
-reference, and the difference is 0. Every network uses its best decision rule. Differences are
-measured on test data that was not used for any choice, paired by seed over {SEEDS} seeds, with 95 %
-intervals. p is the one-sided p-value for `auto` being worse, with Holm's correction for the number
-of tasks. Below each table is the mean of its tasks with two 95 % intervals: *over seeds* is for
-other seeds on these tasks, *over tasks* for other tasks, as if these had been drawn from many. The
-other columns:
-
-- *in equal time*: `auto` gets no more time than the reference, so its two branches share the
-  reference's iterations. Without this limit it runs 1.3 times as many.
-- *{RESTART}*: a control, for tasks on which the second branch was taken at least
-  once. The second branch restarts the learning-rate schedule but trains on the baseline alone,
-  which shows how much of a gain may come from the restart.
-- *to the other baseline*: `auto` minus the baseline that the search did not choose. With
-  {SEARCH_SEEDS} seeds the search is noisy on small data, and the other baseline may be better
-  there."""
-
-
-def _table(lines: list[Line]) -> str:
-    columns = ("data", "metric", "reference", "its", "auto", "difference", "verdict", "p", *MORE)
-    head = f"| {' | '.join(columns)} |\n" + "|" + "---|" * len(columns)
-    corrected = holm([line.p for line in lines])
-    return "\n".join([head, *(_row(*pair) for pair in zip(lines, corrected, strict=True))])
-
-
-def _row(line: Line, p: float = math.nan) -> str:
-    restart = _points(line.restart) if line.restart else ""
-    means = (f"{100 * line.theirs:.1f}", f"{100 * line.ours:.1f}")
-    more = (_points(line.in_time), restart, _points(line.other))
-    cells = (line.rung.name, line.rung.metric, line.start, *means, _points(line.difference))
-    judged = (line.difference.verdict, f"{p:.2f}")  # by the interval before it is rounded
-    return f"| {' | '.join((*cells, *judged, *more, f'{len(line.gains)} of {line.seeds}'))} |"
-
-
-def _explained(lines: list[Line]) -> list[str]:
-    """Where every mean comes from that is more than a point below the reference."""
-    low = [line for line in lines if line.difference.mean < -LOW]
-    rows = [f"- {line.rung.name}: {_why(line)}" for line in low]
-    return ["Means more than a point below the reference:\n\n" + "\n".join(rows)] if low else []
-
-
-def _why(line: Line) -> str:
-    each = ", ".join(f"{100 * on:+.1f} and {100 * off:+.1f}" for on, off in line.gains)
-    return f"points gained by each second branch that was taken, on validation and on test: {each}."
-
-
-def _points(difference: Difference) -> str:
-    low, high = difference.interval or (math.nan, math.nan)
-    return f"{100 * difference.mean:+.1f} ({100 * low:+.1f} to {100 * high:+.1f})"
-
-
-def _summary(lines: list[Line]) -> str:
-    each = [line.difference for line in lines], [line.other for line in lines]
-    (reference, mean), (other, other_mean) = (_counted(some) for some in each)
-    return (
-        f"{reference}. Mean of all tasks: {mean} points.\n\nAgainst the other baseline: {other},"
-        f" mean {other_mean}."
-    )
-
-
-def _counted(differences: list[Difference]) -> tuple[str, str]:
-    """Wins, ties and losses; the mean over the tasks with two 95 % intervals: what other seeds
-    would change on these tasks, and what other tasks would.
-    """
-    verdicts = [one.verdict for one in differences]
-    means = [100 * one.mean for one in differences]
-    tasks = stats.sem(means) * stats.t.ppf(0.975, len(means) - 1) if means[1:] else math.inf
-    counts = ", ".join(f"{verdicts.count(v)} {n}" for v, n in WORDS.items())
-    seeds = 100 * _over_seeds(differences)
-    return counts, f"{fmean(means):+.2f} (± {seeds:.2f} over seeds, ± {tasks:.2f} over tasks)"
-
-
-def _over_seeds(differences: list[Difference]) -> float:
-    """Half the 95 % interval of the mean of these tasks, whose seeds are independent; degrees of
-    freedom by Satterthwaite, because the tasks differ in their spread.
-    """
-    squares, free = [], []
-    for one in differences:
-        assert one.interval is not None
-        half = one.interval[1] - one.mean
-        squares.append((half / stats.t.ppf(0.975, one.pairs - 1)) ** 2)
-        free.append(one.pairs - 1)
-    total = sum(squares)
-    if not total:
-        return 0.0
-    degrees = total**2 / sum(s**2 / n for s, n in zip(squares, free, strict=True))
-    return float(stats.t.ppf(0.975, degrees) * math.sqrt(total) / len(squares))
+    if not stdev(gaps):
+        return float(gaps[0] >= 0)
+    return float(stats.ttest_1samp(gaps, 0.0, alternative="less").pvalue)
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from evalgrad_lab.commands.train import Kind
+from evalgrad_lab.commands.train import TaskName
 from evalgrad_lab.data.dataset import Sizes
 from evalgrad_lab.data.embedded import digits
 from evalgrad_lab.data.fetched import labelled, mapped
@@ -22,21 +22,27 @@ class Rung:
     """One task: `read()` gives the arrays of its file, `options` what `compare --data` takes."""
 
     name: str
-    task: Kind
+    task: TaskName
     metric: str
     read: Callable[[], Arrays]
     options: dict[str, Any] = field(default_factory=dict)
     held_out: bool = False
+    source: str = ""  # the folder that the user has given
 
 
 def write(rung: Rung, folder: Path) -> Path:
-    """The file of the task, written once."""
-    path = folder / f"{rung.name}.npz"
-    if not path.exists():
+    """The file of the task, written once for each `source`. Its name stays the same, because it is
+    part of the address of finished runs; they know the contents by their digest.
+    """
+    path, mark = folder / f"{rung.name}.npz", folder / f"{rung.name}.source"
+    known = mark.read_text() if mark.exists() else ""
+    if not path.exists() or known != rung.source:
         found = rung.read()
         folder.mkdir(parents=True, exist_ok=True)
         np.savez_compressed(path.with_suffix(".part.npz"), **found)
         path.with_suffix(".part.npz").rename(path)
+        if rung.source:
+            mark.write_text(rung.source)
     return path
 
 
@@ -49,11 +55,13 @@ MORE_PAIRS: dict[str, Any] = {"epochs": 20, "batch_size": 64}
 
 def rungs(camvid: Path | None = None) -> list[Rung]:
     """All tasks; `camvid` is the folder of CamVid, which cannot be fetched."""
-    return [
-        *RUNGS,
-        Rung("camvid", "segmentation", "miou", lambda: arrays.camvid(camvid, True), ROADS),
-        Rung("camvid-apart", "segmentation", "miou", lambda: arrays.camvid(camvid, False), ROADS),
-    ]
+
+    def drives(name: str, shared: bool) -> Rung:
+        source = "" if camvid is None else str(camvid.resolve())
+        read = lambda: arrays.camvid(camvid, shared)  # noqa: E731
+        return Rung(name, "segmentation", "miou", read, ROADS, source=source)
+
+    return [*RUNGS, drives("camvid", True), drives("camvid-apart", False)]
 
 
 RUNGS = [

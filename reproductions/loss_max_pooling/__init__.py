@@ -17,7 +17,7 @@ PAPER = Paper(
     " starts from weights pretrained on MS-COCO. The paper gives means and deviations over the"
     " last iterations of one training; here they are over seeds, and figure 4 has both. Table 4,"
     " on Pascal VOC, has only its config ([README.md](README.md)), and the paper's tables per class"
-    " are of other classes than those here. `--full` runs more seeds and all exponents."
-    " `--camvid FOLDER` adds road scenes.",
+    " are of other classes than those here. `--full` runs more seeds and all exponents, and has"
+    " not been run. `--camvid FOLDER` adds road scenes.",
     [FIGURES, TABLE_1, TABLE_2, FIGURE_3, FIGURE_4, *CAMVID],
 )

@@ -9,8 +9,7 @@ from matplotlib.figure import Figure
 
 from evalgrad_lab.report.panels import rank_correlation
 from evalgrad_lab.runs import Runs
-from reproductions.claims import Claim, above, best, each, minus, spread
-from reproductions.courses import last_looks
+from reproductions.claims import Claim, above, best, each, last_looks, minus, spread
 from reproductions.data_sets import APART, SCENES, SHARED, DataSet, elsewhere
 from reproductions.drawing import new_figure
 from reproductions.experiment import Experiment, Outcome, Size, Table
@@ -118,8 +117,9 @@ def judge_classes(numbers: Mapping[str, Any]) -> list[Claim]:
     for pair in zip(numbers["ours"], numbers["others"], strict=True):
         classes = zip(numbers["pixels"], *pair, strict=True)
         alive = [(count, ours - other) for count, ours, other in classes if ours or other]
-        share.append(100 * fmean(gain > 0 for _, gain in alive))
-        ranks.append(-(rank_correlation(*zip(*alive, strict=True)) or 0.0))
+        gains = [gain for _, gain in alive]
+        share.append(100 * fmean(gain > 0 for gain in gains))
+        ranks.append(-(rank_correlation([count for count, _ in alive], gains) or 0.0))
     words = "the rarer a class, the larger its gain (rank correlation with rarity)"
     return [
         above(

@@ -11,8 +11,7 @@ from matplotlib.figure import Figure
 from evalgrad_lab.runs import Runs
 from evalgrad_lab.tune import Tuned
 from reproductions.bases import in_words, with_bases
-from reproductions.claims import each, spread
-from reproductions.courses import last_looks
+from reproductions.claims import each, last_looks, spread
 from reproductions.data_sets import APART, SCENES, SHARED, DataSet, elsewhere
 from reproductions.drawing import mean_curve, new_figure, plot_lines
 from reproductions.experiment import Experiment, Outcome, Size, Table, by_size

@@ -3,6 +3,7 @@ of six layers in a block in place of two.
 """
 
 from collections.abc import Mapping
+from statistics import fmean
 from typing import Any
 
 from evalgrad_lab.runs import Runs
@@ -19,6 +20,7 @@ SETTINGS = by_size(
 CLEAN, NOISY = ("hinge", "L5,1"), ("CE", "L5,1")
 OBJECTIVES = {"CE": CROSS_ENTROPY, "L5,1": smooth(1.0), "hinge": smooth(0.0)}
 PAPER = {"noise": 72.93 - 67.70, "hinge": 99.78 - 10.01}
+FITTED = 90.0  # top-5 on training that cross-entropy reaches when it is trained to the end
 
 
 def run(size: Size, runs: Runs) -> Outcome:
@@ -51,11 +53,14 @@ def judge(numbers: Mapping[str, Any]) -> list[Claim]:
     """The gain at full noise, what early stopping is to cross-entropy, and the hinge."""
     ours, ce = (numbers[f"{name}, noise 1"] for name in ("L5,1", "CE"))
     smoothed, hinge = (numbers[f"{name}, noise 0"]["train"] for name in ("L5,1", "hinge"))
+    reached = fmean(ce["train"])
+    short = f"cross-entropy is not trained to the end: top-5 {reached:.0f} % on training"
+    how: Any = {"unless": "" if reached >= FITTED else short}
     gain = "L5,1 is above early-stopped CE in top-5 at p = 1"
     trains = "the hinge trains worse than temperature 1, top-5 on training"
     return [
-        above(gain, ours["test"], ce["stopped early"], paper=PAPER["noise"]),
-        above("CE needs early stopping at p = 1", ce["stopped early"], ce["test"]),
+        above(gain, ours["test"], ce["stopped early"], paper=PAPER["noise"], **how),
+        above("CE needs early stopping at p = 1", ce["stopped early"], ce["test"], **how),
         above(trains, smoothed, hinge, paper=PAPER["hinge"]),
     ]
 

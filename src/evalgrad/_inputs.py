@@ -102,9 +102,9 @@ def like(function: str, argument: str, x: object, other: Tensor, beside: str = "
     if x.shape == other.shape:
         return x
     # One channel with and without its axis: (N, 1, *) beside (N, *).
-    if x.ndim == other.ndim + 1 and x.shape[1] == 1 and x.squeeze(1).shape == other.shape:
+    if x.ndim == other.ndim + 1 > 1 and x.shape[1] == 1 and x.squeeze(1).shape == other.shape:
         return x.squeeze(1)
-    if other.ndim == x.ndim + 1 and other.shape[1] == 1 and other.squeeze(1).shape == x.shape:
+    if other.ndim == x.ndim + 1 > 1 and other.shape[1] == 1 and other.squeeze(1).shape == x.shape:
         return x.unsqueeze(1)
     repair = shape_repair(argument, tuple(x.shape), beside, tuple(other.shape))
     fail(ValueError, function, argument, f"of shape {tuple(other.shape)}", describe(x), repair)
@@ -188,11 +188,12 @@ def class_maps(
     ignore_index: int | None,
     weight: Weight,
     classes: Classes = "all",
+    has_mode: bool = False,
 ) -> ClassMaps:
     """Logits ``(N, C, *)``, C >= 2, and labels ``(N, *)`` or ``(N, 1, *)``, in groups."""
     logits = floating(function, "logits", logits, at_least=2)
     if logits.shape[1] < 2:
-        repair = few_classes_repair("logits", logits.shape[1])
+        repair = few_classes_repair("logits", logits.shape[1], has_mode)
         fail(ValueError, function, "logits", "(N, C, *) with C >= 2", describe(logits), repair)
     target = _class_target(function, target, logits, "logits")
     n, c = logits.shape[:2]

@@ -1,4 +1,4 @@
-"""The base of the loss modules: options are attributes, checked once, in the constructor."""
+"""The base of the loss modules: options are attributes, checked where they are set, once."""
 
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -16,6 +16,8 @@ class OptionsModule(nn.Module):
     A subclass writes the options in its own `__init__`, for the reader and the editor, and hands
     them over, e.g. by `locals()`. `weight` becomes a buffer, so that it moves with the module.
     """
+
+    _options: tuple[str, ...] = ()  # empty until the constructor has set all of them
 
     def __init__(self, name: str, checks: Mapping[str, Check], given: dict[str, Any]) -> None:
         super().__init__()
@@ -53,6 +55,13 @@ class LossModule(OptionsModule):
     def __init__(self, given: dict[str, Any]) -> None:
         function: Any = type(self).function
         super().__init__(function.__name__, function.checks, given)
+        self._check_together(given)
+
+    def __setattr__(self, key: str, value: Any) -> None:
+        """An option that is set later is checked as in the constructor, since a call does not."""
+        if key in self._options:
+            value = self._checked(key, value)
+        super().__setattr__(key, value)
 
     def forward(self, *tensors: Tensor, **named: Tensor | None) -> Tensor:
         """The function itself, without another check of the options."""
@@ -65,6 +74,20 @@ class LossModule(OptionsModule):
         for name in self._options:
             options[name] = getattr(self, name)
         return type(self).function.__wrapped__(*tensors, **options)  # type: ignore[attr-defined]
+
+    def _checked(self, key: str, value: Any) -> Any:
+        """The value as the module keeps it."""
+        function: Any = type(self).function
+        if key in function.checks:
+            function.checks[key](function.__name__, key, value)
+        options = {name: getattr(self, name) for name in self._options}
+        self._check_together({**options, key: value})
+        if key == "weight" and value is not None:
+            return weight_tensor(function.__name__, value)
+        return value
+
+    def _check_together(self, options: Mapping[str, Any]) -> None:
+        """For options that exclude each other; a subclass that has such says which."""
 
     def _refuse_options(self, named: Mapping[str, object]) -> None:
         name = type(self).__name__

@@ -97,8 +97,9 @@ def _load() -> tuple[ctypes.CDLL, Table] | tuple[None, Table]:
 def _check_whole(content: bytes) -> None:
     """A library of Linux that was cut off would kill the process when it is loaded."""
     if content[:6] == b"\x7fELF\x02\x01":  # 64 bits, little-endian
-        (sections,) = struct.unpack_from("<Q", content, 40)
-        size, count = struct.unpack_from("<HH", content, 58)
+        header = content[:64].ljust(64, b"\xff")  # of a shorter file, sections beyond its end
+        (sections,) = struct.unpack_from("<Q", header, 40)
+        size, count = struct.unpack_from("<HH", header, 58)
         if sections + size * count > len(content):
             raise ValueError("it is cut off")
 
@@ -107,17 +108,15 @@ def _read_table(library: ctypes.CDLL) -> Table:
     """The kernels by name and dtype of their first tensor."""
     library.evalgrad_kernels.restype = ctypes.POINTER(_Entry)
     library.evalgrad_error.restype = ctypes.c_char_p
-    found, crc = {}, 0
+    lines = []
     for entry in library.evalgrad_kernels():
         if not entry.name:
             break
-        types = entry.types.decode()
-        kernel = Kernel(entry.name.decode(), types, entry.function)
-        found[kernel.name, _DTYPES[types[0]]] = kernel
-        crc = zlib.crc32(f"{kernel.name} {types};".encode(), crc)
-    if crc != TABLE:
+        lines.append((entry.name.decode(), entry.types.decode(), entry.function))
+    crc = zlib.crc32("".join(f"{name} {types};" for name, types, _ in lines).encode())
+    if crc != TABLE:  # before the letters are read: another build may have others
         raise ValueError(f"its table is {crc:#010x}, not {TABLE:#010x}")
-    return found
+    return {(name, _DTYPES[types[0]]): Kernel(name, types, at) for name, types, at in lines}
 
 
 library, kernels = _load()

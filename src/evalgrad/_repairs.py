@@ -127,18 +127,15 @@ def _without(shape: Shape, axis: int) -> Shape | None:
 # ---- class indices -------------------------------------------------------------------------------
 
 
-def few_classes_repair(name: str, classes: int) -> str:
-    """For scores of one class, or none."""
+def few_classes_repair(name: str, classes: int, has_mode: bool = False) -> str:
+    """For scores of one class, or none; `has_mode`: the loss itself has a binary mode."""
     if not classes:
         return "Put the classes in dim 1."
     if name == "scores":
         return "Put the classes in dim 1; there must be at least two."
+    if has_mode:
+        return 'For one channel pass mode="binary".'
     return "For one channel use lovasz_hinge_loss or another binary loss, which takes (N, *)."
-
-
-def few_shares_repair(classes: int) -> str:
-    """For logits of one class beside shares, or of none."""
-    return 'For one channel pass mode="binary".' if classes else "Put the classes in dim 1."
 
 
 def mode_repair(target: Tensor, scores: Shape, mode: str) -> tuple[type[Exception], str] | None:

@@ -16,8 +16,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from evalgrad import _triton
 from evalgrad._inputs import WORKING, ClassMaps
-from evalgrad._labels import readable
+from evalgrad._labels import readable, transformed
 from evalgrad._options import Classes, Reduction
 from evalgrad._soft_targets import SoftMaps
 
@@ -212,19 +213,31 @@ class _AttachInTransform(_Attach):
 
     @staticmethod
     def backward(ctx: Any, upstream: Tensor | None) -> Any:
-        if upstream is None or torch.is_grad_enabled() or not readable(upstream):
-            return _Attach.backward(ctx, upstream)
-        x, gradient = ctx.saved_tensors
         # The gradient itself is handed out when there is nothing to scale: for large maps a copy
         # would double the cost of the backward pass. Who receives it may write into it, so not
         # where the graph is kept for a second call (retain_graph).
-        if gradient.dtype == x.dtype and _is_one(upstream) and not graph_is_kept():
+        if upstream is None or torch.is_grad_enabled() or graph_is_kept():
+            return _Attach.backward(ctx, upstream)
+        x, gradient = ctx.saved_tensors
+        if gradient.dtype == x.dtype and readable(upstream) and _is_one(upstream):
             return gradient, None, None
+        if gradient.dtype == x.dtype and _by_a_kernel(gradient, upstream):
+            return _scale_rows(gradient, upstream), None, None
         return _Scale.apply(upstream, gradient, x), None, None  # type: ignore[no-untyped-call]
 
 
 # Torch's own; where it is missing, every backward pass takes the copy.
 graph_is_kept = getattr(torch._C._autograd, "_get_current_graph_task_keep_graph", lambda: True)
+
+
+def _by_a_kernel(gradient: Tensor, upstream: Tensor) -> bool:
+    """Whether a Triton kernel may scale the gradient in place, which finds out by itself where
+    there is nothing to scale.
+    """
+    plain = all(type(t) is Tensor and not transformed(t) for t in (gradient, upstream))
+    return (
+        _triton.ENABLED and plain and gradient.is_contiguous() and not torch.compiler.is_compiling()
+    )
 
 
 class _AttachEager(torch.autograd.Function):
@@ -243,6 +256,14 @@ class _AttachEager(torch.autograd.Function):
         return value.clone()
 
 
+def _scaled(gradient: Tensor, upstream: Tensor) -> Tensor:
+    spread = upstream.reshape(upstream.shape + (1,) * (gradient.ndim - upstream.ndim))
+    return gradient * spread
+
+
+_scale_rows = _triton.serve("rows", "scale_rows", _scaled)
+
+
 class _Scale(torch.autograd.Function):
     """upstream x gradient, as a function of x too: so that a second derivative meets the refusal,
     not a silent zero.
@@ -250,8 +271,7 @@ class _Scale(torch.autograd.Function):
 
     @staticmethod
     def forward(upstream: Tensor, gradient: Tensor, x: Tensor) -> Tensor:
-        spread = upstream.reshape(upstream.shape + (1,) * (gradient.ndim - upstream.ndim))
-        return (gradient * spread).to(x.dtype)
+        return _scaled(gradient, upstream).to(x.dtype)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Tensor, ...], output: Tensor) -> None:

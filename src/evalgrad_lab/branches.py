@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 from torch import Tensor
 
 from evalgrad_lab import checkpoints
+from evalgrad_lab.collapse import Collapse
 from evalgrad_lab.fit import Hook, Training, fit
 from evalgrad_lab.measures import finite
 from evalgrad_lab.ready import Ready
 from evalgrad_lab.recipe import (
     FALLEN,
-    Collapse,
     Fork,
     better_by,
     branch_steps,
@@ -62,29 +62,37 @@ def _better(
         because = recipe.why or "one step leaves no room for a second branch"
         why = f"--loss auto trained on {recipe.first} alone: {because}."
         return {"chosen": recipe.first, "taken": False, "why": why}
-    start, steps, notes = fork.weights or _weights(training), 0, ""
+    start, lengths, notes = fork.weights or _weights(training), list[int](), ""
     least = FALLEN * ready.decision(training)[1]
     for attempt, share in enumerate(recipe.shares):
         path = None if folder is None else folder / f"branch{attempt}.ckpt"
         other, collapse = _trained(
             ready.branch(attempt, length), start, training.fabric, path, watch, least
         )
-        steps += other.step
+        lengths.append(other.step)
         training.seconds += other.seconds
         if not collapse.why:
             break
         notes += f" With {share:g} of {recipe.second} a branch collapsed: {collapse.why}."
+    notes += _cost(lengths, training.step)
     story = {
         "chosen": recipe.first,
         "taken": False,
         "share": share,
-        "more_steps": steps / training.step,
-        "fork_epoch": training.epoch * (fork.step / training.step if fork.weights else 1.0),
+        "more_steps": sum(lengths) / training.step,
+        "fork_epoch": training.epoch * (fork.taken_at / training.step if fork.weights else 1.0),
     }
     if collapse.why:
         return {**story, "why": f"--loss auto kept {recipe.first}.{notes}"}
     what = f"{1 - share:g} {recipe.first} + {share:g} {recipe.second}"
     return {**story, **_chosen(ready, training, other, what, notes)}
+
+
+def _cost(lengths: list[int], steps: int) -> str:
+    """The steps of the second branch, and of its repeat, beside those of the first."""
+    again = " and its repeat" * (len(lengths) > 1)
+    more = sum(lengths)
+    return f" The second branch{again} took {more} more steps ({100 * more / steps:.0f} %)."
 
 
 def _chosen(

@@ -59,11 +59,23 @@ def guarded(prog: str, work: Callable[[], int]) -> int:
     except ModuleNotFoundError as error:
         install = "pip install '.[lab]' in a clone of evalgrad"
         said, code = f"{error.name} is missing. Install the lab: {install}.", 2
+    except (MemoryError, OSError) as error:
+        said, code = _of_the_system(error), 2
     except KeyboardInterrupt as error:
         said = "interrupted; finished work is kept, and the same command resumes."
         code = 128 + (signal.SIGTERM if isinstance(error, Ended) else signal.SIGINT)
     print(f"{prog}: {said}", file=sys.stderr)
     return code
+
+
+def _of_the_system(error: MemoryError | OSError) -> str:
+    """What the system refused, where nothing nearer to it said so."""
+    if isinstance(error, MemoryError):
+        why = f" ({error})" if str(error) else ""
+        repair = "Take less data, a smaller --batch-size or fewer --jobs."
+        return f"there is not enough memory{why}. {repair}"
+    repair = "Check the path, its permissions and the space on the disk."
+    return f"{error.filename or 'a file'} cannot be used ({error.strerror or error}). {repair}"
 
 
 class Ended(KeyboardInterrupt):

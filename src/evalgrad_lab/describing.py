@@ -21,8 +21,16 @@ MODELS: dict[tuple[str, bool], tuple[str, dict[str, Any], float]] = {
     ("multilabel", True): ("densenet", {"depth": 13, "growth": 12}, 0.003),
     ("multilabel", False): ("mlp", {"widths": [128, 128]}, 0.003),
 }
+SMALLEST = 4  # pixels on a side that the densenet takes
 # red, green and blue as DeepLab's Caffe networks take them: minus the mean of ImageNet, 0 to 255
 CAFFE_MEAN, CAFFE_DEVIATION = [122.675 / 255, 116.669 / 255, 104.008 / 255], [1 / 255] * 3
+
+NO_LABEL = -100  # that no item has, as torch's default of `ignore_index`
+
+
+def ignored(options: TrainOptions) -> int:
+    """The label that does not count: of pixels alone. Of 300 classes 255 is one like any other."""
+    return options.ignore_index if options.task == "segmentation" else NO_LABEL
 
 
 def describe(
@@ -34,7 +42,11 @@ def describe(
     image, bgr, count = data.train.inputs[0], options.normalise == "caffe", len(data.classes)
     kind = kind_of(_trained(options, metric), options.task, count)
     description = saved.Description(
-        **{**options.shared(saved.Description), **_model(options, image.ndim > 1)},
+        **{
+            **options.shared(saved.Description),
+            **_model(options, image.ndim > 1),
+            "ignore_index": ignored(options),
+        },
         kind=kind,
         inputs=image.shape[0],
         outputs=1 if kind in ("binary segmentation", "ranking") else count,
@@ -84,6 +96,13 @@ def _check_images(train: Examples, options: TrainOptions, same_size: bool) -> No
         raise UserError(
             "--normalise caffe is for images of three channels; got inputs of shape"
             f" {tuple(train.inputs[0].shape)}. Drop it."
+        )
+    height_width = tuple(train.inputs[0].shape[1:])
+    small = image and min(height_width) < SMALLEST
+    if small and options.model is None and options.task != "segmentation":
+        raise UserError(
+            f"images must have at least {SMALLEST} x {SMALLEST} pixels for the default network,"
+            f" which halves them twice; got {height_width}. Enlarge them, or pass a --model."
         )
     scaled = options.augment == "full" and options.task == "segmentation"
     if image and options.crop is None and (not same_size or scaled) and options.batch_size != 1:

@@ -234,7 +234,9 @@ class Training:
 
         if self.pace.accumulate > 1:
             size = -(-len(batch.inputs) // self.pace.accumulate)
-            return micro_batch_backward(self.model, batch.inputs, loss_of, size=size)
+            return micro_batch_backward(
+                self.model, batch.inputs, loss_of, size=size, backward=self.fabric.backward
+            )
         loss = loss_of(self.model(batch.inputs))
         self.fabric.backward(loss)
         return loss

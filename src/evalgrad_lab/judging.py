@@ -10,7 +10,8 @@ from torch import Tensor
 
 from evalgrad_lab.data.dataset import Examples
 from evalgrad_lab.decisions import Decision, Fit, plain
-from evalgrad_lab.measures import Measure, Scored, finite, measured, of_all_ranks
+from evalgrad_lab.errors import UserError
+from evalgrad_lab.measures import Measure, Scored, measured, of_all_ranks, reported
 from evalgrad_lab.metrics import Metric
 
 SAMPLE = 300_000  # scores that decisions are fitted to: class offsets of so many take half a second
@@ -53,7 +54,13 @@ def choose(measure: Measure, scored: Scored, tried: list[Decision]) -> tuple[Dec
     if not measure.decides:
         tried = tried[-1:]
     rows = measured(measure, scored, tried)
-    values = [finite(measure.value(rows[:, k])) for k in range(len(tried))]
+    found = [reported(measure.value(own), own) for own in rows.unbind(1)]
+    if all(value is None for value in found):
+        raise UserError(
+            "the metric is undefined on the validation data, for example because no list has a"
+            " positive. Add validation data."
+        )
+    values = [value or 0.0 for value in found]
     best = values.index(max(values))
     chosen = tried[best]
     if chosen.of_one_score and chosen.rule != "threshold":
@@ -64,10 +71,10 @@ def choose(measure: Measure, scored: Scored, tried: list[Decision]) -> tuple[Dec
 
 class Judgement(NamedTuple):
     """The measurements of a network on some examples: the metric, the confusion matrix, and the
-    table of classes computed from it, as JSON data.
+    table of classes computed from it, as JSON data. The metric is None if it is undefined.
     """
 
-    value: float
+    value: float | None
     classes: list[dict[str, Any]]
     confusion: list[Any]
 
@@ -92,9 +99,9 @@ def judge(
     total = of_all_ranks(total[None]).sum(0)
     table = class_table(total, classes)
     if measure.per_class is not None and metric.name not in IN_TABLE:
-        for row, value in zip(table, measure.per_class(found), strict=True):
-            row[metric.name] = value if math.isfinite(value) else None
-    value = finite(measure.value(found))
+        for row, one in zip(table, measure.per_class(found), strict=True):
+            row[metric.name] = one if math.isfinite(one) else None
+    value = reported(measure.value(found), found)
     if decision is None:
         table = [{n: v for n, v in row.items() if n not in RATES} for row in table]
         return Judgement(value, [row for row in table if len(row) > 2], [])

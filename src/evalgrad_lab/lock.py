@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from evalgrad_lab.errors import UserError
+from evalgrad_lab.errors import UserError, refuse_import_by_worker
 
 # Set for every process that is started to train beside the first one, which alone writes.
 RANKS = ("RANK", "LOCAL_RANK", "NODE_RANK", "GROUP_RANK", "SLURM_PROCID")
@@ -16,6 +16,7 @@ def held(folder: Path) -> Iterator[None]:
     """Within, no other process can hold the folder: one that tries is refused. The system gives it
     free when the process ends, however it ends. A folder that is still empty then is removed.
     """
+    refuse_import_by_worker()
     if any(os.environ.get(name, "0") != "0" for name in RANKS):
         yield
         return

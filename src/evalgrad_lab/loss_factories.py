@@ -5,6 +5,7 @@ Multi-class losses take scores ``(N, C, *)`` and class indices ``(N, *)``; binar
 and 0/1 labels of the same shape.
 """
 
+import inspect
 from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
@@ -13,10 +14,12 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 import evalgrad as eg
+from evalgrad.s_measures.module import Options
 from evalgrad_lab.errors import UserError
 from evalgrad_lab.losses import find
 
 Loss = Callable[..., Tensor]
+SOLVED = 1e-6  # a loss of the metric below it has nothing left to move, and no gradient
 
 
 def cross_entropy(
@@ -123,19 +126,62 @@ def make(name: str, options: dict[str, Any]) -> Loss:
     """
     from evalgrad_lab.moving import MovingDirectLoss, is_moving  # which makes losses by this
 
-    factory = find(name).factory or name
+    find(name)  # raises for a wrong name
     try:
         if "+" in name:
             return WeightedSum(*name.split("+", 1), **options)
         if is_moving(name, options):
             return MovingDirectLoss(name, options, make)
-        return (globals().get(factory) or getattr(eg, factory))(**options)
+        return _factory(name)(**options)
     except (TypeError, ValueError) as error:
-        raise UserError(f"the loss {name} does not take the options {options}: {error}") from error
+        raise UserError(_refused(name, options, error)) from error
+
+
+def _factory(name: str) -> Any:
+    factory = find(name).factory or name
+    return globals().get(factory) or getattr(eg, factory)
+
+
+def option_names(name: str) -> list[str]:
+    """The options that a user may give to a loss, without those that come from the data; "**" if it
+    takes any.
+    """
+    from evalgrad_lab.moving import METRICS, OWN
+
+    parameters = inspect.signature(_factory(name)).parameters
+    names, taken = [*parameters], [one.kind for one in parameters.values()]
+    if inspect.Parameter.VAR_KEYWORD in taken:
+        if not find(name).takes_index:
+            return ["**"]
+        names[-1:] = Options.__annotations__  # which all S-measures share
+    moving = list(OWN if name == "direct_ndcg" else OWN[:1]) if name in METRICS else []
+    weights = ["weight_power"] if find(name).needs == "weight" else []
+    return [*(one for one in names if one not in from_data(name)), *moving, *weights]
+
+
+def from_data(name: str) -> set[str]:
+    """The options that the training data give, or the task."""
+    return {"ignore_index", find(name).needs, *find(name).columns} - {""}
+
+
+def _refused(name: str, options: dict[str, Any], error: Exception) -> str:
+    """Why options do not fit, by those that the user gave."""
+    if "+" in name:
+        return f"the loss {name} does not take its options: {error}"
+    own = {key: value for key, value in options.items() if key not in from_data(name)}
+    known = option_names(name)
+    if "**" not in known and (unknown := sorted(set(own) - {*known})):
+        takes = f"it takes {', '.join(known)}" if known else "it takes none"
+        return f"the loss {name} does not take the options {', '.join(unknown)}; {takes}."
+    return f"the loss {name} does not take the options {own}: {error}"
 
 
 class WeightedSum(nn.Module):
-    """(1 - share) * first + share * second; `index` goes to those that take it."""
+    """(1 - share) * first + share * second; `index` goes to those that take it.
+
+    The gradient of the sum hides that the second has none: `is_dead` says whether it had none in
+    all calls since `look_again`, without being solved.
+    """
 
     def __init__(
         self, first: str, second: str, *, share: float = 0.5, **options: dict[str, Any]
@@ -150,7 +196,8 @@ class WeightedSum(nn.Module):
             raise TypeError(f"options of a sum are given by loss; got {unknown}. Name {names}.")
         self.losses = [make(name, options.get(name, {})) for name in (first, second)]
         self.takes_index = [find(name).takes_index for name in (first, second)]
-        self.shares = (1 - share, share)
+        self.names, self.shares = (first, second), (1 - share, share)
+        self.look_again()
         # their state is saved
         self.parts = nn.ModuleList(loss for loss in self.losses if isinstance(loss, nn.Module))
 
@@ -159,4 +206,27 @@ class WeightedSum(nn.Module):
             loss(scores, target, index=index) if takes else loss(scores, target)
             for loss, takes in zip(self.losses, self.takes_index, strict=True)
         )
+        self._look(second, scores)
         return self.shares[0] * first + self.shares[1] * second
+
+    @property
+    def is_dead(self) -> bool:
+        return self.unsolved and not self.moved
+
+    def look_again(self) -> None:
+        """Begin anew, with the next epoch."""
+        self.moved = self.unsolved = False
+
+    def _look(self, second: Tensor, scores: Tensor) -> None:
+        """A gradient that was seen once is not looked for again: that costs a backward pass. An
+        S-measure (which takes the index) has none only where all items are beyond the margin: it is
+        solved, though its value is not 0.
+        """
+        if self.moved or self.takes_index[1]:
+            return
+        if not (scores.requires_grad and torch.is_grad_enabled()):
+            return
+        self.unsolved |= bool(second.detach() > SOLVED)
+        if second.requires_grad:
+            (own,) = torch.autograd.grad(second, scores, retain_graph=True, allow_unused=True)
+            self.moved = own is not None and bool((own != 0).any())

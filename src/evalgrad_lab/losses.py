@@ -11,11 +11,12 @@ The kind of a task determines the arguments of its losses:
 
 import difflib
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal, get_args
 
 from evalgrad_lab.errors import UserError
 
-KINDS = ("segmentation", "binary segmentation", "classification", "ranking", "multilabel")
+Kind = Literal["segmentation", "binary segmentation", "classification", "ranking", "multilabel"]
+KINDS = get_args(Kind)
 PIXELS, BINARY, CLASSES, RANKING, LABELS = ((kind,) for kind in KINDS)
 
 

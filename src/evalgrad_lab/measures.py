@@ -59,8 +59,17 @@ class Measure:
 
 
 def finite(value: Tensor) -> float:
-    """As a float; 0 if it is not finite."""
+    """As a float; 0 if it is not finite: what is undefined is not chosen."""
     return float(value) if math.isfinite(value) else 0.0
+
+
+def reported(value: Tensor, rows: Tensor) -> float | None:
+    """The value of these rows, as a float; None if it is undefined, as without a positive. A
+    network that diverged to NaN has 0.
+    """
+    if math.isfinite(value):
+        return float(value)
+    return None if rows.isfinite().all() else 0.0
 
 
 Scored = Iterable[tuple[Tensor, Tensor, Tensor | None]]  # scores, target, lists of each batch
@@ -190,7 +199,7 @@ def top_k(k: int, num_classes: int, ignore_index: int) -> Measure:
         return torch.stack([1 - wrong, target.double()], 1)
 
     def per_class(rows: Tensor) -> list[float]:
-        return [finite(rows[rows[:, 1] == c, 0].mean()) for c in range(num_classes)]
+        return [float(rows[rows[:, 1] == c, 0].mean()) for c in range(num_classes)]
 
     return Measure(rows, lambda rows: rows[:, 0].mean(), per_class=per_class)
 

@@ -49,6 +49,7 @@ class MovingDirectLoss(nn.Module):
         self._check()
         epsilon = self.options.pop("epsilon", START)
         start = math.nan if epsilon == "suggest" else float(epsilon)
+        self.agreed = not math.isnan(start)
         self.register_buffer("epsilon", torch.tensor(start, dtype=torch.double))
         self.register_buffer("step", torch.zeros((), dtype=torch.long))
         self.loss_at(START if math.isnan(start) else start)  # which checks the other options
@@ -67,6 +68,19 @@ class MovingDirectLoss(nn.Module):
 
     def _move_on(self, *_: object) -> None:
         self.step += 1
+        if not self.agreed and torch.distributed.is_initialized():
+            self._agree()
+
+    def _agree(self) -> None:
+        """Take the mean of what the ranks were suggested: of lists each rank has its own batch, and
+        a resume gives all of them the state of rank 0. Not in `forward`, which a rank calls as
+        often as it has lists.
+        """
+        known = ~self.epsilon.isnan()
+        total = torch.stack([self.epsilon.nan_to_num(0.0), known.to(self.epsilon)])
+        torch.distributed.all_reduce(total)
+        self.agreed = bool(total[1] > 0)
+        self.epsilon.copy_(total[0] / total[1])  # NaN as long as no rank has one
 
     def loss_at(self, epsilon: float) -> Loss:
         """The loss with the option values of this step."""

@@ -18,17 +18,16 @@ from evalgrad_lab.data.dataset import Dataset, Examples, Found, Reading
 from evalgrad_lab.data.files.read import digest_of, read_parts
 from evalgrad_lab.data.samplers import ByClass, Draw, drawing
 from evalgrad_lab.decisions import Decision, one_score, plain
-from evalgrad_lab.describing import MODELS, describe
+from evalgrad_lab.describing import MODELS, describe, ignored
 from evalgrad_lab.errors import UserError
 from evalgrad_lab.fit import Hook, Pace, Phase, Training, schedule_of
 from evalgrad_lab.judging import Judgement, choose, fitted, judge, sample
 from evalgrad_lab.measures import Measure, Scored, measured
 from evalgrad_lab.metrics import Metric
-from evalgrad_lab.models.frozen import freeze_batch_norm
-from evalgrad_lab.models.weights import load_weights
+from evalgrad_lab.models.weights import freeze_batch_norm, load_weights
 from evalgrad_lab.performance import Performance
 from evalgrad_lab.phases import Given, parse_mix, plan, shaped
-from evalgrad_lab.recipe import AUTO, Recipe, fork_step, recipe_for
+from evalgrad_lab.recipe import AUTO, Recipe, branch_steps, recipe_for
 from evalgrad_lab.size_node import check_size_node, size_labels, with_size_node
 from evalgrad_lab.validation import Validation, broadcast_buffers
 from evalgrad_lab.views import make_view
@@ -53,7 +52,7 @@ class Ready:
     description: saved.Description
     alike: bool  # whether all that is measured has one size
     batch_size: int
-    note: str  # of the batch size; "" where there is nothing to say
+    note: str  # of the batch size and the test part; "" where there is nothing to say
     recipe: Recipe | None = None  # of --loss auto
 
     @property
@@ -67,7 +66,7 @@ class Ready:
     def forked(self) -> float:
         """Steps of the second branch of the recipe, over `steps`; 0 without one."""
         forks = self.recipe is not None and self.recipe.second is not None
-        return 1 - fork_step(self.steps) / self.steps if forks else 0.0
+        return branch_steps(self.steps, self.steps, True) / self.steps if forks else 0.0
 
     @property
     def last_part(self) -> Examples:
@@ -155,7 +154,7 @@ class Ready:
         """What decides best on validation, None where nothing does, and the metric. All that may
         decide is tried at the `last`; looks during the training try thresholds alone.
         """
-        part, ignored = self.data.validation, self.options.ignore_index
+        part, ignored = self.data.validation, self.description.ignore_index
         fits = self.metric.of_one if self.description.of_one_score else self.metric.of_classes
         if not last:
             fits = (
@@ -172,14 +171,15 @@ class Ready:
 
     def rows(self, training: Training) -> Tensor:
         """What the metric on validation is made of, decided as is best for the network as it is:
-        one row per example, of all ranks.
+        one row per example, of all ranks, in the order of one.
         """
-        decision = self.decision(training, last=True)[0]
-        return measured(self.measure, self.scored(training, self.data.validation), [decision])[:, 0]
+        part, decision = self.data.validation, self.decision(training, last=True)[0]
+        rows = measured(self.measure, self.scored(training, part), [decision])[:, 0]
+        return rows if part.lists is not None else _in_turn(rows, training.fabric.world_size)
 
     def judged(self, training: Training, part: Examples, decision: Decision | None) -> Judgement:
         """The metric of the current network on a part, over all ranks."""
-        known = (self.data.classes, self.options.ignore_index)
+        known = (self.data.classes, self.description.ignore_index)
         return judge(self.metric, self.scored(training, part), *known, decision)
 
     @torch.no_grad()
@@ -206,10 +206,11 @@ def prepare(options: TrainOptions, digest: str | None = None) -> Ready:
     digest = digest_of(files_of(options)) if digest is None else digest
     data = dataset(options, digest)
     # before the loss, which the metric may have chosen: what does not fit is the metric
-    measure = metric.measure(len(data.classes), options.ignore_index)
+    measure = metric.measure(len(data.classes), ignored(options))
     description, alike = describe(options, metric, data)
     make_view(description.views, description, nn.Identity())  # raises for views of another task
-    batch_size, note = _batch_size(options, data.train)
+    batch_size, note = _batch_size(options, data)
+    note = "\n".join(filter(None, (note, test_note(options, data))))
     recipe = None
     if options.loss == AUTO:
         own, given = options.loss_options, _given(options, data)
@@ -220,7 +221,16 @@ def prepare(options: TrainOptions, digest: str | None = None) -> Ready:
 
 def _given(options: TrainOptions, data: Dataset[Examples]) -> Given:
     ranks = options.devices * options.num_nodes
-    return Given(data.train, len(data.classes), options.ignore_index, ranks)
+    void = options.ignore_index if options.task == "segmentation" else None
+    return Given(data.train, len(data.classes), void, ranks)
+
+
+def _in_turn(rows: Tensor, ranks: int) -> Tensor:
+    """Rows that are there rank by rank in the order of the examples, of which the ranks take turns.
+    The groups of the jackknife are those of one rank then.
+    """
+    places = torch.cat([torch.arange(rank, len(rows), ranks) for rank in range(ranks)])
+    return rows[places.argsort()]
 
 
 def start_of(options: TrainOptions) -> Path | None:
@@ -271,32 +281,64 @@ def _parts(found: Found, options: TrainOptions) -> Dataset[Examples]:
         first = (part.take(range(min(options.limit, len(part)))) for part in parts)
         data = Dataset(*first, classes=data.classes, columns=data.columns)
     for name, part in (("training", data.train), ("validation", data.validation)):
-        if options.task in ("ranking", "multilabel"):
-            _check_both(options, name, part.labels(), data.classes)
+        if missing := one_sided(options.task, part, data.classes):
+            raise UserError(f"{options.data}: the {name} data must have {missing}. Add data.")
     return data
 
 
-def _check_both(options: TrainOptions, part: str, labels: Tensor, classes: list[str]) -> None:
+def one_sided(task: str, part: Examples, classes: list[str]) -> str:
+    """What a part should have and does not: items of both labels, of which metrics of rankings
+    and of multilabel tasks are made; "" where nothing is missing.
+    """
+    if task not in ("ranking", "multilabel") or not len(part):
+        return ""
+    labels = part.labels()
     columns = labels[:, None] if labels.ndim == 1 else labels
-    one_sided = (columns.amin(0) == columns.amax(0)).nonzero()
-    if len(one_sided):
-        label = f" of {classes[int(one_sided[0])]}" if labels.ndim == 2 else ""
-        raise UserError(
-            f"{options.data}: the {part} data must have items with target 0 and with target 1"
-            f"{label}. Add data."
-        )
+    found = (columns.amin(0) == columns.amax(0)).nonzero()
+    label = f" of {classes[int(found[0])]}" if len(found) and labels.ndim == 2 else ""
+    return f"items with target 0 and with target 1{label}" if len(found) else ""
 
 
-def _batch_size(options: TrainOptions, train: Examples) -> tuple[int, str]:
-    """The batch size and a note on it: a batch without a positive teaches a ranking nothing."""
-    asked = options.batch_size or BATCH
-    if options.task != "ranking" or train.lists is not None:
+def test_note(options: TrainOptions, data: Dataset[Examples]) -> str:
+    """What the test part should have and does not. It does not stop a training, whose choices are
+    made on validation.
+    """
+    missing = one_sided(options.task, data.test, data.classes)
+    where = options.test_data or options.data
+    return missing and (
+        f"{where}: the test data should have {missing}; the test metric is undefined, or leaves"
+        " that label out."
+    )
+
+
+def _batch_size(options: TrainOptions, data: Dataset[Examples]) -> tuple[int, str]:
+    """The batch size and a note on it: a batch without a positive teaches a ranking nothing. Of
+    several labels the rarest decides.
+    """
+    asked, train = options.batch_size or BATCH, data.train
+    if options.task not in ("ranking", "multilabel"):
         return asked, ""
-    negatives = 1 - float(train.labels().double().mean())
+    if train.lists is not None:
+        return asked, _list_note(train.labels(), train.lists)
+    positives = train.labels().double().mean(0)
+    negatives = 1 - float(positives.min())
     size = asked
     while options.batch_size is None and negatives**size > VOID and size < len(train):
         size *= 2
-    void = f"{negatives**asked:.0%} of the batches of {asked} would have no positive"
+    which = f" of {data.classes[int(positives.argmin())]}" if positives.ndim else ""
+    void = f"{negatives**asked:.0%} of the batches of {asked} would have no positive{which}"
     if size != asked:
         return size, f"--batch-size {size} is used: {void}."
     return asked, f"{void}; a larger --batch-size helps." if negatives**asked > 0.5 else ""
+
+
+def _list_note(labels: Tensor, lists: list[int]) -> str:
+    """Where most lists teach a ranking nothing, whatever the batch size."""
+    every, with_positive = set(lists), {lists[i] for i in labels.nonzero()[:, 0].tolist()}
+    void = 1 - len(with_positive) / len(every)
+    return (
+        f"{void:.0%} of the training lists have no positive: a loss of the ranking learns nothing"
+        " from them. Leave them out, or use longer lists."
+        if void > 0.5
+        else ""
+    )

@@ -14,21 +14,19 @@ data are too few for a choice, there is no second branch.
 """
 
 import math
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn.utils import get_total_norm
 
 from evalgrad_lab.data.dataset import Examples
 from evalgrad_lab.errors import UserError
 from evalgrad_lab.fit import Hook, Training
+from evalgrad_lab.loss_factories import from_data, option_names
 from evalgrad_lab.metrics import Metric
 from evalgrad_lab.phases import BASELINES, Given, class_counts, on_batches
-from evalgrad_lab.validation import Validation
 
 AUTO = "auto"
 SHARED = 0.7  # of the steps come before the fork: the second branch costs 0.3 of a training
@@ -36,10 +34,9 @@ SHARES = (0.5, 0.1)  # of the metric's loss in the second branch; the latter aft
 GROUPS = 20  # of validation examples, each left out once for the standard error
 LEAST = 20  # examples, and positives, without which validation cannot choose
 FALLEN = 0.5  # of the first branch's metric: a second one below it has collapsed
-CONSTANT = 8  # items of a batch that must be told apart; a few may be equal
 RARE = 0.2  # a class with less than this share of its even share of the items is rare
 OF_CLASSES = ("miou", "image-miou", "dice", "f1")  # means over classes, in which a rare one counts
-REPAIR = "Train with --loss auto, or mix in the baseline: --mix sum:0.5."
+OF_FOREGROUND = ("image-iou", "image-dice")
 # what suits a second branch better than the defaults of a loss alone; docs/lab.md has the runs
 OPTIONS: dict[str, dict[str, Any]] = {
     "smooth_topk": {"temperature": 0.1},
@@ -76,6 +73,7 @@ def recipe_for(
 ) -> Recipe:
     """The recipe for these data. `options` are the user's for the loss of the metric."""
     baseline = BASELINES[kind]
+    _check_options(metric, baseline, options)
     own = {**metric.options, **OPTIONS.get(metric.loss, {}), **options}
     shares = _shares(own.pop("share", None))
     first, first_options = _start(baseline, metric, given, own)
@@ -84,9 +82,25 @@ def recipe_for(
     if metric.loss == baseline:
         why = f"{baseline} already optimises {metric.name}"
         return Recipe(first, {**first_options, **own}, None, {}, why)
-    if few := _too_few(kind, validation):
+    if few := _too_few(kind, metric, given, validation):
         return Recipe(first, first_options, None, own, few)
     return Recipe(first, first_options, metric.loss, own, "", shares)
+
+
+def _check_options(metric: Metric, baseline: str, options: dict[str, Any]) -> None:
+    """Raise for options that the recipe does not take, or would ignore."""
+    weight = "weight_power" if baseline == "cross_entropy" else "positive_weight"
+    own = option_names(metric.loss)
+    share = ["share"] if metric.loss != baseline else []
+    takes = [*share, weight, *(name for name in own if name != weight)]
+    unknown = sorted(set(options) - {*takes, *from_data(metric.loss)})
+    if not unknown or "**" in own:
+        return
+    branch = " and has no second branch" if not share else ""
+    raise UserError(
+        f"--loss-options: --loss auto for {metric.name} trains with {metric.loss}{branch}; it takes"
+        f" {', '.join(takes)}. Got {', '.join(unknown)}."
+    )
 
 
 def _start(
@@ -123,7 +137,7 @@ def _has_rare(given: Given) -> bool:
     return bool((counts < RARE * counts.mean()).any())
 
 
-def _too_few(kind: str, validation: Examples) -> str:
+def _too_few(kind: str, metric: Metric, given: Given, validation: Examples) -> str:
     """Why validation cannot choose between two branches; "" if it can."""
     if len(validation) < LEAST:
         return (
@@ -134,17 +148,39 @@ def _too_few(kind: str, validation: Examples) -> str:
         lists = len(set(validation.lists))
         return f"validation has {lists} lists, too few to choose a branch (at least {LEAST})"
     if kind in ("ranking", "multilabel"):
-        labels = validation.labels()
-        columns = labels[:, None] if labels.ndim == 1 else labels
-        counts = torch.stack([(columns == 1).sum(0), (columns == 0).sum(0)])
-        rarest = int(counts.min())
-        if rarest < LEAST:
-            what = "positives" if (counts[0] == rarest).any() else "negatives"
-            of = " of a label" if labels.ndim == 2 else ""
-            return (
-                f"validation has {rarest} {what}{of}, too few to choose a branch (at least {LEAST})"
-            )
-    return ""
+        return _too_few_labels(validation.labels())
+    # of more classes a rare one is but a part of the mean
+    of_two = given.num_classes == 2 and metric.name in (*OF_CLASSES, *OF_FOREGROUND)
+    return _too_few_of_two(kind, validation) if of_two else ""
+
+
+def _too_few_labels(labels: Tensor) -> str:
+    """Of the 0/1 labels of items, or of each column of them."""
+    columns = labels[:, None] if labels.ndim == 1 else labels
+    counts = torch.stack([(columns == 1).sum(0), (columns == 0).sum(0)])
+    rarest = int(counts.min())
+    if rarest >= LEAST:
+        return ""
+    what = "positives" if (counts[0] == rarest).any() else "negatives"
+    of = " of a label" if labels.ndim == 2 else ""
+    return f"validation has {rarest} {what}{of}, too few to choose a branch (at least {LEAST})"
+
+
+def _too_few_of_two(kind: str, validation: Examples) -> str:
+    """Of two classes: examples of each, or images that hold it."""
+    what = "images with pixels" if "segmentation" in kind else "examples"
+    held, target = [0, 0], validation.target
+    assert target is not None
+    for i in range(len(target)):
+        for label in (0, 1):
+            held[label] += bool((target[i] == label).any())
+        if min(held) >= LEAST:  # masks are read from files
+            return ""
+    label = held.index(min(held))
+    return (
+        f"validation has {held[label]} {what} of class {label}, too few to choose a branch (at"
+        f" least {LEAST})"
+    )
 
 
 def fork_step(steps: int) -> int:
@@ -162,78 +198,27 @@ def branch_steps(taken: int, steps: int, forked: bool) -> int:
 
 
 class Fork(Hook):
-    """Saves the weights of the network at the fork; they are part of the checkpoints."""
+    """Saves the weights of the network at the fork; they are part of the checkpoints. They are
+    `taken_at` a later step than `step` by a run that is continued from beyond it.
+    """
 
     def __init__(self, step: int) -> None:
-        self.step = step
+        self.step, self.taken_at = step, 0
         self.weights: dict[str, Tensor] = {}
 
     def after_step(self, training: Training) -> None:
         if training.step >= self.step and not self.weights:
             state = training.network.state_dict()
             self.weights = {name: tensor.detach().clone() for name, tensor in state.items()}
+            self.taken_at = training.step
 
     def state_dict(self) -> dict[str, Any]:
-        return {"step": self.step, "weights": self.weights}
+        return {"step": self.step, "weights": self.weights, "taken_at": self.taken_at}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         # a run that is continued for longer forks again, later
-        self.weights = state["weights"] if state["step"] == self.step else {}
-
-
-class Collapse(Hook):
-    """Detects a collapsed training: the loss is not finite, all gradients of an epoch are zero, the
-    network gives the same output for all items of the last batch, or the metric on validation is
-    below `least`. `why` is the reason; with `stops` the training ends, otherwise a warning is
-    printed once.
-    """
-
-    def __init__(self, validation: Validation, stops: bool, least: float = -math.inf) -> None:
-        self.validation, self.stops, self.least, self.why = validation, stops, least, ""
-        self.largest: Tensor | None = None
-
-    def after_step(self, training: Training) -> None:
-        # kept where it is and looked at once in an epoch, not to wait for a GPU
-        parameters = training.network.parameters()
-        norm = get_total_norm([p.grad.detach() for p in parameters if p.grad is not None])
-        self.largest = norm if self.largest is None else torch.maximum(self.largest, norm)
-
-    def after_epoch(self, training: Training) -> None:
-        why = self._reason(training)
-        # what is looked at may differ from rank to rank, and all must stop together
-        agreed: Any = training.fabric.all_reduce(torch.tensor(float(bool(why))), reduce_op="mean")
-        if float(agreed) == 1:
-            self._found(training, why)
-        self.largest = None
-
-    def _reason(self, training: Training) -> str:
-        if not training.loss.isfinite():
-            return "the loss was not finite"
-        if self.largest is not None and float(self.largest) == 0:
-            return "all gradients of an epoch were zero"
-        if _is_constant(training.output):
-            return "the network gives the same output for all items"
-        metric = self.validation.curve[-1]["metric"]
-        return f"the metric fell to {metric:.3f} on validation" if metric < self.least else ""
-
-    def _found(self, training: Training, why: str) -> None:
-        if not self.why and not self.stops and training.fabric.is_global_zero:
-            print(f"epoch {training.epoch}: {why}. {REPAIR}", file=sys.stderr)
-        self.why = why
-        training.stopped |= self.stops
-
-    def state_dict(self) -> dict[str, Any]:
-        return {"why": self.why}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        self.why = state["why"]
-
-
-def _is_constant(output: Any) -> bool:
-    if not isinstance(output, Tensor) or len(output) < CONSTANT:
-        return False
-    spread = (output.detach() - output.detach()[:1]).abs().amax()
-    return not bool(spread > 1e-6 * output.detach().abs().amax())
+        if state["step"] == self.step:
+            self.weights, self.taken_at = state["weights"], state["taken_at"]
 
 
 def better_by(
@@ -254,7 +239,11 @@ def better_by(
 
 
 def groups_of(rows: Tensor, lists: Tensor | None) -> Tensor:
-    """The group of every row: neighbours are in different ones, the items of a list in one."""
+    """The group of every row: the items of a list are in one, neighbouring lists, or items without
+    lists, in different ones. That is right if the examples are independent; neighbours that are
+    alike, such as the frames of a film, are spread over all groups, and the standard error is too
+    small (docs/train.md, Limitations).
+    """
     if lists is None:
         return torch.arange(len(rows)) % GROUPS
     numbers = lists.unique(return_inverse=True)[1]

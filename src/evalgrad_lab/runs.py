@@ -17,6 +17,7 @@ from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from functools import cache
 from importlib.resources import files
+from multiprocessing.synchronize import Event
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -25,7 +26,7 @@ import torch
 from rich import progress
 from rich.console import Console
 
-from evalgrad_lab.errors import UserError
+from evalgrad_lab.errors import GUARD, UserError, refuse_import_by_worker
 from evalgrad_lab.store import Store
 
 Settings = Mapping[str, Any]
@@ -46,11 +47,13 @@ class Runs:
             raise UserError(
                 f"--jobs must be at least 1; got {jobs}. Leave it out for one per core."
             )
+        refuse_import_by_worker()
         self.store, self.jobs = store, jobs
         self.console = console or Console(stderr=True)
         self.reused = 0
         self.spent: dict[Path, float] = {}
         self._pool: ProcessPoolExecutor | None = None
+        self._started: Event | None = None  # set by the first worker
 
     def __enter__(self) -> "Runs":
         return self
@@ -110,7 +113,8 @@ class Runs:
             return
         if self._pool is None:
             context = multiprocessing.get_context("spawn")
-            self._pool = ProcessPoolExecutor(self.jobs, context, initializer=prepare_worker)
+            self._started = context.Event()
+            self._pool = ProcessPoolExecutor(self.jobs, context, _begin, (self._started,))
         futures = {}
         for path, setting in work.items():
             futures[self._pool.submit(timed, function, dict(setting))] = path
@@ -119,6 +123,8 @@ class Runs:
         except BaseException as error:
             self._stop()
             if isinstance(error, BrokenProcessPool):
+                if self._started is None or not self._started.is_set():
+                    raise UserError(GUARD) from error
                 raise UserError(
                     "a process was killed, perhaps because memory ran out. Finished runs are kept;"
                     " run the same command with fewer --jobs."
@@ -167,6 +173,11 @@ def timed(function: Callable[..., Any], settings: Settings) -> dict[str, Any]:
         return {"result": result, "seconds": time.process_time() - start}
     finally:
         torch.set_num_threads(threads)
+
+
+def _begin(started: Event) -> None:
+    prepare_worker()
+    started.set()
 
 
 def prepare_worker() -> None:

@@ -13,7 +13,6 @@ from safetensors.torch import save
 from torch import Tensor, nn
 
 from evalgrad_lab import models
-from evalgrad_lab.commands.views import Views
 from evalgrad_lab.data.dataset import Dataset, Examples, Reading
 from evalgrad_lab.data.files.read import fingerprints
 from evalgrad_lab.decisions import Decision
@@ -21,6 +20,7 @@ from evalgrad_lab.errors import UserError
 from evalgrad_lab.losses import KINDS
 from evalgrad_lab.options import fits, in_words
 from evalgrad_lab.store import read_json, write_atomically
+from evalgrad_lab.view_options import Views
 
 FINISHED = "Pass the --out folder of a finished `evalgrad train`."
 
@@ -44,7 +44,7 @@ class Description:
     mean: list[float]
     std: list[float]
     bgr: bool  # whether the network takes blue before red
-    views: dict[str, Any]  # how validation looked at images, see `commands.views`
+    views: dict[str, Any]  # how validation looked at images, see `view_options`
     ignore_index: int
     data_options: dict[str, Any]
     decision: Decision | None  # None: nothing decides

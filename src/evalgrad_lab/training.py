@@ -8,17 +8,19 @@ from typing import TYPE_CHECKING, Any
 
 from evalgrad_lab import checkpoints, saved
 from evalgrad_lab.branches import take_better
+from evalgrad_lab.collapse import Collapse, repair_of
 from evalgrad_lab.commands.train import TrainOptions, TrainResult, read_result, result_path
 from evalgrad_lab.data.dataset import Examples
 from evalgrad_lab.data.files.read import digest_of, fingerprints
 from evalgrad_lab.decisions import Decision, plain
 from evalgrad_lab.errors import UserError
 from evalgrad_lab.fit import Hook, Training, fit
+from evalgrad_lab.guesses import guesses_of
 from evalgrad_lab.lock import held
 from evalgrad_lab.progress import Progress
 from evalgrad_lab.ready import Ready, dataset, files_of, prepare
-from evalgrad_lab.recipe import Collapse, Fork, fork_step
-from evalgrad_lab.report.run_page import write_run
+from evalgrad_lab.recipe import LEAST, Fork, fork_step
+from evalgrad_lab.report.run_page import totals, write_run
 from evalgrad_lab.store import read_json, write_atomically
 from evalgrad_lab.trials import EXAMPLES, shown
 from evalgrad_lab.validation import Validation
@@ -26,9 +28,11 @@ from evalgrad_lab.validation import Validation
 if TYPE_CHECKING:
     from lightning.fabric import Fabric
 
+# of the training, of its second branch, and of the repeat of that after a collapse
+LOGS = ("log.csv", "branch.csv", "branch1.csv")
 # what a run leaves, but for its options and result
 LEFT = (
-    *("last.ckpt", "branch0.ckpt", "branch1.ckpt", "log.csv", "branch.csv"),
+    *("last.ckpt", "branch0.ckpt", "branch1.ckpt", *LOGS),
     *("best.safetensors", "model.json", "parts.json", "report.html"),
 )
 CONTENTS = "contents of --data"  # what the digest is called beside the options
@@ -65,15 +69,38 @@ def _run(asked: Ready, fabric: "Fabric") -> TrainResult:
         _remember(asked, begins=state is None)
         print(ready.note, end="\n" * bool(ready.note), file=sys.stderr)
     result = one.result(tuned)
-    examples = examples_of(ready, one.training, ready.last_part, result.decision)
+    measured = (ready, one.training, ready.last_part, result.decision)
+    examples, guesses = examples_of(*measured), guesses_of(*measured)
     if fabric.is_global_zero:
         description = replace(ready.description, decision=result.decision)
         saved.write(options.out, description, one.training.network)
         saved.write_parts(options.out, ready.data, files_of(options))
-        write_run(options, result.plain(), one.curves(), examples)
+        write_run(options, result.plain(), one.curves(), examples, guesses)
         content = json.dumps(result.plain(), indent=1)
         write_atomically(result_path(options), content.encode())
+        _say_cost(one.curves())
+        _say_few(ready, result.decision)
     return result
+
+
+def _say_few(ready: Ready, decision: Decision | None) -> None:
+    """Warn of a threshold that was chosen on so few positives that it is mostly noise."""
+    if ready.options.task not in ("ranking", "multilabel") or decision is None:
+        return
+    positives = int((ready.data.validation.labels() == 1).sum(0).min())
+    if decision.rule == "threshold" and decision != plain(True) and positives < LEAST:
+        what = "positive" if positives == 1 else "positives"
+        print(
+            f"threshold chosen on {positives} {what}: with fewer than {LEAST} it is mostly noise.",
+            file=sys.stderr,
+        )
+
+
+def _say_cost(curves: list[list[dict[str, Any]]]) -> None:
+    """What all branches took together; the result has no seconds, which differ between runs."""
+    if len(curves) > 1:
+        steps, seconds = totals(curves)
+        print(f"all branches: {steps} steps in {seconds:.1f} s", file=sys.stderr)
 
 
 class Run:
@@ -95,15 +122,20 @@ class Run:
     def _watched(self, validation: Validation) -> list[Hook]:
         if self.folder is None:
             return []
-        name = "branch.csv" if self.logs else "log.csv"
         second = bool(self.logs)
-        log = Progress(self.folder / name, validation, self.ready.options.metric, second)
-        self.logs = [*self.logs[:1], log]  # of branches the last one, which did not collapse
-        alone = self.ready.recipe is None
-        return [log, Collapse(validation, stops=False)] if alone else [log]
+        path = self.folder / LOGS[len(self.logs)]
+        log = Progress(path, validation, self.ready.options.metric, second)
+        self.logs.append(log)
+        if second:  # has one that stops it
+            return [log]
+        options = self.ready.options
+        repair = repair_of(options.loss, options.mix)
+        return [log, Collapse(validation, stops=False, repair=repair)]
 
     def curves(self) -> list[list[dict[str, Any]]]:
-        """The rows of the log, and those of the second branch if there is one."""
+        """The rows of the log, and those of the second branch if there is one; of two, the last did
+        not collapse, or was the last that was tried.
+        """
         return [log.rows for log in self.logs]
 
     def result(self, tuned: dict[str, Any]) -> TrainResult:
@@ -129,6 +161,7 @@ class Run:
             recipe,
             judged.classes,
             judged.confusion,
+            "test" if len(ready.data.test) else "validation",
         )
 
     def _fitted(self) -> dict[str, Any]:

@@ -23,6 +23,7 @@ from evalgrad_lab.validation import Validation, looks
 
 LOOKS = 10  # at the validation metric during training
 CALIBRATION = 15  # timed steps of each loss, to say how many it can do in the time of the reference
+SAME = 0.05  # iterations that differ by less than this share are taken for equal
 EXAMPLES = 4  # test images kept to be shown
 SIDE = 128
 
@@ -34,17 +35,10 @@ def trial(
     hyper: dict[str, float],
     seed: int,
     iterations: int,
-    equal_time: bool = False,
 ) -> dict[str, Any]:
-    """Train and return the record; the caller sets its `budget`.
-
-    With `equal_time` the loss does as many iterations as fit into the time of `iterations` of the
-    reference.
-    """
+    """Train and return the record; the caller sets its `budget`."""
     chosen = tasks.find(task)
     method, data = chosen.method(loss), _data(chosen.data, seed)
-    if equal_time:
-        iterations = _iterations_in_equal_time(chosen, method, hyper, data.train, seed, iterations)
     training = start(chosen, method, hyper, data.train, seed, iterations)
 
     def look() -> float:
@@ -77,13 +71,17 @@ def _data(make: Callable[[int], Dataset[Part]], seed: int) -> Dataset[Part]:
     return make(seed)
 
 
-def costs(training: Training, validation: Validation, memory: PeakMemory) -> dict[str, Any]:
-    """The curve of a training, and what it took."""
+def costs(
+    training: Training, validation: Validation, memory: PeakMemory, more_steps: float = 0.0
+) -> dict[str, Any]:
+    """The curve of a training, and what it took; its seconds are also those of a second branch of
+    `more_steps` times its own steps.
+    """
     return {
         "curve": [point for point in validation.curve if math.isfinite(point["loss"])],
         "iterations": training.step,
         "seconds": training.seconds,
-        "milliseconds_per_step": 1000 * training.seconds / training.step,
+        "milliseconds_per_step": 1000 * training.seconds / (training.step * (1 + more_steps)),
         "loss_milliseconds": 1000 * _loss_seconds(training),
         "peak_megabytes": memory.megabytes,
     }
@@ -100,25 +98,29 @@ def start(
     return Training(task.model(), [phase], Pace(rate, decay, seed=seed))
 
 
-def _iterations_in_equal_time(
-    task: Task, method: Method, hyper: dict[str, float], train: Part, seed: int, iterations: int
-) -> int:
-    """Those in the time of `iterations` of the reference, from steps of both timed in turn."""
-    reference = task.methods[0]
-    choices = (reference, next(reference.candidates())), (method, hyper)
-    trainings = [start(task, *choice, train, seed, CALIBRATION) for choice in choices]
-    times = interleaved(trainings, next(iter(in_memory(train, task.batch, seed)(0))))
+def in_equal_time(*, task: str, loss: str, hyper: dict[str, float], iterations: int) -> int:
+    """The iterations in the time of `iterations` of the reference, from steps of both timed in
+    turn, on the data of the first seed.
+    """
+    chosen = tasks.find(task)
+    reference, train = chosen.methods[0], _data(chosen.data, 0).train
+    choices = (reference, next(reference.candidates())), (chosen.method(loss), hyper)
+    trainings = [start(chosen, *choice, train, 0, CALIBRATION) for choice in choices]
+    times = interleaved(trainings, next(iter(in_memory(train, chosen.batch, 0)(0))))
     return equal_time_iterations(iterations, *map(median, times))
 
 
 def equal_time_iterations(iterations: int, reference_seconds: float, seconds: float) -> int:
     """As many steps of `seconds` as fit into `iterations` steps of `reference_seconds`; at least
-    one.
+    one. Nearly as many are the same, so that one run can be both.
 
     >>> equal_time_iterations(500, 0.02, 0.025)
     400
+    >>> equal_time_iterations(500, 0.02, 0.0205)
+    500
     """
-    return max(1, int(iterations * reference_seconds / seconds + 1e-9))
+    found = max(1, int(iterations * reference_seconds / seconds + 1e-9))
+    return iterations if abs(found - iterations) <= SAME * iterations else found
 
 
 def interleaved(trainings: list[Training], batch: Batch) -> list[list[float]]:
@@ -159,7 +161,8 @@ def _judgement(
     measure = task.measures[task.metric]
     if task.classes and measure.per_class:
         rows = measure.rows(measure.said(scores, target, decision), target, None)
-        per_class = {"labels": list(task.classes), "values": measure.per_class(rows)}
+        found = [value if math.isfinite(value) else 0.0 for value in measure.per_class(rows)]
+        per_class = {"labels": list(task.classes), "values": found}
     if target.ndim == 3 and with_examples:
         first = (data.test.inputs[:EXAMPLES], target[:EXAMPLES], decision(scores[:EXAMPLES]))
         examples = [shown(*row) for row in zip(*first, strict=True)]
@@ -189,11 +192,15 @@ def _scored(
 
 
 def shown(image: Tensor, target: Tensor, predicted: Tensor) -> dict[str, Any]:
-    """An image with its label map and the predicted one, small enough to be kept: grey values to
-    two digits, sides of at most `SIDE` pixels.
-    """
+    """An image with its label map and the predicted one, small enough to be kept."""
     step = -(-max(target.shape) // SIDE)
+    labels = {"target": target, "prediction": predicted}
+    found = {name: value[..., ::step, ::step].tolist() for name, value in labels.items()}
+    return {"image": small(image).tolist(), **found}
+
+
+def small(image: Tensor) -> Tensor:
+    """An image with values to two digits, sides of at most `SIDE` pixels, in colour or grey."""
+    step = -(-max(image.shape[-2:]) // SIDE)
     image = image[:1] if image.ndim == 3 and len(image) not in (1, 3) else image
-    values = {"image": (image.double() * 100).round() / 100, "target": target}
-    values["prediction"] = predicted
-    return {name: value[..., ::step, ::step].tolist() for name, value in values.items()}
+    return ((image.double() * 100).round() / 100)[..., ::step, ::step]

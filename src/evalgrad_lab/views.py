@@ -16,7 +16,6 @@ from torch import Tensor, nn
 
 import evalgrad as eg
 from evalgrad_lab import metrics
-from evalgrad_lab.commands.evaluate import ViewOptions
 from evalgrad_lab.data.batches import Batch, in_order
 from evalgrad_lab.data.dataset import Examples
 from evalgrad_lab.data.files.read import look_at
@@ -24,6 +23,7 @@ from evalgrad_lab.decisions import one_score
 from evalgrad_lab.errors import UserError
 from evalgrad_lab.phases import shaped
 from evalgrad_lab.saved import Description
+from evalgrad_lab.view_options import ViewOptions
 
 Network = Callable[[Tensor], Tensor]
 
@@ -147,6 +147,9 @@ def scores_by_batch(
     device = best if options.device == "auto" else options.device
     looks = {**description.views, **options.views()}
     view = make_view(looks, description, network.to(device))
+    if description.task == "segmentation" and examples.inputs[0].ndim != 3:
+        shape = tuple(examples.inputs[0].shape)
+        raise UserError(f"{source}: the model takes images; got inputs of the shape {shape}.")
     alike = look_at(source, examples, description.inputs).alike
     dims = {"segmentation": 3, "multilabel": 2}.get(description.task, 1)  # of the target
     for batch in in_order(examples, options.batch_size if alike else 1):

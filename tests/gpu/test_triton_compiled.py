@@ -1,6 +1,7 @@
 """Every Triton kernel at small, typical and large sizes, compiled for three GPUs: no spills."""
 
 import pytest
+import torch
 from compiling import TARGETS, launches, resources
 from draws import TRAINING
 
@@ -27,3 +28,10 @@ def test_compiles_without_spills(name, args, target):
     for launch in found:
         used = resources(launch, target)
         assert used["spills"] == 0, (launch.kernel.__name__, used)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_the_scaling_of_a_gradient_compiles_without_spills(target):
+    args = torch.empty(8, 512 * 512, device="meta"), torch.empty(8, device="meta")
+    (launch,) = launches(_triton.implementation("rows", "scale_rows").run, args)
+    assert resources(launch, target)["spills"] == 0

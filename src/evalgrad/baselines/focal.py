@@ -3,6 +3,7 @@
 Lin, Goyal, Girshick, He, Dollár: Focal Loss for Dense Object Detection, ICCV 2017.
 """
 
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -59,10 +60,10 @@ def focal_loss(
         >>> focal_loss(torch.zeros(4, 2), torch.tensor([0, 1, 1, 0]))  # log(2) / 4
         tensor(0.1733)
     """
-    _check_together(mode, alpha, weight)
+    _check_weighting(mode, alpha, weight)
     given: dict[str, Any] = {"per_image": False, "ignore_index": ignore_index}
     if mode == "multiclass":
-        maps = class_maps("focal_loss", logits, target, weight=weight, **given)
+        maps = class_maps("focal_loss", logits, target, weight=weight, has_mode=True, **given)
         shape, losses = (logits.shape[0], *logits.shape[2:]), pixel_losses(maps).flatten()
         factor = row_factor(losses, _weights(maps), reduction, maps.invalid)
     else:
@@ -109,7 +110,9 @@ class FocalLoss(LossModule):
         reduction: Reduction = "mean",
     ) -> None:
         super().__init__(locals())
-        _check_together(mode, alpha, weight)
+
+    def _check_together(self, options: Mapping[str, Any]) -> None:
+        _check_weighting(options["mode"], options["alpha"], options["weight"])
 
 
 def _refuse_indices(logits: Tensor, target: Tensor, mode: Mode) -> None:
@@ -120,7 +123,7 @@ def _refuse_indices(logits: Tensor, target: Tensor, mode: Mode) -> None:
         fail(wrong[0], "focal_loss", "target", must, describe(target), wrong[1])
 
 
-def _check_together(mode: Mode, alpha: float | None, weight: object) -> None:
+def _check_weighting(mode: Mode, alpha: float | None, weight: object) -> None:
     if mode == "multiclass" and alpha is not None:
         repair = "Pass `weight`, one number per class."
         fail(ValueError, "focal_loss", "alpha", "None in multiclass mode", repr(alpha), repair)

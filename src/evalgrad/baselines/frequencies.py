@@ -69,32 +69,32 @@ def _count_stream(
     """Pixels of each class, and the valid pixels of the images that have it; float64 ``(C,)``."""
     CHECKS["num_classes"](function, "num_classes", num_classes)
     CHECKS["ignore_index"](function, "ignore_index", ignore_index)
-    words = {"argument": "targets", "more": "pass num_classes={number}"}
-    pixels = among = torch.zeros(num_classes, dtype=torch.float64)
     if not isinstance(targets, Iterable):
         must, repair = (
             "a tensor or an iterable of tensors",
             "Pass labels (N, *), or batches of them.",
         )
         fail(TypeError, function, "targets", must, describe(targets), repair)
+    pixels = among = torch.zeros(num_classes, dtype=torch.float64)
     for target in [targets] if isinstance(targets, Tensor) else targets:
-        target = plain(function, "targets", target)
-        if not target.ndim:
-            repair = "Add a batch dimension: `target.unsqueeze(0)`."
-            fail(ValueError, function, "targets", "(N, *)", describe(target), repair)
-        rows = target.reshape(target.shape[0], target.shape[1:].numel()).cpu()
-        labels = class_labels(function, rows, num_classes, ignore_index, **words)
-        counts = labels.counts.double()
+        counts = _count_images(function, target, num_classes, ignore_index)
         pixels = pixels + counts.sum(0)
         among = among + torch.where(counts > 0, counts.sum(1, keepdim=True), 0.0).sum(0)
     if not bool(pixels.sum()):
+        must = "labels with at least one pixel that is not ignored"
         repair = "Check `ignore_index`, and pass an iterator that is not exhausted."
-        fail(
-            ValueError,
-            function,
-            "targets",
-            "labels with at least one pixel that is not ignored",
-            "none",
-            repair,
-        )
+        fail(ValueError, function, "targets", must, "none", repair)
     return pixels, among
+
+
+def _count_images(
+    function: str, target: Tensor, num_classes: int, ignore_index: int | None
+) -> Tensor:
+    """Pixels of each class in each image of a batch, ``(N, C)``."""
+    target = plain(function, "targets", target)
+    if not target.ndim:
+        repair = "Add a batch dimension: `target.unsqueeze(0)`."
+        fail(ValueError, function, "targets", "(N, *)", describe(target), repair)
+    rows = target.reshape(target.shape[0], target.shape[1:].numel()).cpu()
+    words = {"argument": "targets", "more": "pass num_classes={number}"}
+    return class_labels(function, rows, num_classes, ignore_index, **words).counts.double()

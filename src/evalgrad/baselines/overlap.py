@@ -15,7 +15,7 @@ from torch import Tensor
 from evalgrad._errors import describe, fail
 from evalgrad._inputs import ClassMaps, Weight, class_maps, plain
 from evalgrad._options import Classes, Reduction
-from evalgrad._repairs import few_shares_repair, mode_repair
+from evalgrad._repairs import few_classes_repair, mode_repair
 from evalgrad._rows import class_factor
 from evalgrad._soft_targets import Mode, SoftMaps, soft_maps
 from evalgrad._softmax import finite_logits
@@ -71,7 +71,8 @@ def _same_shape(logits: Tensor, target: Tensor) -> bool:
 def _refuse_misfit(function: str, logits: Tensor, target: Tensor, mode: Mode) -> None:
     """Shapes that the advice for class indices alone would send to another loss."""
     if mode == "multiclass" and logits.ndim > 1 and logits.shape[1] < 2:
-        must, repair = "(N, C, *) with C >= 2", few_shares_repair(logits.shape[1])
+        repair = few_classes_repair("logits", logits.shape[1], has_mode=True)
+        must = "(N, C, *) with C >= 2"
         fail(ValueError, function, "logits", must, describe(logits), repair)
     wrong = None if _same_shape(logits, target) else mode_repair(target, logits.shape, mode)
     if wrong is not None:

@@ -7,6 +7,9 @@ the probability of the first k. Petersen, Kuehne, Borgelt, Deussen: Differentiab
 classification learning, ICML 2022, with the odd-even network, logistic comparators and one k.
 """
 
+from collections.abc import Mapping
+from typing import Any
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -93,7 +96,9 @@ class SortingNetworkTopKLoss(LossModule):
         reduction: Reduction = "mean",
     ) -> None:
         super().__init__(locals())
-        _check_candidates(candidates, k)
+
+    def _check_together(self, options: Mapping[str, Any]) -> None:
+        _check_candidates(options["candidates"], options["k"])
 
 
 def _check_candidates(candidates: int, k: int) -> None:

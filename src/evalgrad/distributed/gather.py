@@ -18,6 +18,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from evalgrad._errors import describe, fail
+from evalgrad._inputs import plain
 
 # numbered alike on all ranks
 DTYPES = sorted({x for x in vars(torch).values() if isinstance(x, torch.dtype)}, key=str)
@@ -61,22 +62,33 @@ def gather_batch(x: Tensor, group: dist.ProcessGroup | None = None, *, dim: int 
         >>> gather_batch(torch.tensor([0.3, 0.1]))  # one process: the tensor itself
         tensor([0.3000, 0.1000])
     """
-    if not isinstance(x, Tensor) or not 1 <= x.ndim <= MAX_AXES:
-        repair = "Add an axis for the items, e.g. `x.unsqueeze(0)`."
-        fail(
-            TypeError,
-            "gather_batch",
-            "x",
-            f"a tensor with 1 to {MAX_AXES} dimensions",
-            describe(x),
-            repair,
-        )
+    _check_items(x)
     if type(dim) is not int or not -x.ndim <= dim < x.ndim:  # one process must not hide it
         must = f"an axis of `x`, from {-x.ndim} to {x.ndim - 1}"
-        fail(ValueError, "gather_batch", "dim", must, repr(dim), "It is the axis of the items.")
+        fail(ValueError, "gather_batch", "dim", must, describe(dim), "It is the axis of the items.")
+    check_group("gather_batch", group)
     if number_of_ranks(group) == 1:
         return x
     return _gather(x, group, dim)
+
+
+def _check_items(x: object) -> None:
+    function, repair = "gather_batch", "Add an axis for the items, e.g. `x.unsqueeze(0)`."
+    if not isinstance(x, Tensor) or not 1 <= x.ndim <= MAX_AXES:
+        must = f"a tensor with 1 to {MAX_AXES} dimensions"
+        fail(TypeError, function, "x", must, describe(x), repair)
+    if x.is_nested or x.layout is not torch.strided:
+        plain(function, "x", x)  # which says how to make it dense
+
+
+def check_group(function: str, group: object) -> None:
+    """A process group or None, for all ranks."""
+    kind = getattr(dist, "ProcessGroup", ())  # a torch without `distributed` has none
+    # traced, a group need not be of that class
+    if group is None or torch.compiler.is_compiling() or isinstance(group, kind):
+        return
+    repair = "Pass what `torch.distributed.new_group` returned on a rank of the group."
+    fail(TypeError, function, "group", "a process group or None", describe(group), repair)
 
 
 def number_of_ranks(group: dist.ProcessGroup | None) -> int:

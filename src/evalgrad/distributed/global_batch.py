@@ -7,6 +7,7 @@ rank has. `global_batch` computes the loss of the union instead.
 
 from __future__ import annotations  # a torch built without `distributed` has no ProcessGroup
 
+import inspect
 from collections.abc import Callable, Collection
 from typing import Any
 
@@ -14,12 +15,15 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from evalgrad._errors import fail
+from evalgrad._errors import describe, fail
+from evalgrad._module import LossModule
+from evalgrad._options import integer
 from evalgrad.distributed import bin_counts
-from evalgrad.distributed.gather import gather_batch, number_of_ranks
+from evalgrad.distributed.gather import check_group, gather_batch, number_of_ranks
 from evalgrad.lovasz import LovaszSoftmaxLoss
 
 PER_ITEM = ("target", "mask", "index")  # the library's names of what belongs to the items
+AXIS = "It is the axis of the items, e.g. dim=0."
 
 
 def global_batch(
@@ -95,10 +99,13 @@ class GlobalBatch(nn.Module):
     ) -> None:
         super().__init__()
         _check_options(loss, gather, once)
-        self.loss, self.group, self.dim = loss, group, dim
+        check_group("global_batch", group)
+        integer(-64, 63, repair=AXIS)("global_batch", "dim", dim)
+        self.loss, self.group, self.dim = loss, group, int(dim)
         self.gather, self.once = tuple(gather), once
 
     def forward(self, *tensors: Any, **keywords: Any) -> Tensor:
+        self._check_dim([*tensors, *(keywords.get(name) for name in self.gather)])
         if number_of_ranks(self.group) == 1:
             return self.loss(*tensors, **keywords)
         if isinstance(self.loss, LovaszSoftmaxLoss) and bin_counts.applies(self.loss):
@@ -112,6 +119,13 @@ class GlobalBatch(nn.Module):
             union = [self._kept(x, keep) for x in union]
             named |= {name: self._kept(named[name], keep) for name in self.gather if name in named}
         return self.loss(*union, **named)
+
+    def _check_dim(self, given: list[Any]) -> None:
+        """Of what is gathered: one process must not hide it. Numbers are the loss's own matter."""
+        for x in given:
+            if isinstance(x, Tensor) and x.ndim and not -x.ndim <= self.dim < x.ndim:
+                must = f"an axis of every tensor, here from {-x.ndim} to {x.ndim - 1}"
+                fail(ValueError, "global_batch", "dim", must, repr(self.dim), AXIS)
 
     def _gathered(self, x: Any) -> Any:
         return gather_batch(x, self.group, dim=self.dim) if isinstance(x, Tensor) else x
@@ -132,14 +146,34 @@ def _first_of_each(index: Tensor) -> Tensor:
     return order[first].sort().values
 
 
-def _check_options(loss: object, gather: Collection[str], once: str | None) -> None:
+def _check_options(loss: object, gather: object, once: object) -> None:
     function = "global_batch"
     if not callable(loss):
         must, repair = "a function or a module", "Pass the loss itself, not its value."
-        fail(TypeError, function, "loss", must, repr(loss), repair)
+        fail(TypeError, function, "loss", must, describe(loss), repair)
     if isinstance(gather, str):
         repair = f"Write gather=({gather!r},)."
         fail(TypeError, function, "gather", "a tuple of names", repr(gather), repair)
-    if once is not None and once not in gather:
+    if not isinstance(gather, Collection) or not all(isinstance(name, str) for name in gather):
+        repair = "Pass the names of keyword arguments of the loss."
+        fail(TypeError, function, "gather", "a tuple of names", describe(gather), repair)
+    if once is not None and not (isinstance(once, str) and once in gather):
         must, repair = "one of the names in `gather`", "Add it to `gather`."
-        fail(ValueError, function, "once", must, repr(once), repair)
+        fail(ValueError, function, "once", must, describe(once), repair)
+    _check_names(loss, gather)
+
+
+def _check_names(loss: Callable[..., Any], gather: Collection[str]) -> None:
+    """A name that the loss lacks would gather nothing; the usual ones are for many losses."""
+    called: Any = type(loss).function if isinstance(loss, LossModule) else loss
+    try:
+        parameters = inspect.signature(getattr(called, "forward", called)).parameters.values()
+    except (TypeError, ValueError):  # a function of C
+        return
+    names = {parameter.name for parameter in parameters}
+    if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters):
+        return
+    for name in gather:
+        if name not in names and name not in PER_ITEM:
+            must, repair = "names of arguments of the loss", "Check the spelling."
+            fail(ValueError, "global_batch", "gather", must, repr(name), repair)

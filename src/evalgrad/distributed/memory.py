@@ -17,7 +17,7 @@ from evalgrad._errors import describe, fail
 from evalgrad._inputs import floating, like
 from evalgrad._labels import read_mask
 from evalgrad._options import integer
-from evalgrad.distributed.gather import gather_batch
+from evalgrad.distributed.gather import check_group, gather_batch
 
 
 class CrossBatchMemory(nn.Module):
@@ -56,6 +56,7 @@ class CrossBatchMemory(nn.Module):
         repair = "Try the number of items in a few dozen batches."
         integer(1, most=2**24, repair=repair)("CrossBatchMemory", "capacity", capacity)
         _check_lists(lists)
+        check_group("CrossBatchMemory", group)
         self.capacity, self.lists, self.group = capacity, tuple(lists), group
         self.register_buffer("scores", torch.zeros(*self.lists, capacity))
         self.register_buffer("target", torch.zeros(*self.lists, capacity, dtype=torch.int64))

@@ -9,12 +9,13 @@ second forward.
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 from torch import Tensor, nn
 
 from evalgrad._errors import describe, fail
+from evalgrad._inputs import plain
 from evalgrad._options import integer
 
 
@@ -24,6 +25,7 @@ def micro_batch_backward(
     loss: Callable[[Tensor], Tensor],
     *,
     size: int,
+    backward: Callable[[Tensor, Tensor], object] = Tensor.backward,
 ) -> Tensor:
     """Add the gradient of ``loss(model(*inputs))`` to the parameters, with a graph of `size`
     samples at a time.
@@ -41,6 +43,8 @@ def micro_batch_backward(
         loss: a function of the scores of the whole batch, e.g. ``lambda scores: criterion(scores,
             target)``; with several processes, use a `global_batch` inside.
         size: samples per micro-batch; it determines the peak memory.
+        backward: how to go backward from the scores of a micro-batch and their gradient; with
+            Lightning Fabric, ``fabric.backward``.
 
     Example:
         >>> model, target = nn.Linear(4, 1), torch.tensor([0, 1, 0, 1, 1, 0])
@@ -49,13 +53,9 @@ def micro_batch_backward(
         >>> model.bias.grad
         tensor([3.])
     """
-    _check(model, inputs, size)
-    parts = list(
-        zip(
-            *(x.split(size) for x in (inputs if isinstance(inputs, tuple) else (inputs,))),
-            strict=True,
-        )
-    )
+    _check(model, inputs, loss, backward, size)
+    given = inputs if isinstance(inputs, tuple) else (inputs,)
+    parts = list(zip(*(x.split(size) for x in given), strict=True))
     buffers = [buffer.clone() for buffer in model.buffers()]
     with torch.random.fork_rng(_accelerators(model)):
         value, slopes = _slopes(model, parts, loss)
@@ -64,21 +64,32 @@ def micro_batch_backward(
             buffer.copy_(before)
     for i, (part, slope) in enumerate(zip(parts, slopes.split(size), strict=True)):
         with nullcontext() if i == len(parts) - 1 else _no_exchange(model):
-            model(*part).backward(slope)
+            backward(model(*part), slope)
     return value
 
 
 def _slopes(
     model: nn.Module, parts: list[tuple[Tensor, ...]], loss: Callable[[Tensor], Tensor]
 ) -> tuple[Tensor, Tensor]:
-    """The loss of the whole batch and its gradient in the scores."""
+    """The loss of the whole batch and its gradient in the scores. Parameters of the loss, such as
+    thresholds, get theirs here.
+    """
     with torch.no_grad():
-        scores = torch.cat([model(*part) for part in parts])
-    scores.requires_grad_()
+        returned = [model(*part) for part in parts]
+    if not all(isinstance(part, Tensor) and part.ndim for part in returned):
+        must, repair = "one tensor of scores, with samples", "Wrap it in a module that picks them."
+        _fail_returned("model", must, returned[0], repair)
+    scores = torch.cat(returned).requires_grad_()
     with torch.enable_grad():
         value = loss(scores)
-    (slopes,) = torch.autograd.grad(value, scores)
-    return value.detach(), slopes
+    depends = isinstance(value, Tensor) and value.numel() == 1 and value.requires_grad
+    if depends:
+        # not autograd.grad, which would leave out parameters of the loss itself
+        value.backward()
+    if not depends or scores.grad is None:
+        must = "a tensor of one number that depends on the scores"
+        _fail_returned("loss", must, value, 'Use reduction="mean", and nothing detached.')
+    return value.detach(), scores.grad
 
 
 def _no_exchange(model: nn.Module) -> AbstractContextManager[Any]:
@@ -95,29 +106,36 @@ def _accelerators(model: nn.Module) -> list[int]:
     return sorted({p.device.index for p in model.parameters() if p.device.type == "cuda"})
 
 
-def _check(model: nn.Module, inputs: Tensor | tuple[Tensor, ...], size: int) -> None:
+def _fail_returned(argument: str, must: str, value: object, repair: str) -> NoReturn:
+    got = f"one that returns {describe(value)}"
+    fail(TypeError, "micro_batch_backward", argument, f"a function of {must}", got, repair)
+
+
+def _check(model: object, inputs: object, loss: object, backward: object, size: int) -> None:
     function = "micro_batch_backward"
-    given = inputs if isinstance(inputs, tuple) else (inputs,)
+    if not isinstance(model, nn.Module):
+        repair = "Its parameters get the gradient: pass the module itself."
+        fail(TypeError, function, "model", "an nn.Module", describe(model), repair)
+    if not callable(loss):
+        repair = "Pass e.g. `lambda scores: criterion(scores, target)`."
+        fail(TypeError, function, "loss", "a function of the scores", describe(loss), repair)
+    if not callable(backward):
+        must, repair = "a function of two tensors", "Leave it out, or pass `fabric.backward`."
+        fail(TypeError, function, "backward", must, describe(backward), repair)
+    _check_inputs(function, inputs if isinstance(inputs, tuple) else (inputs,), inputs)
+    repair = "Use the largest number of samples that fits into memory."
+    integer(1, repair=repair)(function, "size", size)
+
+
+def _check_inputs(function: str, given: tuple[Any, ...], inputs: object) -> None:
     if not given or not all(isinstance(x, Tensor) and x.ndim for x in given):
+        must = "a tensor or a tuple of tensors with samples"
         repair = "Bind other arguments in a module that calls `model(x, option)`."
-        fail(
-            TypeError,
-            function,
-            "inputs",
-            "a tensor or a tuple of tensors with samples",
-            describe(inputs),
-            repair,
-        )
+        fail(TypeError, function, "inputs", must, describe(inputs), repair)
+    for x in given:
+        if x.is_nested or x.layout is not torch.strided:
+            plain(function, "inputs", x)  # which says how to make it dense
     lengths = [len(x) for x in given]
     if len(set(lengths)) > 1:
-        fail(
-            ValueError,
-            function,
-            "inputs",
-            "of equal length",
-            repr(lengths),
-            "Every sample needs all inputs.",
-        )
-    integer(1, repair="Use the largest number of samples that fits into memory.")(
-        function, "size", size
-    )
+        repair = "Every sample needs all inputs."
+        fail(ValueError, function, "inputs", "of equal length", repr(lengths), repair)

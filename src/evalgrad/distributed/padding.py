@@ -4,7 +4,8 @@ import torch
 from torch import Tensor
 from torch.utils.data import DistributedSampler
 
-from evalgrad._errors import fail
+from evalgrad._errors import describe, fail
+from evalgrad._options import integer
 
 
 def sampler_padding(sampler: "DistributedSampler[object]", start: int, count: int) -> Tensor:
@@ -28,6 +29,10 @@ def sampler_padding(sampler: "DistributedSampler[object]", start: int, count: in
     """
     if not isinstance(sampler, DistributedSampler):
         repair = "The samplers of evalgrad need no padding."
-        fail(TypeError, "sampler_padding", "sampler", "a DistributedSampler", repr(sampler), repair)
+        must, got = "a DistributedSampler", describe(sampler)
+        fail(TypeError, "sampler_padding", "sampler", must, got, repair)
+    drawn, repair = sampler.num_samples, "A rank draws `sampler.num_samples` items per epoch."
+    integer(0, drawn, repair=repair)("sampler_padding", "start", start)
+    integer(0, drawn - start, repair=repair)("sampler_padding", "count", count)
     place = torch.arange(start, start + count) * sampler.num_replicas + sampler.rank
     return place >= len(sampler.dataset)  # type: ignore[arg-type]

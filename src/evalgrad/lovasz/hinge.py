@@ -7,7 +7,8 @@ at least 1 - IoU of the prediction F > 0. With another metric than the Jaccard i
 The Lovász-Softmax loss, CVPR 2018, section 2.1.
 """
 
-from typing import Literal
+from collections.abc import Mapping
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -92,7 +93,7 @@ def lovasz_hinge_loss(
         >>> logits = torch.randn(2, 8, 8, requires_grad=True)
         >>> lovasz_hinge_loss(logits, torch.rand(2, 8, 8) > 0.5).backward()
     """
-    _check_together(bins, metric, gradient)
+    _check_prox(bins, metric, gradient)
     maps = binary_maps(
         "lovasz_hinge_loss",
         logits,
@@ -161,10 +162,12 @@ class LovaszHingeLoss(LossModule):
         reduction: Reduction = "mean",
     ) -> None:
         super().__init__(locals())
-        _check_together(bins, metric, gradient)
+
+    def _check_together(self, options: Mapping[str, Any]) -> None:
+        _check_prox(options["bins"], options["metric"], options["gradient"])
 
 
-def _check_together(bins: int | None, metric: Metric, gradient: Gradient) -> None:
+def _check_prox(bins: int | None, metric: Metric, gradient: Gradient) -> None:
     if gradient != "prox":
         return
     if bins is not None:

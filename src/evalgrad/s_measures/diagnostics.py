@@ -9,9 +9,11 @@ from torch import Tensor
 
 from evalgrad.s_measures.counts import rates
 from evalgrad.s_measures.solver import Settings, Solver
+from evalgrad.s_measures.trapezoids import RequiredArea
 
 NOTHING = "Nothing seen yet: call the measure in training mode, on positives and negatives."
 TOLERANCE = 1e-3  # of a residual
+SILENT = 0.01  # true positives per positive; a fading sum never forgets the last of them
 FINE = torch.linspace(-1, 1, 33).tolist()  # relative offsets tried around a scale or threshold
 
 
@@ -40,13 +42,13 @@ def diagnose(solver: Solver, settings: Settings) -> dict[str, Any]:
 
 def _constraints(solver: Solver, soft: Tensor, hard: Tensor, settings: Settings) -> dict[str, Any]:
     """`met` is by hard counts; None where nothing was seen, and for F-beta, which has none."""
-    if solver.program.fractional:
+    program = solver.program
+    if program.fractional:
         return {"met": None, "why": "There is no constraint: F-beta is the objective."}
     residual, surrogate = solver.residual(hard), solver.residual(soft)
-    if solver.program.at_least is not None:  # an area is judged by itself, not by its anchors
-        wanted, found = solver.program.at_least, solver.program.certificate(soft).sum()
-        residual = torch.full_like(residual, wanted - _metric(solver, hard)) + 0 * residual
-        surrogate = torch.full_like(surrogate, wanted - float(found))
+    if program.area is not None:  # it is judged by itself, not by its anchors
+        residual = torch.full_like(residual, _missing_area(solver, program.area, hard))
+        surrogate = torch.full_like(surrogate, program.area.missing(soft))
     unseen = bool(residual.isnan().any())
     return {
         "residuals": residual.tolist(),
@@ -54,6 +56,14 @@ def _constraints(solver: Solver, soft: Tensor, hard: Tensor, settings: Settings)
         "met": None if unseen else bool((residual <= TOLERANCE).all()),
         "why": NOTHING if unseen else _why(solver, residual, surrogate, hard, settings),
     }
+
+
+def _missing_area(solver: Solver, area: RequiredArea, hard: Tensor) -> float:
+    """Of the exact area where it is known, else of the trapezoids of its anchors, as in training.
+    The staircase that certifies it ends far below 1.
+    """
+    known = solver.counts.indexed and not bool(hard.isnan().any())
+    return area.at_least - _metric(solver, hard) if known else area.missing(hard)
 
 
 def together(reports: list[dict[str, Any]]) -> dict[str, Any]:
@@ -88,7 +98,7 @@ def _certificate(solver: Solver, soft: Tensor) -> Tensor:
     """The best bound of each row over rescaled scores, which leave every hard prediction as it is.
 
     P@R, R@P and the areas are measures over all thresholds, so for them the threshold may move as
-    well.
+    well; that of F-beta, whether objective or constraint, is 0.
     """
     program, counts = solver.program, solver.counts
     best = program.certificate(soft)
@@ -97,7 +107,7 @@ def _certificate(solver: Solver, soft: Tensor) -> Tensor:
     shift = solver.thresholds()
     scale = torch.ones_like(shift)
     for width in (0.5, 0.03):
-        for part in ("scale",) if program.fractional else ("shift", "scale"):
+        for part in ("scale",) if program.at_zero else ("shift", "scale"):
             tried_scale, tried_shift = scale, shift
             for offset in FINE:
                 c, b = tried_scale, tried_shift
@@ -147,15 +157,17 @@ def _why(
             "All constraints are met by hard counts. By the surrogates, whose bound is what"
             f" certifies, one is still unmet by {bound:.3g}."
         )
-    row = int(residual.amax(-1).argmax())
     unmet = f"A constraint is unmet by {worst:.3g} (hard counts)"
-    if float(hard[row, 0]) == 0:
+    area = solver.program.area
+    if area is not None and area.missing(hard) <= 0:
+        return f"{unmet} though the trapezoids between the anchors show it: pass more `anchors`."
+    if float(hard[:, 0].amax()) < SILENT:
         return (
-            f"{unmet}: no positive scores above the threshold. Give the scorer a bias term or train"
-            " it on cross-entropy first."
+            f"{unmet}: hardly any positive scores above the threshold. Give the scorer a bias term"
+            " or train it on cross-entropy first."
         )
-    price = float(solver.mu[row].amax())
-    if price >= settings.max_multiplier or solver.stalled(row):
+    price = float(solver.mu[int(residual.amax(-1).argmax())].amax())
+    if price >= settings.max_multiplier or solver.stalled():
         return (
             f"{unmet} and no longer falls though its multiplier is at {price:.3g}: the scorer seems"
             " unable to meet it. Ask for less, or give the scorer more capacity."

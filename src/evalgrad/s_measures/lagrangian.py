@@ -19,25 +19,15 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from evalgrad._errors import fail
 from evalgrad.s_measures.batch import Batch
 from evalgrad.s_measures.counts import rates
 from evalgrad.s_measures.layout import Members
+from evalgrad.s_measures.optimisers import PLAIN, check_optimisers, watch
 from evalgrad.s_measures.programs import Program
 from evalgrad.s_measures.projection import project_onto_ceiling
 from evalgrad.s_measures.solver import Settings, Solver
 from evalgrad.s_measures.surrogate_errors import error_totals
 from evalgrad.s_measures.surrogates import SURROGATES, Surrogate
-
-PLAIN = {"momentum": 0.0, "weight_decay": 0.0}
-SIGNS = {
-    "betas",
-    "alpha",
-    "lr_decay",
-    "rho",
-    "etas",
-    "momentum_decay",
-}  # of torch's other optimisers
 
 
 class LagrangianSolver(Solver):
@@ -65,7 +55,7 @@ class LagrangianSolver(Solver):
         self.register_buffer("alarm", torch.zeros(rows))
         self.register_buffer("hard", torch.zeros(rows, 4))
         self.calls = self.projections = 0
-        self.given: list[dict[str, Any]] = []  # by `primal_groups`; an optimiser fills them in
+        self.given: list[dict[str, Any]] = []  # last by `primal_groups`; an optimiser fills them in
 
     def forward(self, batch: Batch, settings: Settings) -> Tensor:
         """The Lagrangian, its means taken over the batch; 0 where the batch lacks a class."""
@@ -110,7 +100,7 @@ class LagrangianSolver(Solver):
         """Return tau and epsilon to their set, at every `project_every`-th call. Call it after
         optimiser steps, all or some.
         """
-        check_optimiser(self.given)
+        check_optimisers(self.parameters(), self.given)
         self.calls += 1
         if self.calls % settings.project_every:
             return
@@ -167,7 +157,8 @@ class LagrangianSolver(Solver):
         shared = [p for p in (self.epsilon, self.threshold) if p is not None]
         groups = [{"params": [self.tau], "lr": lr * scale, **PLAIN}]
         groups += [{"params": shared, "lr": lr, **PLAIN}] if shared else []
-        self.given += groups
+        watch(self.parameters())
+        self.given = groups
         return groups
 
     def report(self) -> dict[str, Any]:
@@ -233,27 +224,6 @@ class LagrangianSolver(Solver):
 
     def set_extra_state(self, state: dict[str, int]) -> None:
         self.calls, self.projections = state["calls"], state["projections"]
-
-
-def check_optimiser(groups: list[dict[str, Any]]) -> None:
-    """Raise unless a plain `torch.optim.SGD` holds the groups that `primal_groups` gave.
-
-    An optimiser keeps the dicts that it is given and adds its own options to them.
-    """
-    repair = (
-        "Give `primal_groups(lr)` itself to torch.optim.SGD, without momentum or weight decay: the"
-        " projection is exact for its steps alone."
-    )
-    taken = [group for group in groups if group.keys() - {"params", "lr", *PLAIN}]
-    found = "an optimiser that holds none of them" if not taken else None
-    for group in taken:
-        if not {"dampening", "nesterov"} <= group.keys():
-            found = f"one with {', '.join(sorted(group.keys() & SIGNS)) or 'other options'}"
-        elif group["momentum"] or group["weight_decay"] or group["maximize"]:
-            found = "SGD with momentum, weight decay or maximize"
-    if found:
-        must = "variables of a plain torch.optim.SGD"
-        fail(ValueError, "project_", "primal_groups", must, found, repair)
 
 
 def _under(tau: Tensor, epsilon: Tensor) -> Tensor:

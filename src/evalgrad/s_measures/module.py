@@ -6,7 +6,7 @@ from typing import Any, ClassVar, Literal, TypedDict, cast
 import torch
 from torch import Tensor, nn
 
-from evalgrad._errors import fail
+from evalgrad._errors import describe, fail
 from evalgrad._labels import transformed
 from evalgrad._module import OptionsModule
 from evalgrad._options import CHECKS, integer, number, one_of
@@ -91,6 +91,16 @@ class SMeasure(OptionsModule, Settings):
         loss = SURROGATES[self.surrogate]
         self.groups = nn.ModuleList(kind(program, known, loss) for known in groups)
 
+    def __setattr__(self, key: str, value: Any) -> None:
+        """Numbers of `Settings` may change during training; all else is built into the solvers."""
+        if key in vars(self).get("_options", ()):  # not before the constructor has set them
+            name = type(self).__name__
+            if not hasattr(Settings, key):
+                got, repair = f"{describe(value)} later", f"Construct a new {name}({key}=...)."
+                fail(ValueError, name, key, "set in the constructor", got, repair)
+            MEASURE_CHECKS[key](name, key, value)
+        super().__setattr__(key, value)
+
     def forward(
         self,
         scores: Tensor,
@@ -146,24 +156,30 @@ class SMeasure(OptionsModule, Settings):
         For data that grew or were replaced: build a measure with the new labels, and a new
         optimiser for its `primal_groups`, where it has any.
         """
-        for place, solver in enumerate(self._solvers()):
-            prefix = f"groups.{place}."
-            given = {
-                key.removeprefix(prefix): value
-                for key, value in state_dict.items()
-                if key.startswith(prefix)
-            }
-            solver.load_multipliers(given)
+        given: dict[str, dict[str, Any]] = {}  # by group
+        for key, value in state_dict.items():
+            if key.startswith("groups."):
+                _, place, name = key.split(".", 2)
+                given.setdefault(place, {})[name] = value
+        own = {str(place): solver for place, solver in enumerate(self._solvers())}
+        # of all groups before anything changes
+        if own.keys() != given.keys() or not all(own[c].multipliers_fit(given[c]) for c in own):
+            must, repair = "of a measure with the same options", "Build both with the same options."
+            got = f"other multipliers, of {len(given)} groups"
+            fail(ValueError, "load_multipliers", "state_dict", must, got, repair)
+        for place, solver in own.items():
+            solver.load_multipliers(given[place])
 
     def diagnostics(self) -> dict[str, Any]:
         """What the measure knows about the data seen so far, as plain numbers.
 
         `certificate` is a guaranteed lower bound of the measure on the cached scores and `metric`
-        its exact value; `source` says whether totals come from the cache or a moving average.
-        `residuals` (<= 0 is met) by hard counts, `surrogate_residuals`, `met` and `why` describe
-        the constraints; `mu` and `dual_identity` (0 at an optimum) the multipliers. Before both
-        classes have been seen the numbers are NaN and `met` is None. More than two groups: the
-        macro averages, whether all are met and why not, and each group's report under `groups`.
+        its exact value (without `index`, at the trained thresholds); `source` says whether totals
+        come from the cache or a moving average. `residuals` (<= 0 is met) by hard counts,
+        `surrogate_residuals`, `met` and `why` describe the constraints; `mu` and `dual_identity`
+        (0 at an optimum) the multipliers. Before both classes have been seen the numbers are NaN
+        and `met` is None. More than two groups: the macro averages, whether all are met and why
+        not, and each group's report under `groups`.
         """
         reports = [diagnose(solver, self) for solver in self._solvers()]
         return reports[0] if len(reports) == 1 else together(reports)

@@ -21,6 +21,7 @@ from torch import Tensor
 from evalgrad import metrics
 from evalgrad._errors import describe, fail
 from evalgrad._options import integer
+from evalgrad.s_measures.trapezoids import RequiredArea, shown_area, trapezoid_shares
 
 Valuation = Callable[[Tensor], Tensor]
 Metric = Callable[[Tensor, Tensor], Tensor]
@@ -44,9 +45,10 @@ class Program:
     metric: Metric
     fractional: bool = False  # F-beta: divide by T instead of constraining it
     square: float = 0.0  # its beta^2
+    at_zero: bool = False  # F-beta, required too: a measure at threshold 0, not over all thresholds
     required: bool = False  # `at_least`: no objective, multipliers follow the hard counts
     anchored: bool = False  # an integral measure: every row learns its own threshold
-    at_least: float | None = None  # of an area: the last constraint of the rows is one, their mean
+    area: RequiredArea | None = None  # then the last constraint of the rows is one, their mean
 
 
 def fbeta(beta: float, at_least: float | None) -> Program:
@@ -56,6 +58,7 @@ def fbeta(beta: float, at_least: float | None) -> Program:
     value: dict[str, Any] = {
         "certificate": partial(_fbeta_value, beta=beta),
         "metric": partial(metrics.fbeta_score, beta=beta, ties="worst"),
+        "at_zero": True,
     }
     if at_least is None:
         rows: Any = ([0, 1, 0, beta**2], [[1, 0, 0, -1]])
@@ -121,8 +124,9 @@ def roc_area(anchors: int | Sequence[float], at_least: float | None) -> Program:
     if at_least is None:
         return _anchored(rows, staircase, certificate, metric)
     wanted = at_least - (1 - points[-1]) / 2
-    share = _trapezoids([0.0, *points, 1.0])
-    return _required_area("ROCAUC", rows, share, wanted, certificate, metric, at_least)
+    share = trapezoid_shares([0.0, *points, 1.0])
+    area = RequiredArea(at_least, shown_area)
+    return _required_area("ROCAUC", rows, share, wanted, area, certificate, metric)
 
 
 def partial_roc_area(
@@ -136,11 +140,13 @@ def partial_roc_area(
     certificate = partial(_partial_value, rows=torch.tensor(rows), share=staircase, max_fpr=max_fpr)
     if at_least is None:
         return _anchored(rows, staircase, certificate, metric)
-    share = _trapezoids([0.0, *points, max_fpr])
+    share = trapezoid_shares([0.0, *points, max_fpr])
     share[-1] += (max_fpr - points[-1]) / 2
     least = max_fpr**2 / 2
     wanted = least + (2 * at_least - 1) * (max_fpr - least)
-    return _required_area("PartialROCAUC", rows, share, wanted, certificate, metric, at_least)
+    shown = partial(_shown_partial, max_fpr=max_fpr)
+    area = RequiredArea(at_least, shown)
+    return _required_area("PartialROCAUC", rows, share, wanted, area, certificate, metric)
 
 
 def pr_area(anchors: int | Sequence[float], at_least: float | None) -> Program:
@@ -153,8 +159,9 @@ def pr_area(anchors: int | Sequence[float], at_least: float | None) -> Program:
     certificate = partial(_area_value, rows=torch.tensor(rows), share=staircase)
     if at_least is None:
         return _anchored(rows, staircase, certificate, metrics.pr_auc)
-    share, wanted = _trapezoids([0.0, *points, 1.0]), at_least - points[0] / 2
-    return _required_area("PRAUC", rows, share, wanted, certificate, metrics.pr_auc, at_least)
+    share, wanted = trapezoid_shares([0.0, *points, 1.0]), at_least - points[0] / 2
+    area = RequiredArea(at_least, partial(shown_area, of_predicted=True))
+    return _required_area("PRAUC", rows, share, wanted, area, certificate, metrics.pr_auc)
 
 
 def anchor_rates(function: str, argument: str, anchors: object, *, end: float = 1.0) -> list[float]:
@@ -202,9 +209,9 @@ def _required_area(
     rows: list[list[float]],
     share: Tensor,
     wanted: float,
+    area: RequiredArea,
     certificate: Valuation,
     metric: Metric,
-    at_least: float,
 ) -> Program:
     """Each anchor holds its rate, and the mean of the rows `mean - T_k <= 0`, weighted by `share`,
     is one constraint of all: sum share_k T_k >= wanted.
@@ -212,27 +219,16 @@ def _required_area(
     mean = wanted / float(share.sum())
     if mean >= 1:
         must = (
-            f"below {at_least - wanted + float(share.sum()):.4g}, the most these anchors can show"
+            f"below {area.at_least - wanted + float(share.sum()):.4g}, the most these anchors can"
+            " show"
         )
         repair = "Pass more `anchors`, or some closer to the ends."
-        fail(ValueError, name, "at_least", must, repr(at_least), repair)
+        fail(ValueError, name, "at_least", must, repr(area.at_least), repair)
     both = torch.tensor([[row, _recall_row(mean)] for row in rows])
+    nothing = torch.zeros(len(rows), 4)
     return Program(
-        torch.zeros(len(rows), 4),
-        both,
-        share,
-        certificate,
-        metric,
-        required=True,
-        anchored=True,
-        at_least=at_least,
+        nothing, both, share, certificate, metric, required=True, anchored=True, area=area
     )
-
-
-def _trapezoids(points: list[float]) -> Tensor:
-    """The weights of the inner points in the area between the outer ones."""
-    ends = torch.tensor(points)
-    return (ends[2:] - ends[:-2]) / 2
 
 
 def _fbeta_value(rates: Tensor, beta: float) -> Tensor:
@@ -258,6 +254,12 @@ def _partial_value(rates: Tensor, rows: Tensor, share: Tensor, max_fpr: float) -
     """Standardised, its constant spread over the rows."""
     area, least = _area_value(rates, rows, share), max_fpr**2 / 2
     return (1 / len(rows) + (area - least / len(rows)) / (max_fpr - least)) / 2
+
+
+def _shown_partial(rates: Tensor, max_fpr: float) -> Tensor:
+    """Standardised."""
+    least = max_fpr**2 / 2
+    return (1 + (shown_area(rates, end=max_fpr) - least) / (max_fpr - least)) / 2
 
 
 def _area_value(rates: Tensor, rows: Tensor, share: Tensor) -> Tensor:

@@ -106,7 +106,7 @@ class RatioSolver(Solver):
             step=step,
             ceiling=ceiling,
             hard=self.program.required,
-            joint=self.program.at_least is not None,
+            joint=self.program.area is not None,
         )
         keep(self.mu, mu, due)
         keep(self.weight, weight, due)

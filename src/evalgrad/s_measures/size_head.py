@@ -36,12 +36,16 @@ class SizeHead(nn.Module):
         repair = "Pass the number of channels of its input."
         integer(1, most=2**31 - 1, repair=repair)("SizeHead", "in_features", in_features)
         integer(2, most=2**20, repair="Use 2 for small and large.")("SizeHead", "groups", groups)
+        self.in_features, self.groups = in_features, groups
         self.node = nn.Linear(in_features, 1 if groups == 2 else groups)
+
+    def extra_repr(self) -> str:
+        return f"in_features={self.in_features}, groups={self.groups}"
 
     def forward(self, features: Tensor) -> Tensor:
         features = floating("SizeHead", "features", features, at_least=2)
-        if features.shape[1] != self.node.in_features:
-            must = f"(N, {self.node.in_features}, *)"
+        if features.shape[1] != self.in_features:
+            must = f"(N, {self.in_features}, *)"
             repair = "Construct the head with the number of channels of its input."
             fail(ValueError, "SizeHead", "features", must, describe(features), repair)
         average = features.flatten(2).mean(-1) if features.ndim > 2 else features

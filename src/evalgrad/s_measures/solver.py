@@ -39,8 +39,8 @@ class Solver(nn.Module):
     constraints: Tensor
     share: Tensor
     mu: Tensor  # (K, J), set by the subclass
-    trend: Tensor  # (K, J) residuals that moved the multipliers, averaged over the last moves
-    latest: Tensor  # (K, J) the last of them
+    trend: Tensor  # (K, J) residuals that moved the multipliers, averaged over some ten moves
+    latest: Tensor  # (K, J) and over some three: one of a batch or a fading sum is noisy
     moves: Tensor  # how many there were
 
     def __init__(self, program: Program, known: Members | None, surrogate: Surrogate) -> None:
@@ -77,14 +77,19 @@ class Solver(nn.Module):
     @torch.no_grad()
     def load_multipliers(self, state: Mapping[str, Any]) -> None:
         """What `state` holds besides the items; see `SMeasure.load_multipliers`."""
-        own = {key: x for key, x in self.state_dict().items() if isinstance(x, Tensor)}
-        shared = own.keys() - PER_ITEM
-        if any(key not in state or state[key].shape != own[key].shape for key in shared):
-            must, repair = "of a measure with the same options", "Build both with the same options."
-            got = "other multipliers"
-            fail(ValueError, "load_multipliers", "state_dict", must, got, repair)
-        for key in shared:
-            own[key].copy_(state[key])
+        for key, own in self._shared().items():
+            own.copy_(state[key])
+
+    def multipliers_fit(self, state: Mapping[str, Any]) -> bool:
+        """Whether `load_multipliers` can take all of `state`."""
+        own = self._shared()
+        theirs = {key for key, x in state.items() if isinstance(x, Tensor)} - PER_ITEM
+        return theirs == own.keys() and all(state[key].shape == x.shape for key, x in own.items())
+
+    def _shared(self) -> dict[str, Tensor]:
+        """The state that is not of single items."""
+        state = self.state_dict().items()
+        return {key: x for key, x in state if isinstance(x, Tensor) and key not in PER_ITEM}
 
     def report(self) -> dict[str, Any]:
         """What `diagnostics()` adds for this solver alone."""
@@ -92,22 +97,22 @@ class Solver(nn.Module):
 
     def residual(self, found: Tensor) -> Tensor:
         """(K, J): how far rates (K, 4) are from the constraints; <= 0 is met."""
-        joint = self.program.at_least is not None
+        joint = self.program.area is not None
         return residuals(found, self.constraints, self.share, joint)
 
     def remember(self, residual: Tensor, due: Tensor | bool = True) -> None:
         """Keep what moved the multipliers, to tell what still falls from what has stalled."""
         fresh = (self.moves == 0) | ~self.trend.isfinite()
-        keep(self.trend, torch.where(fresh, residual, torch.lerp(self.trend, residual, 0.1)), due)
-        keep(self.latest, residual, due)
+        for average, pace in ((self.trend, 0.1), (self.latest, 0.3)):
+            keep(average, torch.where(fresh, residual, torch.lerp(average, residual, pace)), due)
         keep(self.moves, self.moves + 1, due)
 
-    def stalled(self, row: int) -> bool:
-        """Whether the largest residual of a row stays where it was, far from 0, over the last
-        moves: what falls has a larger average, what hovers around 0 a smaller one.
+    def stalled(self) -> bool:
+        """Whether the largest residual stays where it was, far from 0, over the last moves: what
+        falls has a larger slow average, what hovers around 0 a smaller one.
         """
-        worst = int(self.latest[row].argmax())
-        latest, average = float(self.latest[row, worst]), float(self.trend[row, worst])
+        worst = int(self.latest.argmax())
+        latest, average = float(self.latest.flatten()[worst]), float(self.trend.flatten()[worst])
         return float(self.moves) >= 20 and latest > 0.02 and 0.9 < average / latest < 1.1
 
     def thresholds(self) -> Tensor:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from evalgrad_lab.commands.search import HYPERPARAMETERS
-from evalgrad_lab.commands.train import DataOptions, Kind
+from evalgrad_lab.commands.train import DataOptions, TaskName
 from evalgrad_lab.errors import UserError
 from evalgrad_lab.lock import held
 from evalgrad_lab.options import default_of, flag, option
@@ -46,7 +46,7 @@ class CompareOptions(DataOptions):
     hyperparameters: Path = option(
         HYPERPARAMETERS, help="the file written by `evalgrad search` (that of the built-in tasks)"
     )
-    task: Kind | None = option(None, help="with --data: the kind of task")
+    task: TaskName | None = option(None, help="with --data: the kind of task")
     metric: str | None = option(None, help="with --data: the metric you are judged by")
     data: Path | None = option(None, help="your data, as for `evalgrad train`")
     budget: str | None = option(

@@ -5,10 +5,10 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from evalgrad_lab.commands.views import Views
 from evalgrad_lab.errors import UserError
 from evalgrad_lab.options import option
 from evalgrad_lab.store import write_atomically
+from evalgrad_lab.view_options import ViewOptions
 
 if TYPE_CHECKING:
     from evalgrad_lab.data.dataset import Examples
@@ -16,37 +16,6 @@ if TYPE_CHECKING:
     from evalgrad_lab.saved import Description
 
 MOST_COLUMNS = 12  # of a confusion matrix in the terminal
-
-
-@dataclass(frozen=True, kw_only=True)
-class ViewOptions(Views):
-    """The options that `evaluate` and `predict` share."""
-
-    run: Path = option(help="the --out folder of `evalgrad train`", positional=True)
-    threshold: float | None = option(
-        None,
-        help="scores above it are class 1 (the decision rule chosen by `train`)",
-    )
-    batch_size: int = option(16, help="batch size (16)", least=1)
-    device: str = option("auto", help="device of the network (auto: cuda if available)")
-    trust_model: bool = option(
-        False, help="allow RUN to run the code of a network that is not built in"
-    )
-
-    def decision(self, description: "Description") -> "Decision | None":
-        """What decides; None where nothing does."""
-        from evalgrad_lab.decisions import Decision, plain
-
-        if self.crops is not None:  # which gives probabilities, that no offsets were chosen for
-            return plain(of_one_score=False)
-        if self.threshold is None:
-            return description.decision
-        if description.decision is None or not description.decision.of_one_score:
-            raise UserError(
-                f"--threshold is for scores with one threshold; {self.run} was trained for"
-                f" {description.metric} with {len(description.classes)} classes. Drop it."
-            )
-        return Decision("threshold", [self.threshold])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,7 +41,7 @@ class EvaluateResult:
 
     Attributes:
         metric: the name of the metric.
-        value: the metric.
+        value: the metric; None if it is undefined on these examples.
         part: the part of the data that was measured, such as the test part.
         examples: number of examples measured.
         trained: how many examples of the data the model was trained on; they are left out unless
@@ -81,6 +50,7 @@ class EvaluateResult:
         decision: how scores became predictions; None for rankings.
         classes: the table of classes.
         confusion: the confusion matrix; rows are true, columns predicted classes.
+        note: what the examples should have and do not, such as positives of a label.
         path: the file that was written.
 
     Example:
@@ -90,7 +60,7 @@ class EvaluateResult:
     """
 
     metric: str
-    value: float
+    value: float | None
     part: str
     examples: int
     trained: int
@@ -98,6 +68,7 @@ class EvaluateResult:
     decision: "Decision | None"
     classes: list[dict[str, Any]]
     confusion: list[Any]
+    note: str
     path: Path
 
     def plain(self) -> dict[str, Any]:
@@ -118,6 +89,7 @@ def evaluate(options: EvaluateOptions) -> EvaluateResult:
     """
     from evalgrad_lab import metrics, saved, views
     from evalgrad_lab.judging import judge
+    from evalgrad_lab.ready import one_sided
 
     description, network = saved.read(options.run, options.trust_model)
     metric = metrics.find(options.metric or description.metric, description.task)
@@ -140,6 +112,7 @@ def evaluate(options: EvaluateOptions) -> EvaluateResult:
         decision,
         judged.classes,
         judged.confusion,
+        one_sided(description.task, examples, description.classes),
         options.run / "evaluation" / "result.json",
     )
     write_atomically(result.path, json.dumps(result.plain(), indent=1).encode())
@@ -179,7 +152,10 @@ def main(options: EvaluateOptions) -> int:
     found = evaluate(options)
     where = options.data or "the test part"
     decided = f", decided by {found.decision}" if found.decision else ""
-    print(f"{found.metric} {found.value:.6f} on {found.examples} examples of {where}{decided}")
+    value = "is undefined" if found.value is None else f"{found.value:.6f}"
+    print(f"{found.metric} {value} on {found.examples} examples of {where}{decided}")
+    if found.note:
+        print(f"they should have {found.note}; what is missing is left out of the metric")
     if found.trained:
         said = "are among them" if options.include_trained else "are left out"
         print(f"{found.trained} examples that the run was trained on {said}")

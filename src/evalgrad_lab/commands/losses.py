@@ -1,16 +1,13 @@
 """`evalgrad losses`: the guide to the losses, by task."""
 
 from dataclasses import dataclass
-from typing import Literal
 
 from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from evalgrad_lab.losses import KINDS, LOSSES
+from evalgrad_lab.losses import KINDS, LOSSES, Kind
 from evalgrad_lab.options import Options, option
-
-Kind = Literal["segmentation", "binary segmentation", "classification", "ranking", "multilabel"]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from evalgrad_lab.commands.evaluate import ViewOptions
 from evalgrad_lab.errors import UserError
 from evalgrad_lab.options import option
 from evalgrad_lab.store import as_csv, write_atomically
+from evalgrad_lab.view_options import ViewOptions
 
 if TYPE_CHECKING:
     from torch import Tensor

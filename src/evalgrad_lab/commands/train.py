@@ -7,15 +7,15 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from evalgrad_lab.commands.views import Views
 from evalgrad_lab.errors import UserError
 from evalgrad_lab.options import option
 from evalgrad_lab.store import read_json
+from evalgrad_lab.view_options import Views
 
 if TYPE_CHECKING:
     from evalgrad_lab.decisions import Decision
 
-Kind = Literal["segmentation", "classification", "ranking", "multilabel"]
+TaskName = Literal["segmentation", "classification", "ranking", "multilabel"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -122,7 +122,7 @@ class TrainOptions(DataOptions):
         '--task ranking --metric ap --data rows.csv --out run'
     """
 
-    task: Kind = option(help="the kind of task")
+    task: TaskName = option(help="the kind of task")
     metric: str = option(
         help="the metric you are judged by: miou, top5, ap, f1, ...; docs/train.md"
     )
@@ -178,16 +178,17 @@ class TrainResult:
         metric: the name of the metric.
         loss: the name of the loss.
         validation: the metric of the network that was kept, on validation data.
-        test: the same on the test part; None without one.
+        test: the same on the test part; None without one, or where the metric is undefined.
         decision: how scores become predictions, chosen on validation; None for rankings.
         by_default: the metric with argmax, or a threshold of 0, in place of the decision: on the
             test part, or on validation without one.
         epochs: number of epochs trained.
-        steps: number of steps trained.
+        steps: number of steps trained, without those of a second branch of `recipe`.
         tuned: the options that `tune` chose.
-        recipe: what `loss="auto"` did, and why.
+        recipe: what `loss="auto"` did, and why; docs/train.md explains its entries.
         classes: the table of classes, of the test part or of validation.
         confusion: the confusion matrix; rows are true, columns predicted classes.
+        part: what `by_default`, `classes` and `confusion` are of: test or validation.
 
     Example:
         >>> quick = {"data": folder / "rows.csv", "loss": "bce", "epochs": 2}
@@ -203,13 +204,14 @@ class TrainResult:
     validation: float
     test: float | None
     decision: "Decision | None"
-    by_default: float
+    by_default: float | None
     epochs: int
     steps: int
     tuned: dict[str, Any]
     recipe: dict[str, Any]
     classes: list[dict[str, Any]]
     confusion: list[Any]
+    part: str
 
     def plain(self) -> dict[str, Any]:
         return {name: value for name, value in asdict(self).items() if name != "out"}
@@ -276,17 +278,19 @@ def main(options: TrainOptions) -> int:
         print(f"--tune {options.tune} chose {result.tuned}")
     print_classes(result.classes, result.confusion)
     if result.decision is not None and result.decision.rule != "argmax":
-        part, value = "test", result.test
-        if value is None:
-            part, value = "validation", result.validation
+        value = result.test if result.part == "test" else result.validation
         default = "a threshold of 0" if result.decision.of_one_score else "argmax"
         # a metric of the ranking is the same whatever decides
-        other = f"; {default} has {part} {result.by_default:.4f}" * (result.by_default != value)
+        other = ""
+        if result.by_default is not None and result.by_default != value:
+            other = f"; {default} has {result.part} {result.by_default:.4f}"
         print(f"decided by {result.decision}, chosen on validation{other}")
     if result.recipe:
         print(result.recipe["why"])
-    test = "" if result.test is None else f", test {result.test:.4f}"
-    again = "" if result.test is None else f"`evalgrad evaluate {options.out}` measures it again, "
+    test = again = ""
+    if result.part == "test":
+        test = ", test undefined" if result.test is None else f", test {result.test:.4f}"
+        again = f"`evalgrad evaluate {options.out}` measures it again, "
     print(
         f"{result.loss} for {result.metric}: validation {result.validation:.4f}{test}; model in"
         f" {options.out}: {again}`evalgrad predict {options.out} --data ...` uses it, report.html"

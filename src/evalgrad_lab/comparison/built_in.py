@@ -12,14 +12,30 @@ from evalgrad_lab.report.records import Record, shown_under
 from evalgrad_lab.runs import Runs
 from evalgrad_lab.tasks.demo import DEMO, Selection
 from evalgrad_lab.tasks.task import EQUAL_TIME, Task
-from evalgrad_lab.trials import trial
+from evalgrad_lab.trials import in_equal_time, trial
 
 
 def records(options: CompareOptions, runs: Runs) -> list[Record]:
     """Records of all runs; runs that have not finished yet are trained."""
     planned = plan(options)
-    found = runs.run(trial, [settings for settings, _ in planned], title="compare")
+    timed = [
+        {n: v for n, v in one.items() if n != "seed"} for one, b in planned if _is_timed(one, b)
+    ]
+    counts = iter(runs.run(in_equal_time, timed, title="time"))
+    settings = [
+        {**one, "iterations": next(counts)} if _is_timed(one, budget) else one
+        for one, budget in planned
+    ]
+    found = runs.run(trial, settings, title="compare")
     return shown_under([budget for _, budget in planned], found)
+
+
+def _is_timed(settings: dict[str, Any], budget: str) -> bool:
+    """Whether its iterations are to be measured. In equal time the reference does what the time is
+    taken from: the run of its first budget.
+    """
+    reference = tasks.find(settings["task"]).methods[0].name
+    return budget == EQUAL_TIME and settings["loss"] != reference
 
 
 def plan(options: CompareOptions) -> list[tuple[dict[str, Any], str]]:
@@ -43,22 +59,20 @@ def _plan(selection: Selection, options: CompareOptions) -> Iterable[tuple[dict[
             hyper = hyperparameters(found, task, loss, options.hyperparameters)
             for seed in range(options.seeds or selection.seeds or task.seeds):
                 fixed = {"task": task.name, "loss": loss, "hyper": hyper, "seed": seed}
-                yield {**fixed, **budgeted(task, loss, budget)}, budget
+                yield {**fixed, "iterations": iterations_of(task, budget)}, budget
 
 
-def budgeted(task: Task, loss: str, budget: str) -> dict[str, Any]:
-    """The iterations of a budget. In equal time the reference does what the time is taken from: the
-    run of its first budget.
-    """
+def iterations_of(task: Task, budget: str) -> int:
+    """The iterations of a budget; of equal time those of the reference."""
     if budget == EQUAL_TIME:
-        return {"iterations": task.iterations[0], "equal_time": loss != task.methods[0].name}
+        return task.iterations[0]
     number, _, unit = budget.partition(" ")
     if unit != "iterations" or not number.isdecimal() or int(number) < 1:
         raise UserError(
             f'--at must be "N iterations" or "{EQUAL_TIME}"; got {budget!r}. The budgets of'
             f" {task.name} are {task.budgets}."
         )
-    return {"iterations": int(number), "equal_time": False}
+    return int(number)
 
 
 def hyperparameters(found: dict[str, Any], task: Task, loss: str, path: Path) -> dict[str, float]:

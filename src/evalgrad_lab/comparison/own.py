@@ -27,7 +27,7 @@ from evalgrad_lab.comparison.own_trials import own_trial, step_seconds
 from evalgrad_lab.data.batches import steps_per_epoch
 from evalgrad_lab.data.files.read import digest_of
 from evalgrad_lab.errors import UserError
-from evalgrad_lab.ready import Ready, prepare, start_of
+from evalgrad_lab.ready import Ready, prepare, start_of, test_note
 from evalgrad_lab.report.panels import Panel, panels
 from evalgrad_lab.report.records import Record, shown_under
 from evalgrad_lab.report.words import interval, signed
@@ -40,7 +40,6 @@ from evalgrad_lab.tune import Case, Tuned, tune
 
 FIRST_SEED = 1000  # of the search, far from those of the results
 SEEDS = 5
-SAME = 0.05  # iterations that differ by less than this share are taken for equal
 
 
 class Own:
@@ -53,6 +52,8 @@ class Own:
         self.ready = prepare(self.train)
         if not len(self.ready.data.test):
             raise UserError("--test must be above 0: a comparison needs test data.")
+        if note := test_note(self.train, self.ready.data):
+            raise UserError(f"{note} Add test data.")
         self.digest = address(self.ready)
         self.entrants = entrants(self.ready, options.losses, options.trials)
 
@@ -135,8 +136,7 @@ class Own:
             for (one, result), step in zip(self._with(found), times["steps"], strict=True):
                 count = plan.iterations
                 if panel == EQUAL_TIME:
-                    equal = equal_time_iterations(count, times["steps"][0], step)
-                    count = equal if abs(equal - count) > SAME * count else count
+                    count = equal_time_iterations(count, times["steps"][0], step)
                 for seed in range(plan.seeds):
                     settings = self.settings(one, iterations=count)
                     lines.append(({**settings, **result.point, "seed": seed}, panel))

@@ -9,6 +9,7 @@ from typing import Any
 
 from evalgrad_lab.commands.train import TrainOptions
 from evalgrad_lab.comparison.candidates import with_point
+from evalgrad_lab.errors import UserError
 from evalgrad_lab.peak_memory import PeakMemory
 from evalgrad_lab.ready import Ready, prepare
 from evalgrad_lab.training import Run, examples_of, make_fabric
@@ -33,6 +34,11 @@ def own_trial(
     one = Run(ready, make_fabric(ready.options))
     with PeakMemory() as memory:
         result = one.result({})
+    if result.test is None:
+        raise UserError(
+            f"{ready.options.data}: {ready.options.metric} is undefined on the test data. Add test"
+            " data."
+        )
     title, decision = ready.metric.title, result.decision
     how = "at 0" if ready.description.of_one_score else "by argmax"
     default = f"{title} {how}" if ready.measure.decides else title
@@ -51,7 +57,7 @@ def own_trial(
         "examples": None if seed else examples_of(ready, one.training, ready.data.test, decision),
         "decision": decision and asdict(decision),
         "recipe": result.recipe,
-        **costs(one.training, one.validation, memory),
+        **costs(one.training, one.validation, memory, result.recipe.get("more_steps", 0.0)),
     }
 
 

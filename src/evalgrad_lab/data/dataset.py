@@ -206,10 +206,26 @@ def _strata(examples: Examples) -> list[list[list[int]]]:
     for together in (examples.lists, examples.sources):
         if together is not None:
             return [places_by_value(together)]
-    if target is None or target[0].ndim:  # label maps
+    if target is None or target[0].ndim > 1:  # label maps
         return [[[i] for i in everything]]
-    classes = places_by_value([int(target[i]) for i in everything])
-    return [[[i] for i in positions] for positions in classes]
+    if target[0].ndim:  # labels of a multilabel task
+        values = rarest(examples.labels()).tolist()
+    else:
+        values = [int(target[i]) for i in everything]
+    return [[[i] for i in positions] for positions in places_by_value(values)]
+
+
+def rarest(labels: Tensor) -> Tensor:
+    """The number of the label (column) of which each row has the rarest value, 0 or 1, by how rare
+    it is; rows with no rare value have the number of labels. Strata of all combinations would be
+    too small to be split.
+    """
+    ones = labels.sum(0)
+    zeros = len(labels) - ones
+    rare = labels == (ones <= zeros)
+    order = torch.minimum(ones, zeros).argsort(stable=True)
+    first = rare[:, order].long().argmax(1)
+    return torch.where(rare.any(1), first, labels.shape[1])
 
 
 def places_by_value(values: list[int]) -> list[list[int]]:

@@ -1,5 +1,5 @@
 """Loads pretrained weights into a network: reads files without pickle, renames the parameters, and
-keeps the new head if the old one does not fit.
+keeps the new head if the old one does not fit. Batch normalisation may be frozen as it was loaded.
 
 The parameters of a network have different names in different files: wrappers add prefixes
 (`module.`, `model.`), the file's network may be a part of another (`encoder.`), EfficientNet has
@@ -215,3 +215,24 @@ FAMILIES: tuple[Callable[[str, set[str]], str], ...] = (
     *(_as_it_is, _of_torchvision, _of_first_port),
     _of_deeplab,
 )
+
+
+class FrozenBatchNorm(nn.modules.batchnorm._BatchNorm):
+    """A batch normalisation whose statistics and parameters do not change in training: those of a
+    small batch are too noisy to fine-tune with.
+    """
+
+    def train(self, mode: bool = True) -> "FrozenBatchNorm":
+        return super().train(False)
+
+
+def freeze_batch_norm(network: nn.Module) -> None:
+    """Neither the running means nor the factors of any batch normalisation change any more. The
+    layers stay what they are, so that the names of the weights do.
+    """
+    for layer in network.modules():
+        if isinstance(layer, nn.modules.batchnorm._BatchNorm):
+            kind = type(layer)
+            frozen = type(f"Frozen{kind.__name__}", (FrozenBatchNorm, kind), {})
+            object.__setattr__(layer, "__class__", frozen)
+            layer.requires_grad_(False).eval()

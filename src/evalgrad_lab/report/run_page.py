@@ -1,14 +1,16 @@
 """The page of one training, `RUN/report.html`: curves, the table of classes, the confusion matrix,
-and for segmentation example predictions. One HTML file that needs nothing else.
+and example predictions. One HTML file that needs nothing else.
 """
 
 import shlex
+from collections.abc import Sequence
 from math import isfinite
 from typing import Any
 
 from evalgrad_lab.commands.train import TrainOptions
 from evalgrad_lab.report import charts
 from evalgrad_lab.report.page import fill
+from evalgrad_lab.report.pictures import image_picture
 from evalgrad_lab.report.sections import Figure, pictures_of
 from evalgrad_lab.store import write_atomically
 
@@ -20,16 +22,19 @@ def write_run(
     result: dict[str, Any],
     curves: list[list[dict[str, Any]]],
     examples: list[Any],
+    guesses: Sequence[dict[str, Any]] = (),
 ) -> None:
     """Write `report.html` into the folder of a run, whole or not at all.
 
     Args:
         options: of the run; its folder names it.
         result: what is written to `result.json`.
-        curves: the rows of `log.csv`, and of `branch.csv` for a second branch.
+        curves: the rows of `log.csv`, and of `branch.csv` for a second branch; of `branch1.csv`
+            too if that was repeated.
         examples: images with their targets and predictions, for segmentation.
+        guesses: images or rows of a table with their classes, for other tasks.
     """
-    metric, part = result["metric"], "validation" if result["test"] is None else "test"
+    metric = result["metric"]
     forked = result["recipe"].get("fork_epoch", 0.0)
     figures = [
         _figure(curves[:1], 0.0, "loss", "Training loss", percent=False),
@@ -41,13 +46,22 @@ def write_run(
         command=shlex.join(["evalgrad", "train", *options.arguments()]),
         result=result,
         curve=curves[0],
-        part=part,
+        totals=totals(curves),
+        branches=len(curves) - 1,
         items="pixels" if options.task == "segmentation" else "examples",
         figures=[figure for figure in figures if figure is not None],
         confusion=_shaded(result["classes"], result["confusion"]),
         examples=[pictures_of(example, {"prediction": example}) for example in examples],
+        guesses=guesses,
+        pictures=[image_picture(one["image"]) for one in guesses if "image" in one],
     )
     write_atomically(options.out / "report.html", text.encode())
+
+
+def totals(curves: list[list[dict[str, Any]]]) -> tuple[int, float]:
+    """The steps and the seconds of all branches."""
+    ends = [rows[-1] for rows in curves if rows]
+    return sum(row["step"] for row in ends), sum(row["seconds"] for row in ends)
 
 
 def _figure(
@@ -56,7 +70,7 @@ def _figure(
     """The curve of the training; that of a second branch begins where it left the first."""
     lines = []
     for number, rows in enumerate(curves):
-        begin = forked * number
+        begin = forked if number else 0.0
         points = [(begin + row["epoch"], row[name]) for row in rows if isfinite(row[name])]
         if points:
             x, y = ([float(point[i]) for point in points] for i in (0, 1))
@@ -67,7 +81,9 @@ def _figure(
     last = [f"{100 * one.mean[-1]:.1f}" if percent else f"{one.mean[-1]:.4g}" for one in lines]
     text = f"{caption} against epochs ends at {' and at '.join(last)}."
     drawing = charts.curves(lines, "epochs", text, percent)
-    which = "; in grey the branch that stays with the first loss" if len(lines) > 1 else ""
+    repeated = ", and the second branch that collapsed" * (len(lines) > 2)
+    grey = f"; in grey the branch that stays with the first loss{repeated}"
+    which = grey if len(lines) > 1 else ""
     return Figure(drawing, f"{caption} against epochs{which}")
 
 

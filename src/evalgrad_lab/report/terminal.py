@@ -18,6 +18,8 @@ def print_table(comparison: Comparison, console: Console | None = None) -> None:
     found = panels(comparison["records"])
     for group in grouped_by(found, lambda panel: panel.task).values():
         console.print(_table(group))
+        if both := words.shared(group):
+            console.print(both, style="dim", highlight=False, markup=False)
         console.print()
     for sentence in words.opening(found):
         style = COLOURS[sentence.verdict] if sentence.verdict else "bold"

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from evalgrad_lab.report.panels import CONFIDENCE, Difference, Panel, Verdict, grouped_by
+from evalgrad_lab.report.panels import CONFIDENCE, Difference, Panel, Row, Verdict, grouped_by
 
 VERDICTS: tuple[Verdict, ...] = ("win", "tie", "loss", "unknown")
 _OPENINGS = {
@@ -86,6 +86,27 @@ def chance(panels: Sequence[Panel]) -> str:
     )
 
 
+def shared(panels: Sequence[Panel]) -> str:
+    """Which runs of a task are shown under two budgets; "" if there are none."""
+    found = []
+    for number, panel in enumerate(panels):
+        for before in panels[:number]:
+            runs = {row.loss: _runs(row) for row in before.rows}
+            both = [row.loss for row in panel.rows if runs.get(row.loss) == _runs(row)]
+            if both:
+                found.append(f"{_listed(both)} ({before.budget} and {panel.budget})")
+    why = "Shown under two budgets, because the iterations differ by less than 5 %"
+    return f"{why}: {'; '.join(found)}." if found else ""
+
+
+def _runs(row: Row) -> list[tuple[int, int, float]]:
+    return [(run["seed"], run["iterations"], run["seconds"]) for run in row.runs]
+
+
+def _listed(items: Sequence[str]) -> str:
+    return items[0] if len(items) == 1 else f"{', '.join(items[:-1])} and {items[-1]}"
+
+
 def _counts(by_verdict: dict[Verdict, list[Panel]]) -> Sentence:
     wins, ties, losses = (by_verdict.get(verdict, []) for verdict in ("win", "tie", "loss"))
     judged = len(wins) + len(ties) + len(losses)
@@ -118,8 +139,7 @@ def _places(verdict: Verdict, panels: list[Panel]) -> str:
         label = "designed data; " if group[0].designed else ""
         details = [_detail(rivals, own) for rivals, own in grouped_by(group, _rivals).items()]
         tasks.append(f"{task} ({label}{'; '.join(details)})")
-    listed = tasks[0] if len(tasks) == 1 else f"{', '.join(tasks[:-1])} and {tasks[-1]}"
-    return f"{_OPENINGS[verdict]} {listed}."
+    return f"{_OPENINGS[verdict]} {_listed(tasks)}."
 
 
 def _rivals(panel: Panel) -> str:

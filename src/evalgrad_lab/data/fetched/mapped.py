@@ -16,7 +16,6 @@ BRAIN, EARTH = ("usr", "share", "mricron", "templates"), ("mpl_toolkits", "basem
 STRUCTURES = tuple(
     f"{name}_{side}" for name in ("Thalamus", "Caudate", "Putamen", "Pallidum") for side in "LR"
 )
-EARTH_CLASSES = ("ocean", "land", "lake")
 BANDS, LAND_CLASSES = (10, 20, 30, 40, 50, 70), 7
 NO_DATA, IGNORE = -99999, 255
 

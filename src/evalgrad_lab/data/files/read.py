@@ -13,6 +13,8 @@ from evalgrad_lab.data.dataset import Examples, Found, Reading
 from evalgrad_lab.data.files import arrays, folders, tables
 from evalgrad_lab.errors import UserError
 
+BLOCK = 2**20  # numbers that are looked at together, in float64: images in memory are large
+
 
 def read(path: Path, how: Reading) -> Found:
     """The data set at `path`, read according to its form and the task; `NAME:FOLDER` is a folder in
@@ -106,8 +108,9 @@ def look_at(path: Path, examples: Examples, channels: int | None = None) -> Look
     inputs, known = examples.inputs, examples.known
     if known is not None:
         return Look(known.mean, known.std, known.same_size)
-    single = (inputs[i][None] for i in range(len(inputs)))
-    parts = [inputs] if isinstance(inputs, Tensor) else single
+    parts = (inputs[i][None] for i in range(len(inputs)))
+    if isinstance(inputs, Tensor) and len(inputs):
+        parts = iter(inputs.split(max(BLOCK // inputs[0].numel(), 1)))
     count, total, square = 0, torch.zeros(()), torch.zeros(())
     shapes = set()
     for i, values in enumerate(parts):

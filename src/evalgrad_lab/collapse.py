@@ -1,0 +1,109 @@
+"""Detects a training that has collapsed, and says what may help."""
+
+import math
+import sys
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.utils import get_total_norm
+
+from evalgrad_lab.fit import Hook, Training, phase_at
+from evalgrad_lab.loss_factories import WeightedSum
+from evalgrad_lab.phases import BASELINES
+from evalgrad_lab.validation import Validation
+
+CONSTANT = 8  # items of a batch that must be told apart; a few may be equal
+REPAIR = "Train with --loss auto, or mix in the baseline: --mix sum:0.5."
+OF_BASELINE = "Choose a smaller --learning-rate."  # there is nothing to mix in
+
+
+class Collapse(Hook):
+    """Detects a collapsed training: the loss is not finite, all gradients of an epoch are zero, or
+    those of the metric's loss in a sum, the network gives the same output for all items of the last
+    batch, or the metric on validation is below `least`. `why` is the reason; with `stops` the
+    training ends, otherwise a warning with the `repair` is printed once.
+    """
+
+    def __init__(
+        self, validation: Validation, stops: bool, least: float = -math.inf, repair: str = ""
+    ) -> None:
+        self.validation, self.stops, self.least, self.why = validation, stops, least, ""
+        self.repair = repair
+        self.largest: Tensor | None = None
+
+    def after_step(self, training: Training) -> None:
+        # kept where it is and looked at once in an epoch, not to wait for a GPU
+        parameters = training.network.parameters()
+        norm = get_total_norm([p.grad.detach() for p in parameters if p.grad is not None])
+        self.largest = norm if self.largest is None else torch.maximum(self.largest, norm)
+
+    def after_epoch(self, training: Training) -> None:
+        why = self._reason(training)
+        # what is looked at may differ from rank to rank, and all must stop together
+        agreed: Any = training.fabric.all_reduce(torch.tensor(float(bool(why))), reduce_op="mean")
+        if float(agreed) == 1:
+            self._found(training, why)
+        self.largest = None
+        for one in _sums(training):
+            one.look_again()
+
+    def _reason(self, training: Training) -> str:
+        if not training.loss.isfinite():
+            return "the loss was not finite"
+        if self.largest is not None and float(self.largest) == 0:
+            return "all gradients of an epoch were zero"
+        sums = _sums(training)
+        if sums and all(one.is_dead for one in sums):  # of a multilabel task there are several
+            return _no_gradient(sums[0].names[1])
+        if _is_constant(training.output):
+            return "the network gives the same output for all items"
+        metric = self.validation.curve[-1]["metric"]
+        return f"the metric fell to {metric:.3f} on validation" if metric < self.least else ""
+
+    def _found(self, training: Training, why: str) -> None:
+        if not self.why and not self.stops and training.fabric.is_global_zero:
+            print(f"epoch {training.epoch}: {why}. {self.repair}", file=sys.stderr)
+        self.why = why
+        training.stopped |= self.stops
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"why": self.why}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.why = state["why"]
+
+
+def _sums(training: Training) -> list[WeightedSum]:
+    """The sums of two losses that are trained on now."""
+    loss: Any = phase_at(training.phases, training.step - 1)[0].loss
+    parts = loss.modules() if isinstance(loss, nn.Module) else ()
+    return [part for part in parts if isinstance(part, WeightedSum)]
+
+
+def _no_gradient(loss: str) -> str:
+    """That the metric's loss had none, and what may give it one."""
+    helps = {"direct_ndcg": '"first_k" or "direction": "negative" in --loss-options may help'}
+    if loss.startswith("direct_"):
+        helps.setdefault(loss, '"direction": "negative" in --loss-options may help')
+    said = f"{loss} had no gradient in a whole epoch"
+    return f"{said} ({helps[loss]})" if loss in helps else said
+
+
+def repair_of(loss: str, mix: str) -> str:
+    """What helps a training with this loss that has collapsed."""
+    if loss in ("auto", "weighted_cross_entropy", *BASELINES.values()):
+        return OF_BASELINE
+    return REPAIR if mix == "none" else "Train with --loss auto."
+
+
+def _is_constant(output: Any) -> bool:
+    """Whether all items of a batch have the same output; of few images, all pixels."""
+    if not isinstance(output, Tensor):
+        return False
+    items = output.detach()
+    if len(items) < CONSTANT and items.ndim == 4:  # (N, C, H, W)
+        items = items.movedim(1, -1).flatten(0, -2)
+    if len(items) < CONSTANT:
+        return False
+    return not bool((items - items[:1]).abs().amax() > 1e-6 * items.abs().amax())
