@@ -208,6 +208,7 @@ double solve(const Row& row, const Bracket& bracket, double m, double q) {
                       beyond_low = count_keys(keys, count, bracket.low + 1);
         return Sums{below, from_low, beyond_low, count_keys(keys, count, bracket.high)};
     });
+    if (std::isnan(sums.sum)) return NAN;  // a loss is: no z would compare, and the slope become 0
     const int64_t inside = sums.from_low - sums.above;
     if (sums.beyond_low ==
         sums.above) {  // nothing inside but ties with A, as always at p = 1: one step
