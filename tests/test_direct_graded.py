@@ -189,6 +189,16 @@ def test_huge_gains_do_not_overflow(direction):
     torch.testing.assert_close(small, huge)
 
 
+def test_gains_that_overflow_with_their_weights_are_nan(engine):
+    scores, huge = torch.randn(2, 5), torch.tensor([1e200, 1, 2, 0, 1], dtype=torch.float64)
+    options = {"item_weight": torch.stack([huge, huge.new_ones(5)]), "reduction": "none"}
+    value, gradient = value_and_gradient(
+        eg.direct_graded_ndcg_loss, scores, huge.expand(2, 5), **options
+    )
+    assert value.isnan().tolist() == [True, False]
+    assert gradient.isnan().all(1).tolist() == [True, False]
+
+
 def test_wrong_grades_are_nan_where_they_cannot_be_read():
     scores, target = torch.randn(2, 5), torch.tensor([[0, 1, 2, 0, 3], [0, 1, -1, 0, 3]])
     found = torch.vmap(eg.direct_graded_ndcg_loss)(scores, target)

@@ -3,6 +3,7 @@
 // F(y) = (1/ideal) sum_i s_i T(rank of i) is largest for the items by s_i, F + s eps Delta for the
 // items by s_i - s eps g_i; g_i: the gain over the largest of the row.
 #include <algorithm>
+#include <cfloat>
 #include <cmath>
 #include <cstdint>
 #include <limits>
@@ -74,7 +75,8 @@ public:
     }
 
 private:
-    // The items that count, and their gains in decreasing order. True if one of the scores is NaN.
+    // The items that count, and their gains in decreasing order. True if one of the scores is NaN
+    // or a gain is not finite.
     bool collect(const Real* scores, const double* gain, const uint8_t* mask, int64_t n) {
         items_.clear();
         best_.clear();
@@ -82,8 +84,10 @@ private:
         for (int64_t i = 0; i < n; ++i) {
             if (mask != nullptr && mask[i] == 0) continue;
             items_.push_back({static_cast<double>(scores[i]), 0.0, gain[i], i});
-            best_.push_back(gain[i]);
-            nan |= scores[i] != scores[i];
+            // a product of gain and weight may overflow, and no sort takes what is not a number
+            const bool gains = gain[i] >= 0 && gain[i] <= DBL_MAX;
+            best_.push_back(gains ? gain[i] : DBL_MAX);
+            nan |= scores[i] != scores[i] || !gains;
         }
         std::sort(best_.begin(), best_.end(), std::greater<double>());
         return nan;
