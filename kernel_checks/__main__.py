@@ -1,5 +1,6 @@
 """`python -m kernel_checks sanitizers|compilers|warnings`: a line of each build says what a replay
-found. What a machine lacks, a compiler or an emulator, is said and left out.
+of recorded calls found, and of the same calls with disturbed tensors. What a machine lacks, a
+compiler or an emulator, is said and left out.
 """
 
 import argparse
@@ -76,7 +77,7 @@ def write_signatures() -> None:
     (BUILD / "signatures.h").write_text("\n".join(body))
 
 
-def checked(variant: Variant, calls: Path) -> bool:
+def checked(variant: Variant, calls: Path, fuzzing: float) -> bool:
     """Build and replay; what came of it is printed."""
     if tool := variant.missing():
         print(f"{variant.name}: {tool} is missing; not tried")
@@ -88,7 +89,7 @@ def checked(variant: Variant, calls: Path) -> bool:
     command = [variant.compiler, *flags, *folders, *sources(), replay, "-ldl", "-o", str(program)]
     subprocess.run(command, check=True)
     built = time.monotonic()
-    run = [str(program), str(calls), *map(str, variant.threads)]
+    run = [str(program), str(calls), str(fuzzing), *map(str, variant.threads)]
     whole = [variant.emulator, *run] if variant.emulator else run
     try:
         done = subprocess.run(whole, capture_output=True, text=True, timeout=LONGEST)
@@ -101,8 +102,8 @@ def checked(variant: Variant, calls: Path) -> bool:
     return not done.returncode
 
 
-def replayed(variants: tuple[Variant, ...], seconds: float) -> bool:
-    """Record calls and replay them in all variants; whether all are clean."""
+def replayed(variants: tuple[Variant, ...], seconds: float, fuzzing: float) -> bool:
+    """Record calls, replay them in all variants and disturb them; whether all are clean."""
     from evalgrad import _native
     from kernel_checks.record import record
 
@@ -115,7 +116,7 @@ def replayed(variants: tuple[Variant, ...], seconds: float) -> bool:
         names = sorted(f"{name} {types}" for name, types in unseen)
         print(f"not called, and so not checked: {', '.join(names)}")
         return False
-    clean = [checked(variant, BUILD / "calls") for variant in variants]  # all of them
+    clean = [checked(variant, BUILD / "calls", fuzzing) for variant in variants]  # all of them
     return all(clean)
 
 
@@ -140,11 +141,12 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m kernel_checks", description=__doc__)
     parser.add_argument("what", choices=["sanitizers", "compilers", "warnings"])
     parser.add_argument("--seconds", type=float, default=30, help="of recording calls (30)")
+    parser.add_argument("--fuzz", type=float, default=60, help="seconds of disturbed calls (60)")
     arguments = parser.parse_args()
     if arguments.what == "warnings":
         return not warned()
     variants = SANITIZERS if arguments.what == "sanitizers" else COMPILERS
-    return not replayed(variants, arguments.seconds)
+    return not replayed(variants, arguments.seconds, arguments.fuzz)
 
 
 if __name__ == "__main__":
