@@ -149,7 +149,8 @@ def _pure(
     """Delta of y_w, Delta of y_direct, each (R,), and the direct loss gradient (R, n)."""
     counts = torch.ones_like(gain, dtype=torch.bool) if mask is None else mask
     live = _live(gain, counts)
-    nan = (scores.isnan() & counts).any(1) & live
+    # a product of gain and weight may overflow
+    nan = ((scores.isnan() | gain.isinf()) & counts).any(1) & live
     x = torch.where(counts & ~scores.isnan(), scores, -math.inf).to(exact_dtype(scores))
     top = torch.nn.functional.pad(gain, (1, 0)).amax(1, keepdim=True)
     g = gain / torch.where(top > 0, top, 1.0)
