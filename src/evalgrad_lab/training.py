@@ -17,8 +17,9 @@ from evalgrad_lab.errors import UserError
 from evalgrad_lab.fit import Hook, Training, fit
 from evalgrad_lab.guesses import guesses_of
 from evalgrad_lab.lock import held
+from evalgrad_lab.parts import dataset, files_of
 from evalgrad_lab.progress import Progress
-from evalgrad_lab.ready import Ready, dataset, files_of, prepare
+from evalgrad_lab.ready import Ready, prepare
 from evalgrad_lab.recipe import LEAST, Fork, fork_step
 from evalgrad_lab.report.run_page import totals, write_run
 from evalgrad_lab.store import read_json, write_atomically

@@ -89,7 +89,7 @@ def evaluate(options: EvaluateOptions) -> EvaluateResult:
     """
     from evalgrad_lab import metrics, saved, views
     from evalgrad_lab.judging import judge
-    from evalgrad_lab.ready import one_sided
+    from evalgrad_lab.parts import one_sided
 
     description, network = saved.read(options.run, options.trust_model)
     metric = metrics.find(options.metric or description.metric, description.task)
