@@ -174,7 +174,7 @@ def print_classes(classes: list[dict[str, Any]], confusion: list[Any]) -> None:
     if not classes:
         return
     _print(list(classes[0]), [[_text(value) for value in row.values()] for row in classes])
-    if len(confusion) <= MOST_COLUMNS and not isinstance(confusion[0][0], list):
+    if 0 < len(confusion) <= MOST_COLUMNS and not isinstance(confusion[0][0], list):
         names = [row["class"] for row in classes]
         rows = [[name, *map(str, counts)] for name, counts in zip(names, confusion, strict=True)]
         _print(["true \\ predicted", *names], rows)
