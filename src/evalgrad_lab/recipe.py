@@ -80,7 +80,7 @@ def recipe_for(
     on_batches(first, first_options, kind, given)
     on_batches(metric.loss, own, kind, given)  # raises now if something does not fit
     if metric.loss == baseline:
-        why = f"{baseline} already optimises {metric.name}"
+        why = f"no loss here follows {metric.name} more closely"
         return Recipe(first, {**first_options, **own}, None, {}, why)
     if few := _too_few(kind, metric, given, validation):
         return Recipe(first, first_options, None, own, few)
