@@ -343,6 +343,16 @@ def test_patience_is_remembered_by_a_resume(tmp_path, monkeypatch):
     assert whole.recipe["more_steps"] < 0.5
 
 
+def test_a_run_continued_from_another_folder_has_its_own_second_branch(tmp_path):
+    """The folder has a finished branch of a run that was there before."""
+    train(options(tmp_path))
+    asked = {"seed": 1, "out": tmp_path / "other"}
+    other = train(options(tmp_path, **asked))
+    last = str(tmp_path / "other" / "last.ckpt")
+    found = train(options(tmp_path, **{**asked, "out": tmp_path / "run"}, resume=last))
+    assert found.plain() == other.plain()
+
+
 def test_the_second_branch_starts_from_the_fork(tmp_path, monkeypatch):
     """Not from the end of the first, nor from its best look."""
     seen, trained = {}, branches._trained

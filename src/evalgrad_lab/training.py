@@ -170,8 +170,9 @@ class Run:
         ready, training, fabric = self.ready, self.training, self.training.fabric
         last = None if self.folder is None else self.folder / "last.ckpt"
         goes_on = training.step < training.steps and not training.stopped
-        if self.folder is not None and goes_on and fabric.is_global_zero:
-            for old in self.folder.glob("branch*"):  # of a shorter training
+        anew = goes_on or ready.options.resume != "auto"
+        if self.folder is not None and anew and fabric.is_global_zero:
+            for old in self.folder.glob("branch*"):  # of a shorter training, or of another one
                 old.unlink()
         fit(training, self.batches, self.hooks, last)
         self.validation.restore_best(training)
