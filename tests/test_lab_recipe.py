@@ -25,6 +25,7 @@ from evalgrad_lab.commands.train import TrainOptions
 from evalgrad_lab.comparison import own, own_trials
 from evalgrad_lab.data.batches import Batch
 from evalgrad_lab.errors import UserError
+from evalgrad_lab.performance import Performance
 from evalgrad_lab.phases import class_counts
 from evalgrad_lab.ready import prepare
 
@@ -54,10 +55,11 @@ def same(first, second):
     return all(torch.equal(first[name], second[name]) for name in first)
 
 
-@pytest.mark.parametrize("take", [False, True])
-def test_it_returns_the_branch_that_validation_finds_better(tmp_path, monkeypatch, take):
+@pytest.mark.parametrize(
+    ("planted", "take"), [((0.02, 0.01), True), ((0.02, 0.03), False), ((0.0, 0.0), False)]
+)
+def test_it_returns_the_branch_that_validation_finds_better(tmp_path, monkeypatch, planted, take):
     """With the difference planted: below the standard error the result is cross-entropy's."""
-    planted = (0.02, 0.01 if take else 0.03)
     monkeypatch.setattr(branches, "better_by", lambda *_: planted)
     auto = train(options(tmp_path))
     assert ("took the branch" in auto.recipe["why"]) == take
@@ -245,6 +247,12 @@ def test_a_loss_of_the_metric_without_a_gradient_is_told(tmp_path, monkeypatch, 
     assert ("difference" in found) == (value == 0)
 
 
+def test_a_loss_of_the_metric_that_is_not_finite_is_told(tmp_path, monkeypatch):
+    plant(monkeypatch, lambda scores, target: scores.sum() * float("nan"))
+    why = train(options(tmp_path)).recipe["why"]
+    assert why.count("a branch collapsed: the loss was not finite.") == 2
+
+
 def test_a_gradient_in_one_batch_of_an_epoch_is_enough():
     loss = loss_factories.WeightedSum("bce", "hinge")
     far, near = (torch.tensor(x, requires_grad=True) for x in ([9.0, 9.0], [0.1, -0.1]))
@@ -341,6 +349,7 @@ def test_patience_is_remembered_by_a_resume(tmp_path, monkeypatch):
             train(options(tmp_path, **asked))
     assert train(options(tmp_path, **asked)).plain() == whole.plain()
     assert whole.recipe["more_steps"] < 0.5
+    assert whole.recipe["fork_epoch"] == whole.epochs  # it stopped before the fork
 
 
 def test_a_run_continued_from_another_folder_has_its_own_second_branch(tmp_path):
@@ -368,6 +377,73 @@ def test_the_second_branch_starts_from_the_fork(tmp_path, monkeypatch):
     assert (fork["taken_at"], state["step"]) == (14, 20)
     assert same(seen, fork["weights"])
     assert not same(seen, state["network"])
+
+
+def untrained(monkeypatch):
+    """Second branches that take no step, and are taken; the hooks that each would have."""
+    seen = []
+    monkeypatch.setattr(branches, "fit", lambda training, batches, hooks, _: seen.append(hooks))
+    monkeypatch.setattr(branches, "better_by", lambda *_: (0.02, 0.01))
+    return seen
+
+
+def test_a_second_branch_that_takes_no_step_is_the_fork(tmp_path, monkeypatch):
+    untrained(monkeypatch)
+    assert train(options(tmp_path, iterations=20)).recipe["taken"]
+    state = torch.load(tmp_path / "run" / "last.ckpt", weights_only=True)
+    (fork,) = (hook for hook in state["hooks"] if "taken_at" in hook)
+    assert same(weights(tmp_path / "run"), fork["weights"])
+
+
+def test_the_sampler_follows_the_second_branch_too(tmp_path, monkeypatch):
+    seen = untrained(monkeypatch)
+    write_segmentation(tmp_path / "data", count=120)
+    asked = {"task": "segmentation", "metric": "miou", "data": tmp_path / "data"}
+    train(options(tmp_path, **asked, iterations=2, batch_size=8, sampler="performance"))
+    assert Performance in [type(hook) for hook in seen[0]]
+
+
+def test_the_second_branch_is_returned_as_it_was_at_its_best_look(tmp_path, monkeypatch):
+    """With looks planted, of which that after the first of its epochs is the best."""
+    monkeypatch.setattr(ready_module, "SMOOTH", 1)
+    monkeypatch.setattr(branches, "better_by", lambda *_: (0.02, 0.01))
+    kept = {}
+
+    def fit(training, batches, hooks, checkpoint):
+        looked = hooks[0]
+        for value in (0.6, 0.9, 0.7):
+            with torch.no_grad():
+                [*training.network.parameters()][-1].fill_(value)
+            looked.measure = lambda value=value: value
+            training.loss = torch.tensor(0.0)
+            looked.after_epoch(training)
+        kept.update(looked.weights)
+
+    monkeypatch.setattr(branches, "fit", fit)
+    train(options(tmp_path, iterations=20))
+    last = [*kept.values()][-1]
+    assert torch.equal(last, torch.full_like(last, 0.9))
+    assert same(weights(tmp_path / "run"), kept)
+
+
+def test_the_seconds_of_the_second_branch_count(tmp_path, monkeypatch):
+    ready = prepare(options(tmp_path, iterations=20))
+    first, other = ready.training(), SimpleNamespace(step=6, seconds=2.0)
+    first.step, first.seconds = 20, 5.0
+    monkeypatch.setattr(branches, "_trained", lambda *_: (other, SimpleNamespace(why="planted")))
+    branches.take_better(ready, first, recipe.Fork(14), None, lambda _: [])
+    assert first.seconds == 5 + 2 + 2  # it was repeated
+
+
+def test_the_choice_leaves_out_whole_lists(tmp_path, monkeypatch):
+    x, target, group = np.random.rand(600, 3), np.arange(600) % 3 == 0, np.arange(600) // 6
+    np.savez(tmp_path / "lists.npz", inputs=x, target=target.astype(int), group=group)
+    seen = []
+    monkeypatch.setattr(branches, "better_by", lambda *given: seen.append(given[3]) or (0.0, 1.0))
+    ready = prepare(options(tmp_path, data=tmp_path / "lists.npz"))
+    branches._chosen(ready, ready.training(), ready.training(), "", "")
+    assert ready.recipe.second is not None
+    assert torch.equal(seen[0], torch.arange(20).repeat_interleave(6))
 
 
 def test_the_second_branch_keeps_the_class_weights_of_the_start(tmp_path):
