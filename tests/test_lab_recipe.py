@@ -146,6 +146,15 @@ def test_class_weights_of_the_start_can_be_given(tmp_path):
     assert recipe_of(loss_options={"weight_power": 0.0}, **classes).first == "cross_entropy"
 
 
+def test_one_positive_is_told_as_one():
+    """And one step."""
+    labels = torch.tensor([1, *[0] * 30])
+    said = "validation has 1 positive, too few to choose a branch (at least 20)"
+    assert recipe._too_few_labels(labels) == said
+    assert recipe._too_few_labels(1 - labels).startswith("validation has 1 negative, ")
+    assert branches._cost([1], 2) == " The second branch took 1 more step (50 %)."
+
+
 def test_two_positives_in_validation_are_too_few_to_choose_by(tmp_path, capsys):
     data = write_items(tmp_path / "items.npz", 400, positives=0.03)
     asked = options(tmp_path, data=data, metric="f1")
