@@ -292,8 +292,74 @@ def test_an_s_measure_that_is_solved_is_not_without_a_gradient():
     assert not loss.is_dead
 
 
+def watched(metric=0.5, **how):
+    """A `Collapse`, a training of a network without layers, and what ends an epoch of it."""
+    network = torch.nn.ParameterList([torch.zeros(1)])
+    fabric = SimpleNamespace(is_global_zero=True, all_reduce=lambda value, reduce_op: value)
+    phase = SimpleNamespace(loss=None, steps=9)
+    known = {"network": network, "fabric": fabric, "phases": [phase], "stopped": False, "epoch": 1}
+    last = {"step": 1, "loss": torch.tensor(1.0), "output": torch.arange(9.0)}
+    look = SimpleNamespace(curve=[{"metric": metric}])
+    return collapse.Collapse(look, **how), SimpleNamespace(**known, **last)
+
+
+def stepped(hook, training, gradients):
+    for gradient in gradients:
+        training.network[0].grad = torch.tensor([gradient])
+        hook.after_step(training)
+    hook.after_epoch(training)
+    return hook.why
+
+
+def test_the_gradients_of_one_epoch_are_looked_at_together():
+    """One that is not 0 is enough, in any step, but not in an epoch before."""
+    hook, training = watched(stops=False)
+    assert stepped(hook, training, [1.0, 0.0]) == ""
+    assert stepped(hook, training, [0.0, 1.0]) == ""
+    assert stepped(hook, training, [0.0, 0.0]) == "all gradients of an epoch were zero"
+
+
+def test_the_metrics_loss_is_looked_at_in_every_epoch_anew():
+    one, other = (loss_factories.WeightedSum("bce", "hinge") for _ in range(2))
+    hook, training = watched(stops=True)
+    training.phases[0].loss = torch.nn.ModuleList([one, other])
+    one.unsolved = other.unsolved = one.moved = True  # of a multilabel task one has learnt
+    assert stepped(hook, training, [1.0]) == ""
+    assert not any((one.moved, other.unsolved))
+    one.unsolved = other.unsolved = True
+    assert stepped(hook, training, [1.0]) == "hinge had no gradient in a whole epoch"
+
+
+def test_a_collapse_stops_or_is_told_once(capsys):
+    for stops in (True, False):
+        hook, training = watched(stops=stops, repair="Do something.")
+        training.output = torch.full((9,), 1e-3) * (1 + 1e-8 * torch.arange(9).double())
+        for _ in range(2):
+            assert (
+                stepped(hook, training, [1.0]) == "the network gives the same output for all items"
+            )
+        assert training.stopped == stops
+        told = 0 if stops else 1
+        assert capsys.readouterr().err.count("same output for all items. Do something.") == told
+        again = watched(stops=stops)[0]
+        again.load_state_dict(hook.state_dict())
+        assert again.why == hook.why
+
+
+def test_ranks_stop_together_or_not_at_all():
+    """Where one of two has collapsed, neither is stopped; where both have, both are."""
+    for other in (0.0, 1.0):
+        for metric, least in ((0.1, 0.2), (0.3, 0.2)):
+            hook, training = watched(metric, stops=True, least=least)
+            training.fabric.all_reduce = lambda own, reduce_op, other=other: (own + other) / 2
+            stepped(hook, training, [1.0])
+            assert training.stopped == (metric < least and other == 1)
+
+
 def test_first_k_is_named_where_ndcg_has_no_gradient():
-    assert '"first_k" or "direction": "negative"' in collapse._no_gradient("direct_ndcg")
+    assert '("first_k", "direction": "negative" or a larger "epsilon" in' in collapse._no_gradient(
+        "direct_ndcg"
+    )
     assert collapse._no_gradient("smooth_topk") == "smooth_topk had no gradient in a whole epoch"
 
 
