@@ -590,6 +590,15 @@ def test_rare_classes_weigh_more_from_the_start(tmp_path):
     assert "rare" not in own.recipe["why"]
 
 
+def test_rates_of_0_are_kept(tmp_path):
+    """They are not the default."""
+    pace = prepare(options(tmp_path, learning_rate=0.0)).pace()
+    assert pace.learning_rate == 0
+    network = torch.nn.ModuleDict({"body": torch.nn.Linear(2, 2), "fc": torch.nn.Linear(2, 2)})
+    groups = replace(pace, learning_rate=0.1, head_rate=0.0).make_optimiser(network).param_groups
+    assert sorted(group["lr"] for group in groups) == [0.0, 0.0, 0.1]
+
+
 def test_of_more_than_255_classes_none_is_void(tmp_path):
     """255 is void in masks alone."""
     target = np.arange(900) % 300

@@ -91,8 +91,9 @@ class Ready:
 
     def pace(self) -> Pace:
         options, image = self.options, self.data.train.inputs[0].ndim > 1
+        rate = MODELS[options.task, image][2]
         own: dict[str, Any] = {
-            "learning_rate": options.learning_rate or MODELS[options.task, image][2],
+            "learning_rate": rate if options.learning_rate is None else options.learning_rate,
             "weight_decay": options.weight_decay or 0.0,
             "schedule": schedule_of(options.schedule),
         }
