@@ -648,6 +648,28 @@ def test_options_of_a_named_loss_are_told_without_the_data(tmp_path):
         train(options(tmp_path, metric="f1", loss="f_beta", loss_options={"beta": -1.0}))
 
 
+@pytest.mark.parametrize("wrong", ["x", -1, None])
+def test_wrong_weights_of_classes_are_told(tmp_path, wrong):
+    def refused(text, **given):
+        with pytest.raises(UserError, match=text):
+            prepare(options(tmp_path, **given)).phases()
+
+    for loss in ("auto", "bce"):
+        own = {"positive_weight": wrong}
+        text = "`positive_weight` must be a finite number above 0; got"
+        refused(text, metric="f1", loss=loss, loss_options=own)
+    classes = {"task": "classification", "metric": "f1"}
+    if wrong is not None:
+        text = "weight_power must be a number from 0 to 10; got"
+        for loss in ("auto", "weighted_cross_entropy"):
+            refused(text, **classes, loss=loss, loss_options={"weight_power": wrong})
+    for weight in (wrong, [1.0], [1.0, wrong], [0, 0], [1.0, 2.0, 3.0]):
+        if weight is not None:
+            own = {"weight": weight}
+            text = "weight must be a list of 2 numbers, one for each class"
+            refused(text, **classes, loss="weighted_cross_entropy", loss_options=own)
+
+
 def test_a_mixture_of_its_own_is_refused(tmp_path):
     with pytest.raises(UserError, match="Drop --mix, or name the loss to mix: --loss direct"):
         train(options(tmp_path, mix="sum:0.5"))
