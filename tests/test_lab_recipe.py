@@ -19,7 +19,17 @@ from safetensors.torch import load_file
 from test_lab_train import SLOW_NET
 from training_data import write_segmentation
 
-from evalgrad_lab import branches, collapse, loss_factories, losses, recipe, train, trials
+from evalgrad_lab import (
+    branches,
+    collapse,
+    decisions,
+    loss_factories,
+    losses,
+    recipe,
+    train,
+    training,
+    trials,
+)
 from evalgrad_lab import ready as ready_module
 from evalgrad_lab.commands.train import TrainOptions
 from evalgrad_lab.comparison import own, own_trials
@@ -163,6 +173,8 @@ def test_two_positives_in_validation_are_too_few_to_choose_by(tmp_path, capsys):
     assert result.recipe["chosen"] == "bce"
     assert f"validation has {count} positives, too few to choose a branch" in result.recipe["why"]
     assert f"threshold chosen on {count} positives" in capsys.readouterr().err
+    training._say_few(prepare(asked), decisions.plain(True))
+    assert not capsys.readouterr().err  # 0 was not chosen
 
 
 @pytest.mark.parametrize(("count", "enough"), [(90, False), (110, True)])
@@ -275,6 +287,9 @@ def test_a_gradient_in_one_batch_of_an_epoch_is_enough():
     dead.losses[1] = lambda scores, target: 0 * scores.sum() + 1
     dead(near, target)
     assert dead.is_dead
+    dead.losses[1] = lambda scores, target: 0 * scores.sum()  # the next batch is solved
+    dead(near, target)
+    assert dead.is_dead
     near.grad = None
     torch.testing.assert_close(
         torch.autograd.grad(loss(near, target), near),
@@ -328,6 +343,9 @@ def test_the_metrics_loss_is_looked_at_in_every_epoch_anew():
     assert not any((one.moved, other.unsolved))
     one.unsolved = other.unsolved = True
     assert stepped(hook, training, [1.0]) == "hinge had no gradient in a whole epoch"
+    one.unsolved = other.unsolved = True  # in the last epoch before another phase
+    training.phases = [SimpleNamespace(loss=one, steps=1), SimpleNamespace(loss=None, steps=1)]
+    assert collapse._sums(training) == [one]
 
 
 def test_a_collapse_stops_or_is_told_once(capsys):
@@ -435,6 +453,12 @@ def test_a_run_continued_from_another_folder_has_its_own_second_branch(tmp_path)
     last = str(tmp_path / "other" / "last.ckpt")
     found = train(options(tmp_path, **{**asked, "out": tmp_path / "run"}, resume=last))
     assert found.plain() == other.plain()
+
+
+def test_a_longer_run_does_not_go_on_with_the_branch_of_the_shorter_one(tmp_path):
+    train(options(tmp_path))
+    (tmp_path / "run" / "branch0.ckpt").write_bytes(b"")
+    assert train(options(tmp_path, epochs=6)).epochs == 6
 
 
 def test_the_second_branch_starts_from_the_fork(tmp_path, monkeypatch):
@@ -546,6 +570,24 @@ def test_each_branch_is_judged_by_its_own_best_decision(tmp_path, monkeypatch):
     ((first, second, _),) = seen
     assert torch.equal(first, second)
     assert 0 < float(first[:, 0].mean()) < 1
+
+
+def test_a_branch_is_judged_by_all_rules_and_looks_are_smoothed(tmp_path, monkeypatch):
+    """During the training thresholds alone are tried, which are quick."""
+    ready, seen, decision = prepare(options(tmp_path)), [], ready_module.Ready.decision
+    training = ready.training()
+    assert ready.validation(training).smooth == 3
+    last = replace(ready, options=replace(ready.options, choose="last"))
+    assert last.validation(training).smooth == 1
+
+    def kept(self, training, last=False):
+        seen.append(last)
+        return decision(self, training, last)
+
+    monkeypatch.setattr(ready_module.Ready, "decision", kept)
+    ready.rows(training)
+    ready.validation(training).measure()
+    assert seen == [True, False]
 
 
 def mean(rows):
