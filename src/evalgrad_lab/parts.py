@@ -30,6 +30,11 @@ def _found(
 
 def _parts(found: Found, options: TrainOptions) -> Dataset[Examples]:
     """The three parts; raises for what cannot be trained on or measured."""
+    if options.task == "multilabel" and found.train.lists is not None:
+        raise UserError(
+            f"{options.data}: lists are for --task ranking; each label of a multilabel task is one"
+            " ranking of all items. Drop --group and its column, or the array `group`."
+        )
     if found.validation is None and len(found.train) < 2:
         raise UserError(
             f"{options.data} has one example; at least two are needed, to hold one out for"
