@@ -712,6 +712,13 @@ def test_wrong_weights_of_classes_are_told(tmp_path, wrong):
             refused(text, **classes, loss="weighted_cross_entropy", loss_options=own)
 
 
+@pytest.mark.parametrize("loss", ["auto", "direct_average_precision"])
+def test_a_loss_that_is_not_reduced_is_refused(tmp_path, loss):
+    asked = options(tmp_path, loss=loss, loss_options={"reduction": "none"})
+    with pytest.raises(UserError, match="must be mean or sum; got 'none'"):
+        prepare(asked).phases()
+
+
 def test_a_mixture_of_its_own_is_refused(tmp_path):
     with pytest.raises(UserError, match="Drop --mix, or name the loss to mix: --loss direct"):
         train(options(tmp_path, mix="sum:0.5"))

@@ -133,6 +133,11 @@ def _with_data(name: str, options: dict[str, Any], kind: str, given: Given) -> d
             f"--loss-options: the solver of {name} must be ratio; lagrangian has steps of its own,"
             " see docs/s_measures.md."
         )
+    if options.get("reduction") == "none":
+        raise UserError(
+            f"--loss-options: the reduction of {name} must be mean or sum; got 'none'. Training"
+            " needs one number for a batch."
+        )
     if "+" in name:
         parts = name.split("+", 1)
         asked = {part: _with_data(part, options.get(part, {}), kind, given) for part in parts}
