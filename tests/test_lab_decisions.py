@@ -20,6 +20,7 @@ from evalgrad_lab.errors import UserError
 from evalgrad_lab.fit import Pace, Phase, Training
 from evalgrad_lab.judging import choose, fitted
 from evalgrad_lab.metrics import find
+from evalgrad_lab.ready import prepare
 from evalgrad_lab.validation import Validation
 
 
@@ -246,6 +247,9 @@ def test_the_batch_size_is_raised_where_most_batches_would_hold_no_positive(tmp_
     assert "65% of the batches of 8 would have no positive; a larger --batch-size helps" in warned
     train(options(tmp_path, write_table(tmp_path / "t.csv"), epochs=1, out=tmp_path / "usual"))
     assert "would have no positive" not in capsys.readouterr().err
+    few = prepare(options(tmp_path, rare(tmp_path / "few.csv", positives=4), metric="ap"))
+    # 2 of 192: 0.990^256 = 0.07 is more than 5 %, but there are no more items
+    assert (int(few.data.train.labels().sum()), few.batch_size) == (2, 256)
 
 
 @pytest.mark.parametrize(("length", "warned"), [(4, True), (40, False)])

@@ -20,6 +20,8 @@ from evalgrad_lab import (
     saved,
     train,
 )
+from evalgrad_lab.commands.evaluate import main as evaluate_command
+from evalgrad_lab.commands.train import main as train_command
 from evalgrad_lab.data.files.read import Reading, read
 from evalgrad_lab.errors import UserError
 
@@ -74,6 +76,32 @@ def test_the_batch_size_follows_the_rarest_label(tmp_path, capsys):
     assert result.steps == 193 // 64
     train(TrainOptions(**options, out=tmp_path / "asked", batch_size=8))
     assert "65% of the batches of 8 would have no positive of 1; a" in capsys.readouterr().err
+
+
+def test_lists_are_refused(tmp_path):
+    """Of the column `--group` names, and of the array."""
+    x, target = write(tmp_path)
+    group = np.arange(len(x)) // 10
+    np.savez(tmp_path / "lists.npz", inputs=x, target=target, group=group)
+    options = {"task": "multilabel", "metric": "ap", "out": tmp_path / "run"}
+    named = {"target": "red,green", "group": "a"}
+    for data, more in (("lists.npz", {}), ("data.csv", named)):
+        with pytest.raises(UserError, match="lists are for --task ranking; each label"):
+            train(TrainOptions(**options, **more, data=tmp_path / data))
+
+
+def test_a_metric_of_the_ranking_is_printed_for_each_label_without_a_matrix(tmp_path, capsys):
+    write(tmp_path)
+    options = {"task": "multilabel", "metric": "ap", "data": tmp_path / "data.npz", "epochs": 1}
+    out = tmp_path / "run"
+    assert train_command(TrainOptions(**options, loss="bce", accelerator="cpu", out=out)) == 0
+    trained = capsys.readouterr().out
+    assert evaluate_command(EvaluateOptions(run=out)) == 0
+    measured = capsys.readouterr().out
+    for text, last in ((trained, "bce for ap: validation"), (measured, "All numbers:")):
+        assert {"class", "count", "ap"} <= {*text.split()}
+        assert last in text
+        assert "predicted" not in text
 
 
 @pytest.mark.parametrize(

@@ -19,12 +19,23 @@ from safetensors.torch import load_file
 from test_lab_train import SLOW_NET
 from training_data import write_segmentation
 
-from evalgrad_lab import branches, collapse, loss_factories, losses, recipe, train, trials
+from evalgrad_lab import (
+    branches,
+    collapse,
+    decisions,
+    loss_factories,
+    losses,
+    recipe,
+    train,
+    training,
+    trials,
+)
 from evalgrad_lab import ready as ready_module
 from evalgrad_lab.commands.train import TrainOptions
 from evalgrad_lab.comparison import own, own_trials
 from evalgrad_lab.data.batches import Batch
 from evalgrad_lab.errors import UserError
+from evalgrad_lab.performance import Performance
 from evalgrad_lab.phases import class_counts
 from evalgrad_lab.ready import prepare
 
@@ -54,10 +65,11 @@ def same(first, second):
     return all(torch.equal(first[name], second[name]) for name in first)
 
 
-@pytest.mark.parametrize("take", [False, True])
-def test_it_returns_the_branch_that_validation_finds_better(tmp_path, monkeypatch, take):
+@pytest.mark.parametrize(
+    ("planted", "take"), [((0.02, 0.01), True), ((0.02, 0.03), False), ((0.0, 0.0), False)]
+)
+def test_it_returns_the_branch_that_validation_finds_better(tmp_path, monkeypatch, planted, take):
     """With the difference planted: below the standard error the result is cross-entropy's."""
-    planted = (0.02, 0.01 if take else 0.03)
     monkeypatch.setattr(branches, "better_by", lambda *_: planted)
     auto = train(options(tmp_path))
     assert ("took the branch" in auto.recipe["why"]) == take
@@ -144,6 +156,15 @@ def test_class_weights_of_the_start_can_be_given(tmp_path):
     assert recipe_of(loss_options={"weight_power": 0.0}, **classes).first == "cross_entropy"
 
 
+def test_one_positive_is_told_as_one():
+    """And one step."""
+    labels = torch.tensor([1, *[0] * 30])
+    said = "validation has 1 positive, too few to choose a branch (at least 20)"
+    assert recipe._too_few_labels(labels) == said
+    assert recipe._too_few_labels(1 - labels).startswith("validation has 1 negative, ")
+    assert branches._cost([1], 2) == " The second branch took 1 more step (50 %)."
+
+
 def test_two_positives_in_validation_are_too_few_to_choose_by(tmp_path, capsys):
     data = write_items(tmp_path / "items.npz", 400, positives=0.03)
     asked = options(tmp_path, data=data, metric="f1")
@@ -152,6 +173,8 @@ def test_two_positives_in_validation_are_too_few_to_choose_by(tmp_path, capsys):
     assert result.recipe["chosen"] == "bce"
     assert f"validation has {count} positives, too few to choose a branch" in result.recipe["why"]
     assert f"threshold chosen on {count} positives" in capsys.readouterr().err
+    training._say_few(prepare(asked), decisions.plain(True))
+    assert not capsys.readouterr().err  # 0 was not chosen
 
 
 @pytest.mark.parametrize(("count", "enough"), [(90, False), (110, True)])
@@ -182,12 +205,13 @@ def test_few_images_with_foreground_are_too_few_to_choose_by(tmp_path, metric, c
     assert enough or few in found.why
 
 
-def test_a_metric_that_cross_entropy_trains_for_has_no_second_branch(tmp_path):
-    path = tmp_path / "items.npz"
-    write_items(path)
-    result = train(options(tmp_path, data=path, task="classification", metric="accuracy"))
+@pytest.mark.parametrize("metric", ["accuracy", "auc"])
+def test_a_metric_that_no_loss_follows_more_closely_has_no_second_branch(tmp_path, metric):
+    """Cross-entropy does not optimise the area under the curve, and is not said to."""
+    result = train(options(tmp_path, task="classification", metric=metric))
     assert result.recipe["chosen"] == "cross_entropy"
-    assert "cross_entropy already optimises accuracy" in result.recipe["why"]
+    said = f"trained on cross_entropy alone: no loss here follows {metric} more closely."
+    assert said in result.recipe["why"]
 
 
 def plant(monkeypatch, loss, name="direct_average_precision"):
@@ -244,6 +268,12 @@ def test_a_loss_of_the_metric_without_a_gradient_is_told(tmp_path, monkeypatch, 
     assert ("difference" in found) == (value == 0)
 
 
+def test_a_loss_of_the_metric_that_is_not_finite_is_told(tmp_path, monkeypatch):
+    plant(monkeypatch, lambda scores, target: scores.sum() * float("nan"))
+    why = train(options(tmp_path)).recipe["why"]
+    assert why.count("a branch collapsed: the loss was not finite.") == 2
+
+
 def test_a_gradient_in_one_batch_of_an_epoch_is_enough():
     loss = loss_factories.WeightedSum("bce", "hinge")
     far, near = (torch.tensor(x, requires_grad=True) for x in ([9.0, 9.0], [0.1, -0.1]))
@@ -255,6 +285,9 @@ def test_a_gradient_in_one_batch_of_an_epoch_is_enough():
         assert loss.is_dead == dead
     dead = loss_factories.WeightedSum("bce", "bce")
     dead.losses[1] = lambda scores, target: 0 * scores.sum() + 1
+    dead(near, target)
+    assert dead.is_dead
+    dead.losses[1] = lambda scores, target: 0 * scores.sum()  # the next batch is solved
     dead(near, target)
     assert dead.is_dead
     near.grad = None
@@ -274,8 +307,77 @@ def test_an_s_measure_that_is_solved_is_not_without_a_gradient():
     assert not loss.is_dead
 
 
+def watched(metric=0.5, **how):
+    """A `Collapse`, a training of a network without layers, and what ends an epoch of it."""
+    network = torch.nn.ParameterList([torch.zeros(1)])
+    fabric = SimpleNamespace(is_global_zero=True, all_reduce=lambda value, reduce_op: value)
+    phase = SimpleNamespace(loss=None, steps=9)
+    known = {"network": network, "fabric": fabric, "phases": [phase], "stopped": False, "epoch": 1}
+    last = {"step": 1, "loss": torch.tensor(1.0), "output": torch.arange(9.0)}
+    look = SimpleNamespace(curve=[{"metric": metric}])
+    return collapse.Collapse(look, **how), SimpleNamespace(**known, **last)
+
+
+def stepped(hook, training, gradients):
+    for gradient in gradients:
+        training.network[0].grad = torch.tensor([gradient])
+        hook.after_step(training)
+    hook.after_epoch(training)
+    return hook.why
+
+
+def test_the_gradients_of_one_epoch_are_looked_at_together():
+    """One that is not 0 is enough, in any step, but not in an epoch before."""
+    hook, training = watched(stops=False)
+    assert stepped(hook, training, [1.0, 0.0]) == ""
+    assert stepped(hook, training, [0.0, 1.0]) == ""
+    assert stepped(hook, training, [0.0, 0.0]) == "all gradients of an epoch were zero"
+
+
+def test_the_metrics_loss_is_looked_at_in_every_epoch_anew():
+    one, other = (loss_factories.WeightedSum("bce", "hinge") for _ in range(2))
+    hook, training = watched(stops=True)
+    training.phases[0].loss = torch.nn.ModuleList([one, other])
+    one.unsolved = other.unsolved = one.moved = True  # of a multilabel task one has learnt
+    assert stepped(hook, training, [1.0]) == ""
+    assert not any((one.moved, other.unsolved))
+    one.unsolved = other.unsolved = True
+    assert stepped(hook, training, [1.0]) == "hinge had no gradient in a whole epoch"
+    one.unsolved = other.unsolved = True  # in the last epoch before another phase
+    training.phases = [SimpleNamespace(loss=one, steps=1), SimpleNamespace(loss=None, steps=1)]
+    assert collapse._sums(training) == [one]
+
+
+def test_a_collapse_stops_or_is_told_once(capsys):
+    for stops in (True, False):
+        hook, training = watched(stops=stops, repair="Do something.")
+        training.output = torch.full((9,), 1e-3) * (1 + 1e-8 * torch.arange(9).double())
+        for _ in range(2):
+            assert (
+                stepped(hook, training, [1.0]) == "the network gives the same output for all items"
+            )
+        assert training.stopped == stops
+        told = 0 if stops else 1
+        assert capsys.readouterr().err.count("same output for all items. Do something.") == told
+        again = watched(stops=stops)[0]
+        again.load_state_dict(hook.state_dict())
+        assert again.why == hook.why
+
+
+def test_ranks_stop_together_or_not_at_all():
+    """Where one of two has collapsed, neither is stopped; where both have, both are."""
+    for other in (0.0, 1.0):
+        for metric, least in ((0.1, 0.2), (0.3, 0.2)):
+            hook, training = watched(metric, stops=True, least=least)
+            training.fabric.all_reduce = lambda own, reduce_op, other=other: (own + other) / 2
+            stepped(hook, training, [1.0])
+            assert training.stopped == (metric < least and other == 1)
+
+
 def test_first_k_is_named_where_ndcg_has_no_gradient():
-    assert '"first_k" or "direction": "negative"' in collapse._no_gradient("direct_ndcg")
+    assert '("first_k", "direction": "negative" or a larger "epsilon" in' in collapse._no_gradient(
+        "direct_ndcg"
+    )
     assert collapse._no_gradient("smooth_topk") == "smooth_topk had no gradient in a whole epoch"
 
 
@@ -340,6 +442,23 @@ def test_patience_is_remembered_by_a_resume(tmp_path, monkeypatch):
             train(options(tmp_path, **asked))
     assert train(options(tmp_path, **asked)).plain() == whole.plain()
     assert whole.recipe["more_steps"] < 0.5
+    assert whole.recipe["fork_epoch"] == whole.epochs  # it stopped before the fork
+
+
+def test_a_run_continued_from_another_folder_has_its_own_second_branch(tmp_path):
+    """The folder has a finished branch of a run that was there before."""
+    train(options(tmp_path))
+    asked = {"seed": 1, "out": tmp_path / "other"}
+    other = train(options(tmp_path, **asked))
+    last = str(tmp_path / "other" / "last.ckpt")
+    found = train(options(tmp_path, **{**asked, "out": tmp_path / "run"}, resume=last))
+    assert found.plain() == other.plain()
+
+
+def test_a_longer_run_does_not_go_on_with_the_branch_of_the_shorter_one(tmp_path):
+    train(options(tmp_path))
+    (tmp_path / "run" / "branch0.ckpt").write_bytes(b"")
+    assert train(options(tmp_path, epochs=6)).epochs == 6
 
 
 def test_the_second_branch_starts_from_the_fork(tmp_path, monkeypatch):
@@ -357,6 +476,73 @@ def test_the_second_branch_starts_from_the_fork(tmp_path, monkeypatch):
     assert (fork["taken_at"], state["step"]) == (14, 20)
     assert same(seen, fork["weights"])
     assert not same(seen, state["network"])
+
+
+def untrained(monkeypatch):
+    """Second branches that take no step, and are taken; the hooks that each would have."""
+    seen = []
+    monkeypatch.setattr(branches, "fit", lambda training, batches, hooks, _: seen.append(hooks))
+    monkeypatch.setattr(branches, "better_by", lambda *_: (0.02, 0.01))
+    return seen
+
+
+def test_a_second_branch_that_takes_no_step_is_the_fork(tmp_path, monkeypatch):
+    untrained(monkeypatch)
+    assert train(options(tmp_path, iterations=20)).recipe["taken"]
+    state = torch.load(tmp_path / "run" / "last.ckpt", weights_only=True)
+    (fork,) = (hook for hook in state["hooks"] if "taken_at" in hook)
+    assert same(weights(tmp_path / "run"), fork["weights"])
+
+
+def test_the_sampler_follows_the_second_branch_too(tmp_path, monkeypatch):
+    seen = untrained(monkeypatch)
+    write_segmentation(tmp_path / "data", count=120)
+    asked = {"task": "segmentation", "metric": "miou", "data": tmp_path / "data"}
+    train(options(tmp_path, **asked, iterations=2, batch_size=8, sampler="performance"))
+    assert Performance in [type(hook) for hook in seen[0]]
+
+
+def test_the_second_branch_is_returned_as_it_was_at_its_best_look(tmp_path, monkeypatch):
+    """With looks planted, of which that after the first of its epochs is the best."""
+    monkeypatch.setattr(ready_module, "SMOOTH", 1)
+    monkeypatch.setattr(branches, "better_by", lambda *_: (0.02, 0.01))
+    kept = {}
+
+    def fit(training, batches, hooks, checkpoint):
+        looked = hooks[0]
+        for value in (0.6, 0.9, 0.7):
+            with torch.no_grad():
+                [*training.network.parameters()][-1].fill_(value)
+            looked.measure = lambda value=value: value
+            training.loss = torch.tensor(0.0)
+            looked.after_epoch(training)
+        kept.update(looked.weights)
+
+    monkeypatch.setattr(branches, "fit", fit)
+    train(options(tmp_path, iterations=20))
+    last = [*kept.values()][-1]
+    assert torch.equal(last, torch.full_like(last, 0.9))
+    assert same(weights(tmp_path / "run"), kept)
+
+
+def test_the_seconds_of_the_second_branch_count(tmp_path, monkeypatch):
+    ready = prepare(options(tmp_path, iterations=20))
+    first, other = ready.training(), SimpleNamespace(step=6, seconds=2.0)
+    first.step, first.seconds = 20, 5.0
+    monkeypatch.setattr(branches, "_trained", lambda *_: (other, SimpleNamespace(why="planted")))
+    branches.take_better(ready, first, recipe.Fork(14), None, lambda _: [])
+    assert first.seconds == 5 + 2 + 2  # it was repeated
+
+
+def test_the_choice_leaves_out_whole_lists(tmp_path, monkeypatch):
+    x, target, group = np.random.rand(600, 3), np.arange(600) % 3 == 0, np.arange(600) // 6
+    np.savez(tmp_path / "lists.npz", inputs=x, target=target.astype(int), group=group)
+    seen = []
+    monkeypatch.setattr(branches, "better_by", lambda *given: seen.append(given[3]) or (0.0, 1.0))
+    ready = prepare(options(tmp_path, data=tmp_path / "lists.npz"))
+    branches._chosen(ready, ready.training(), ready.training(), "", "")
+    assert ready.recipe.second is not None
+    assert torch.equal(seen[0], torch.arange(20).repeat_interleave(6))
 
 
 def test_the_second_branch_keeps_the_class_weights_of_the_start(tmp_path):
@@ -384,6 +570,24 @@ def test_each_branch_is_judged_by_its_own_best_decision(tmp_path, monkeypatch):
     ((first, second, _),) = seen
     assert torch.equal(first, second)
     assert 0 < float(first[:, 0].mean()) < 1
+
+
+def test_a_branch_is_judged_by_all_rules_and_looks_are_smoothed(tmp_path, monkeypatch):
+    """During the training thresholds alone are tried, which are quick."""
+    ready, seen, decision = prepare(options(tmp_path)), [], ready_module.Ready.decision
+    training = ready.training()
+    assert ready.validation(training).smooth == 3
+    last = replace(ready, options=replace(ready.options, choose="last"))
+    assert last.validation(training).smooth == 1
+
+    def kept(self, training, last=False):
+        seen.append(last)
+        return decision(self, training, last)
+
+    monkeypatch.setattr(ready_module.Ready, "decision", kept)
+    ready.rows(training)
+    ready.validation(training).measure()
+    assert seen == [True, False]
 
 
 def mean(rows):
@@ -426,6 +630,15 @@ def test_rare_classes_weigh_more_from_the_start(tmp_path):
     assert said in train(asked(**quick)).recipe["why"]
     own = train(asked(**quick, loss_options={"weight_power": 0.5}, out=tmp_path / "own"))
     assert "rare" not in own.recipe["why"]
+
+
+def test_rates_of_0_are_kept(tmp_path):
+    """They are not the default."""
+    pace = prepare(options(tmp_path, learning_rate=0.0)).pace()
+    assert pace.learning_rate == 0
+    network = torch.nn.ModuleDict({"body": torch.nn.Linear(2, 2), "fc": torch.nn.Linear(2, 2)})
+    groups = replace(pace, learning_rate=0.1, head_rate=0.0).make_optimiser(network).param_groups
+    assert sorted(group["lr"] for group in groups) == [0.0, 0.0, 0.1]
 
 
 def test_of_more_than_255_classes_none_is_void(tmp_path):
@@ -475,6 +688,35 @@ def test_options_of_a_named_loss_are_told_without_the_data(tmp_path):
     assert "labels" not in str(told.value)
     with pytest.raises(UserError, match=r"f_beta does not take the options {'beta': -1.0}") as told:
         train(options(tmp_path, metric="f1", loss="f_beta", loss_options={"beta": -1.0}))
+
+
+@pytest.mark.parametrize("wrong", ["x", -1, None])
+def test_wrong_weights_of_classes_are_told(tmp_path, wrong):
+    def refused(text, **given):
+        with pytest.raises(UserError, match=text):
+            prepare(options(tmp_path, **given)).phases()
+
+    for loss in ("auto", "bce"):
+        own = {"positive_weight": wrong}
+        text = "`positive_weight` must be a finite number above 0; got"
+        refused(text, metric="f1", loss=loss, loss_options=own)
+    classes = {"task": "classification", "metric": "f1"}
+    if wrong is not None:
+        text = "weight_power must be a number from 0 to 10; got"
+        for loss in ("auto", "weighted_cross_entropy"):
+            refused(text, **classes, loss=loss, loss_options={"weight_power": wrong})
+    for weight in (wrong, [1.0], [1.0, wrong], [0, 0], [1.0, 2.0, 3.0]):
+        if weight is not None:
+            own = {"weight": weight}
+            text = "weight must be a list of 2 numbers, one for each class"
+            refused(text, **classes, loss="weighted_cross_entropy", loss_options=own)
+
+
+@pytest.mark.parametrize("loss", ["auto", "direct_average_precision"])
+def test_a_loss_that_is_not_reduced_is_refused(tmp_path, loss):
+    asked = options(tmp_path, loss=loss, loss_options={"reduction": "none"})
+    with pytest.raises(UserError, match="must be mean or sum; got 'none'"):
+        prepare(asked).phases()
 
 
 def test_a_mixture_of_its_own_is_refused(tmp_path):

@@ -92,7 +92,8 @@ def _cost(lengths: list[int], steps: int) -> str:
     """The steps of the second branch, and of its repeat, beside those of the first."""
     again = " and its repeat" * (len(lengths) > 1)
     more = sum(lengths)
-    return f" The second branch{again} took {more} more steps ({100 * more / steps:.0f} %)."
+    taken = f"{more} more step{'s' * (more != 1)} ({100 * more / steps:.0f} %)"
+    return f" The second branch{again} took {taken}."
 
 
 def _chosen(

@@ -83,11 +83,12 @@ def _sums(training: Training) -> list[WeightedSum]:
 
 def _no_gradient(loss: str) -> str:
     """That the metric's loss had none, and what may give it one."""
-    helps = {"direct_ndcg": '"first_k" or "direction": "negative" in --loss-options may help'}
-    if loss.startswith("direct_"):
-        helps.setdefault(loss, '"direction": "negative" in --loss-options may help')
     said = f"{loss} had no gradient in a whole epoch"
-    return f"{said} ({helps[loss]})" if loss in helps else said
+    if not loss.startswith("direct_"):
+        return said
+    first = '"first_k", ' if loss == "direct_ndcg" else ""
+    options = f'{first}"direction": "negative" or a larger "epsilon"'
+    return f"{said} ({options} in --loss-options may help)"
 
 
 def repair_of(loss: str, mix: str) -> str:

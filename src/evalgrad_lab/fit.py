@@ -138,7 +138,7 @@ class Pace:
         for name, parameter in network.named_parameters():
             kind = "bias" if name.endswith("bias") else "weight"
             parts[kind if name in head else "rest"].append(parameter)
-        rate = self.learning_rate * (self.head_rate or 1)
+        rate = self.learning_rate * (1 if self.head_rate is None else self.head_rate)
         own = {"rest": {}, "weight": {"lr": rate}, "bias": {"lr": 2 * rate, "weight_decay": 0.0}}
         return [{"params": some, **own[kind]} for kind, some in parts.items() if some]
 

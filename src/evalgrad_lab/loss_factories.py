@@ -6,6 +6,7 @@ and 0/1 labels of the same shape.
 """
 
 import inspect
+import math
 from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
@@ -43,12 +44,22 @@ def cross_entropy(
 
 def bce(*, positive_weight: float = 1.0, ignore_index: int | None = None) -> Loss:
     """Mean logistic loss; a positive counts `positive_weight` times."""
+    if not (is_number(positive_weight) and 0 < positive_weight < math.inf):
+        raise ValueError(
+            f"`positive_weight` must be a finite number above 0; got {positive_weight!r}. With 1"
+            " positives count like negatives."
+        )
 
     def loss(scores: Tensor, target: Tensor) -> Tensor:
         items = logistic(scores, target, torch.as_tensor(positive_weight).to(scores))
         return mean_of_valid(items, target, ignore_index)
 
     return loss
+
+
+def is_number(value: Any) -> bool:
+    """Whether an option, which comes from JSON, is one."""
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
 def hinge(*, ignore_index: int | None = None) -> Loss:

@@ -16,9 +16,10 @@ from evalgrad_lab.data.batches import Batch
 from evalgrad_lab.data.dataset import Examples
 from evalgrad_lab.errors import UserError
 from evalgrad_lab.fit import Phase
-from evalgrad_lab.loss_factories import make
+from evalgrad_lab.loss_factories import is_number, make
 from evalgrad_lab.moving import MovingDirectLoss
 
+STEEPEST = 10  # power of a frequency in class weights, which stay finite
 # A mean over pixels or items: the mean over the ranks serves. Every other loss is computed on the
 # batches of all ranks.
 MEANS = ("cross_entropy", "weighted_cross_entropy", "bce", "hinge")
@@ -132,6 +133,11 @@ def _with_data(name: str, options: dict[str, Any], kind: str, given: Given) -> d
             f"--loss-options: the solver of {name} must be ratio; lagrangian has steps of its own,"
             " see docs/s_measures.md."
         )
+    if options.get("reduction") == "none":
+        raise UserError(
+            f"--loss-options: the reduction of {name} must be mean or sum; got 'none'. Training"
+            " needs one number for a batch."
+        )
     if "+" in name:
         parts = name.split("+", 1)
         asked = {part: _with_data(part, options.get(part, {}), kind, given) for part in parts}
@@ -144,11 +150,29 @@ def _with_data(name: str, options: dict[str, Any], kind: str, given: Given) -> d
         known["labels"] = given.train.labels()
     if needs == "weight" and needs not in options:
         known["weight"] = class_weights(given, rest.pop("weight_power", 1.0))
+    if "weight" in rest and (losses.find(name).factory or name) == "cross_entropy":
+        _check_weight(rest["weight"], given.num_classes)
     return {**known, **rest}
+
+
+def _check_weight(weight: Any, classes: int) -> None:
+    """The user's own class weights."""
+    right = isinstance(weight, list) and len(weight) == classes and all(map(is_number, weight))
+    if not right or not all(0 <= one < math.inf for one in weight) or not any(weight):
+        raise UserError(
+            f"--loss-options: weight must be a list of {classes} numbers, one for each class, at"
+            f" least 0 and not all 0; got {weight!r}. weight_power of weighted_cross_entropy makes"
+            " one of the training data."
+        )
 
 
 def class_weights(given: Given, power: float) -> list[float]:
     """frequency ** -power of each class, with mean 1: power 0 is unweighted, 1 the inverse."""
+    if not (is_number(power) and 0 <= power <= STEEPEST):
+        raise UserError(
+            f"--loss-options: weight_power must be a number from 0 to {STEEPEST}; got {power!r}. 0"
+            " weighs all classes alike, 1 by the inverse of their frequency."
+        )
     weight = class_counts(given).clamp(min=1) ** -power
     return (weight / weight.mean()).tolist()
 

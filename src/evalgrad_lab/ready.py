@@ -1,4 +1,4 @@
-"""Reads and checks what the options of `evalgrad train` describe: data, network, loss and metric,
+"""Checks and makes what the options of `evalgrad train` describe: data, network, loss and metric,
 for `train` and for every run of `compare --data`.
 """
 
@@ -12,19 +12,20 @@ import torch
 from torch import Tensor, nn
 
 from evalgrad_lab import metrics, models, saved
+from evalgrad_lab.batch_size import batch_size_of
 from evalgrad_lab.commands.train import TrainOptions
 from evalgrad_lab.data.batches import Batches, Loading, in_order, loaded, steps_per_epoch
-from evalgrad_lab.data.dataset import Dataset, Examples, Found, Reading
-from evalgrad_lab.data.files.read import digest_of, read_parts
+from evalgrad_lab.data.dataset import Dataset, Examples
+from evalgrad_lab.data.files.read import digest_of
 from evalgrad_lab.data.samplers import ByClass, Draw, drawing
 from evalgrad_lab.decisions import Decision, one_score, plain
 from evalgrad_lab.describing import MODELS, describe, ignored
-from evalgrad_lab.errors import UserError
 from evalgrad_lab.fit import Hook, Pace, Phase, Training, schedule_of
 from evalgrad_lab.judging import Judgement, choose, fitted, judge, sample
 from evalgrad_lab.measures import Measure, Scored, measured
 from evalgrad_lab.metrics import Metric
 from evalgrad_lab.models.weights import freeze_batch_norm, load_weights
+from evalgrad_lab.parts import dataset, files_of, test_note
 from evalgrad_lab.performance import Performance
 from evalgrad_lab.phases import Given, parse_mix, plan, shaped
 from evalgrad_lab.recipe import AUTO, Recipe, branch_steps, recipe_for
@@ -36,8 +37,6 @@ if TYPE_CHECKING:
     from lightning.fabric import Fabric
 
 SMOOTH = 3  # looks whose mean chooses the network: one alone is noise
-BATCH = 16  # the default; doubled while too many batches would have no positive
-VOID = 0.05  # share of such batches that is accepted
 
 
 @dataclass(frozen=True)
@@ -92,8 +91,9 @@ class Ready:
 
     def pace(self) -> Pace:
         options, image = self.options, self.data.train.inputs[0].ndim > 1
+        rate = MODELS[options.task, image][2]
         own: dict[str, Any] = {
-            "learning_rate": options.learning_rate or MODELS[options.task, image][2],
+            "learning_rate": rate if options.learning_rate is None else options.learning_rate,
             "weight_decay": options.weight_decay or 0.0,
             "schedule": schedule_of(options.schedule),
         }
@@ -209,7 +209,7 @@ def prepare(options: TrainOptions, digest: str | None = None) -> Ready:
     measure = metric.measure(len(data.classes), ignored(options))
     description, alike = describe(options, metric, data)
     make_view(description.views, description, nn.Identity())  # raises for views of another task
-    batch_size, note = _batch_size(options, data)
+    batch_size, note = batch_size_of(options, data)
     note = "\n".join(filter(None, (note, test_note(options, data))))
     recipe = None
     if options.loss == AUTO:
@@ -242,103 +242,3 @@ def start_of(options: TrainOptions) -> Path | None:
 @lru_cache
 def _say_once(text: str) -> None:
     print(text, file=sys.stderr)
-
-
-def files_of(options: TrainOptions) -> tuple[Path, Path | None, Path | None]:
-    """Where the data are."""
-    return options.data, options.validation_data, options.test_data
-
-
-def dataset(options: TrainOptions, digest: str) -> Dataset[Examples]:
-    """The three parts of the data."""
-    reading = Reading(**options.shared(Reading))
-    return _parts(_found(*files_of(options), reading, digest), options)
-
-
-@lru_cache(maxsize=1)
-def _found(
-    data: Path, validation: Path | None, test: Path | None, how: Reading, digest: str
-) -> Found:
-    """The data are read once in a process that trains many times on them."""
-    return read_parts(data, how, validation, test)
-
-
-def _parts(found: Found, options: TrainOptions) -> Dataset[Examples]:
-    """The three parts; raises for what cannot be trained on or measured."""
-    if found.validation is None and len(found.train) < 2:
-        raise UserError(
-            f"{options.data} has one example; at least two are needed, to hold one out for"
-            " validation."
-        )
-    if options.validation + options.test >= 1:
-        raise UserError(
-            f"--validation {options.validation} and --test {options.test} leave nothing to train"
-            " on. Make them smaller."
-        )
-    data = found.complete(options.validation, options.test, options.seed, options.split)
-    if options.limit is not None:
-        parts = (data.train, data.validation, data.test)
-        first = (part.take(range(min(options.limit, len(part)))) for part in parts)
-        data = Dataset(*first, classes=data.classes, columns=data.columns)
-    for name, part in (("training", data.train), ("validation", data.validation)):
-        if missing := one_sided(options.task, part, data.classes):
-            raise UserError(f"{options.data}: the {name} data must have {missing}. Add data.")
-    return data
-
-
-def one_sided(task: str, part: Examples, classes: list[str]) -> str:
-    """What a part should have and does not: items of both labels, of which metrics of rankings
-    and of multilabel tasks are made; "" where nothing is missing.
-    """
-    if task not in ("ranking", "multilabel") or not len(part):
-        return ""
-    labels = part.labels()
-    columns = labels[:, None] if labels.ndim == 1 else labels
-    found = (columns.amin(0) == columns.amax(0)).nonzero()
-    label = f" of {classes[int(found[0])]}" if len(found) and labels.ndim == 2 else ""
-    return f"items with target 0 and with target 1{label}" if len(found) else ""
-
-
-def test_note(options: TrainOptions, data: Dataset[Examples]) -> str:
-    """What the test part should have and does not. It does not stop a training, whose choices are
-    made on validation.
-    """
-    missing = one_sided(options.task, data.test, data.classes)
-    where = options.test_data or options.data
-    return missing and (
-        f"{where}: the test data should have {missing}; the test metric is undefined, or leaves"
-        " that label out."
-    )
-
-
-def _batch_size(options: TrainOptions, data: Dataset[Examples]) -> tuple[int, str]:
-    """The batch size and a note on it: a batch without a positive teaches a ranking nothing. Of
-    several labels the rarest decides.
-    """
-    asked, train = options.batch_size or BATCH, data.train
-    if options.task not in ("ranking", "multilabel"):
-        return asked, ""
-    if train.lists is not None:
-        return asked, _list_note(train.labels(), train.lists)
-    positives = train.labels().double().mean(0)
-    negatives = 1 - float(positives.min())
-    size = asked
-    while options.batch_size is None and negatives**size > VOID and size < len(train):
-        size *= 2
-    which = f" of {data.classes[int(positives.argmin())]}" if positives.ndim else ""
-    void = f"{negatives**asked:.0%} of the batches of {asked} would have no positive{which}"
-    if size != asked:
-        return size, f"--batch-size {size} is used: {void}."
-    return asked, f"{void}; a larger --batch-size helps." if negatives**asked > 0.5 else ""
-
-
-def _list_note(labels: Tensor, lists: list[int]) -> str:
-    """Where most lists teach a ranking nothing, whatever the batch size."""
-    every, with_positive = set(lists), {lists[i] for i in labels.nonzero()[:, 0].tolist()}
-    void = 1 - len(with_positive) / len(every)
-    return (
-        f"{void:.0%} of the training lists have no positive: a loss of the ranking learns nothing"
-        " from them. Leave them out, or use longer lists."
-        if void > 0.5
-        else ""
-    )

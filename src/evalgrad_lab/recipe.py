@@ -80,7 +80,7 @@ def recipe_for(
     on_batches(first, first_options, kind, given)
     on_batches(metric.loss, own, kind, given)  # raises now if something does not fit
     if metric.loss == baseline:
-        why = f"{baseline} already optimises {metric.name}"
+        why = f"no loss here follows {metric.name} more closely"
         return Recipe(first, {**first_options, **own}, None, {}, why)
     if few := _too_few(kind, metric, given, validation):
         return Recipe(first, first_options, None, own, few)
@@ -140,18 +140,19 @@ def _has_rare(given: Given) -> bool:
 def _too_few(kind: str, metric: Metric, given: Given, validation: Examples) -> str:
     """Why validation cannot choose between two branches; "" if it can."""
     if len(validation) < LEAST:
-        return (
-            f"validation has {len(validation)} examples, too few to choose a branch (at least"
-            f" {LEAST})"
-        )
+        return _few(len(validation), "example")
     if validation.lists is not None and len(set(validation.lists)) < LEAST:
-        lists = len(set(validation.lists))
-        return f"validation has {lists} lists, too few to choose a branch (at least {LEAST})"
+        return _few(len(set(validation.lists)), "list")
     if kind in ("ranking", "multilabel"):
         return _too_few_labels(validation.labels())
     # of more classes a rare one is but a part of the mean
     of_two = given.num_classes == 2 and metric.name in (*OF_CLASSES, *OF_FOREGROUND)
     return _too_few_of_two(kind, validation) if of_two else ""
+
+
+def _few(count: int, what: str, of: str = "") -> str:
+    many = "" if count == 1 else "s"
+    return f"validation has {count} {what}{many}{of}, too few to choose a branch (at least {LEAST})"
 
 
 def _too_few_labels(labels: Tensor) -> str:
@@ -161,14 +162,12 @@ def _too_few_labels(labels: Tensor) -> str:
     rarest = int(counts.min())
     if rarest >= LEAST:
         return ""
-    what = "positives" if (counts[0] == rarest).any() else "negatives"
-    of = " of a label" if labels.ndim == 2 else ""
-    return f"validation has {rarest} {what}{of}, too few to choose a branch (at least {LEAST})"
+    what = "positive" if (counts[0] == rarest).any() else "negative"
+    return _few(rarest, what, " of a label" if labels.ndim == 2 else "")
 
 
 def _too_few_of_two(kind: str, validation: Examples) -> str:
     """Of two classes: examples of each, or images that hold it."""
-    what = "images with pixels" if "segmentation" in kind else "examples"
     held, target = [0, 0], validation.target
     assert target is not None
     for i in range(len(target)):
@@ -176,11 +175,9 @@ def _too_few_of_two(kind: str, validation: Examples) -> str:
             held[label] += bool((target[i] == label).any())
         if min(held) >= LEAST:  # masks are read from files
             return ""
-    label = held.index(min(held))
-    return (
-        f"validation has {held[label]} {what} of class {label}, too few to choose a branch (at"
-        f" least {LEAST})"
-    )
+    label, maps = held.index(min(held)), "segmentation" in kind
+    of = f" with pixels of class {label}" if maps else f" of class {label}"
+    return _few(held[label], "image" if maps else "example", of)
 
 
 def fork_step(steps: int) -> int:

@@ -17,8 +17,9 @@ from evalgrad_lab.errors import UserError
 from evalgrad_lab.fit import Hook, Training, fit
 from evalgrad_lab.guesses import guesses_of
 from evalgrad_lab.lock import held
+from evalgrad_lab.parts import dataset, files_of
 from evalgrad_lab.progress import Progress
-from evalgrad_lab.ready import Ready, dataset, files_of, prepare
+from evalgrad_lab.ready import Ready, prepare
 from evalgrad_lab.recipe import LEAST, Fork, fork_step
 from evalgrad_lab.report.run_page import totals, write_run
 from evalgrad_lab.store import read_json, write_atomically
@@ -169,8 +170,9 @@ class Run:
         ready, training, fabric = self.ready, self.training, self.training.fabric
         last = None if self.folder is None else self.folder / "last.ckpt"
         goes_on = training.step < training.steps and not training.stopped
-        if self.folder is not None and goes_on and fabric.is_global_zero:
-            for old in self.folder.glob("branch*"):  # of a shorter training
+        anew = goes_on or ready.options.resume != "auto"
+        if self.folder is not None and anew and fabric.is_global_zero:
+            for old in self.folder.glob("branch*"):  # of a shorter training, or of another one
                 old.unlink()
         fit(training, self.batches, self.hooks, last)
         self.validation.restore_best(training)

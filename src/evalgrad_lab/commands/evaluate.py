@@ -89,7 +89,7 @@ def evaluate(options: EvaluateOptions) -> EvaluateResult:
     """
     from evalgrad_lab import metrics, saved, views
     from evalgrad_lab.judging import judge
-    from evalgrad_lab.ready import one_sided
+    from evalgrad_lab.parts import one_sided
 
     description, network = saved.read(options.run, options.trust_model)
     metric = metrics.find(options.metric or description.metric, description.task)
@@ -174,7 +174,7 @@ def print_classes(classes: list[dict[str, Any]], confusion: list[Any]) -> None:
     if not classes:
         return
     _print(list(classes[0]), [[_text(value) for value in row.values()] for row in classes])
-    if len(confusion) <= MOST_COLUMNS and not isinstance(confusion[0][0], list):
+    if 0 < len(confusion) <= MOST_COLUMNS and not isinstance(confusion[0][0], list):
         names = [row["class"] for row in classes]
         rows = [[name, *map(str, counts)] for name, counts in zip(names, confusion, strict=True)]
         _print(["true \\ predicted", *names], rows)

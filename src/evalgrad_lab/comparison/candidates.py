@@ -70,8 +70,9 @@ def entrants(ready: Ready, names: Sequence[str] | None, trials: int) -> list[Ent
             known = [name for name, loss in losses.LOSSES.items() if kind in loss.kinds]
             other = next(name for name in known if name not in BASELINE_LOSSES)
             raise UserError(
-                f"--metric {metric.name} is what {baseline} already optimises: there is nothing to"
-                f" compare it with. Name what to compare, such as --losses {baseline} {other}."
+                f"no loss here follows --metric {metric.name} more closely than {baseline}: there"
+                f" is nothing to compare it with. Name what to compare, such as --losses {baseline}"
+                f" {other}."
             )
         weighted = "weighted_cross_entropy" if baseline == "cross_entropy" else "weighted_bce"
         names = [baseline, weighted, metric.loss, f"{baseline}+{metric.loss}"]

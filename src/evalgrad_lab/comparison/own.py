@@ -27,7 +27,8 @@ from evalgrad_lab.comparison.own_trials import own_trial, step_seconds
 from evalgrad_lab.data.batches import steps_per_epoch
 from evalgrad_lab.data.files.read import digest_of
 from evalgrad_lab.errors import UserError
-from evalgrad_lab.ready import Ready, prepare, start_of, test_note
+from evalgrad_lab.parts import test_note
+from evalgrad_lab.ready import Ready, prepare, start_of
 from evalgrad_lab.report.panels import Panel, panels
 from evalgrad_lab.report.records import Record, shown_under
 from evalgrad_lab.report.words import interval, signed
