@@ -25,6 +25,26 @@ def test_the_table_of_results_is_the_ladders():
     assert readme.ladder_table((ROOT / "docs/ladder.md").read_text()) in readme.README.read_text()
 
 
+def test_the_guides_table_by_metric_is_the_ladders():
+    assert readme.metrics_table((ROOT / "docs/ladder.md").read_text()) in readme.GUIDE.read_text()
+
+
+def test_metrics_are_counted_over_their_tasks():
+    head = "| data | metric | difference | verdict | branch taken |\n|---|---|---|---|---|"
+    rows = [
+        "| a | f1 | -0.3 (-0.5 to -0.1) | loss | 0 of 5 |",
+        "| b | recall@precision=0.9 | +1.0 (+0.5 to +1.5) | win | 5 of 5 |",
+        "| c | f1 | +0.2 (-0.5 to +0.9) | tie | 1 of 5 |",
+    ]
+    table = readme.metrics_table(
+        "\n".join([head, *rows, "", "## Sizes", "| data | n |", "| a | 3 |"])
+    )
+    assert table.split("\n")[2:] == [
+        "| recall@precision | 1 | 1 win, 0 ties, 0 losses | 100% | +1.0 |",
+        "| f1 | 2 | 0 wins, 1 tie, 1 loss | 10% | +0.0 |",
+    ]
+
+
 def test_wins_ties_and_losses_of_the_ladder_are_read_from_its_page():
     head = "| data | metric | reference | its | auto | difference | verdict | p |\n" + "|---|" * 8
     rows = [

@@ -1,5 +1,5 @@
 """Writes the generated tables of README: the guide's, and results from docs/ladder.md and the
-comparison of `make demo`; `make docs` runs it.
+comparison of `make demo`; and that of the guide by metric. `make docs` runs it.
 
 What has not been run is left as it is; no number is written by hand.
 """
@@ -33,21 +33,47 @@ def ladder_table(page: str) -> str:
     """
     heads = ["data", "metric", "cross-entropy chosen by the search", "`--loss auto`"]
     lines = [f"| {' | '.join(heads)} | difference (95 %) | |", "|---" * 6 + "|"]
-    verdicts: list[str] = []
-    columns: list[str] = []
-    results = page.partition("\n## Sizes")[0]
-    for row in (line for line in results.split("\n") if line.startswith("| ")):
-        cells = [cell.strip() for cell in row.strip("|").split("|")]
-        if cells[0] == "data":
-            columns = cells
-            continue
-        found = dict(zip(columns, cells, strict=True))
-        difference = DIFFERENCE.search(found["difference"])
+    found = ladder_rows(page)
+    for row in found:
+        difference = DIFFERENCE.search(row["difference"])
         assert difference, f"{LADDER} has a row without a difference: {row}"
-        verdicts.append(found["verdict"])
-        shown = (found["data"], found["metric"], found["its"], found["auto"], difference[0])
-        lines.append(f"| {' | '.join(shown)} | {WORDS[verdicts[-1]]} |")
+        shown = (row["data"], row["metric"], row["its"], row["auto"], difference[0])
+        lines.append(f"| {' | '.join(shown)} | {WORDS[row['verdict']]} |")
+    verdicts = [row["verdict"] for row in found]
     return "\n".join([*lines, "", counted(verdicts), *against_the_other(page)])
+
+
+def ladder_rows(page: str) -> list[dict[str, str]]:
+    """The rows of both tables of results, by column."""
+    columns, found = [""], []
+    for line in page.partition("\n## Sizes")[0].split("\n"):
+        cells = [cell.strip() for cell in line.strip("|").split("|")]
+        if line.startswith("| data "):
+            columns = cells
+        elif line.startswith("| "):
+            found.append(dict(zip(columns, cells, strict=True)))
+    return found
+
+
+def metrics_table(page: str) -> str:
+    """What came of the ladder's tasks, metric by metric; those that gained most often first."""
+    families: dict[str, list[dict[str, str]]] = {}
+    for row in ladder_rows(page):
+        families.setdefault(row["metric"].partition("=")[0], []).append(row)
+    lines = ["| judged by | tasks | wins, ties, losses | branch taken | mean difference |"]
+    lines.append("|---" * 5 + "|")
+    for metric, rows in sorted(families.items(), key=lambda pair: -_taken(pair[1])):
+        total = sum(float(row["difference"].split(" ")[0]) for row in rows)
+        mean = round(total / len(rows), 1) + 0.0  # no -0.0
+        verdicts = counted([row["verdict"] for row in rows]).rstrip(".")
+        lines.append(f"| {metric} | {len(rows)} | {verdicts} | {_taken(rows):.0%} | {mean:+.1f} |")
+    return "\n".join(lines)
+
+
+def _taken(rows: list[dict[str, str]]) -> float:
+    """The share of the runs that ended with the metric's loss."""
+    pairs = [row["branch taken"].split(" of ") for row in rows]
+    return sum(int(taken) for taken, _ in pairs) / sum(int(runs) for _, runs in pairs)
 
 
 def against_the_other(page: str) -> list[str]:
@@ -98,12 +124,13 @@ def counted(verdicts: list[str]) -> str:
 
 
 if __name__ == "__main__":
-    for name, path, table in (
-        ("guide", GUIDE, guide_table),
-        ("ladder", LADDER, ladder_table),
-        ("demo", DEMO, lambda text: demo_table(panels(json.loads(text)["records"]))),
+    for target, name, path, table in (
+        (GUIDE, "expected", LADDER, metrics_table),
+        (README, "guide", GUIDE, guide_table),
+        (README, "ladder", LADDER, ladder_table),
+        (README, "demo", DEMO, lambda text: demo_table(panels(json.loads(text)["records"]))),
     ):
         if path.exists():
-            write_between(README, name, table(path.read_text()))
+            write_between(target, name, table(path.read_text()))
         else:
-            print(f"no {path.relative_to(ROOT)}: that table of README is left as it is")
+            print(f"no {path.relative_to(ROOT)}: table {name} of {target.name} is left as it is")
