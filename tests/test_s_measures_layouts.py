@@ -74,6 +74,24 @@ def test_a_mask_in_a_graph(make, solver):
     torch.testing.assert_close(inside.groups[0].mu, eager.groups[0].mu)
 
 
+@solvers
+@pytest.mark.filterwarnings("ignore")  # the compiler's own
+def test_padding_in_a_graph_may_have_any_position(solver):
+    """Also one that is an item of the batch, whose score is the one that is kept."""
+    reg = FBeta(labels=Y, solver=solver)
+    torch._dynamo.reset()
+    compiled = torch.compile(reg, fullgraph=True, dynamic=True, backend="aot_eager")
+    index = torch.tensor([0, 1, 2, 3, 0, -100, N, 2])
+    target, mask = Y[index.clamp(0, N - 1)], torch.arange(8) < 4
+    step(compiled, X[:8], target, index=index, mask=mask)
+    cache = reg.groups[0].counts.cache
+    torch.testing.assert_close(cache[:4], X[:4])
+    assert cache[4:].isnan().all()
+    step(compiled, X[8:16], target, index=index, mask=torch.zeros(8, dtype=torch.bool))
+    torch.testing.assert_close(cache[:4], X[:4])
+    assert cache[4:].isnan().all()
+
+
 def test_pixels_of_maps_without_positions():
     maps, target = X.view(3, 4, 5), torch.where(KEEP, Y.long(), 255).view(3, 4, 5)
     value, gradient = step(FBeta(ignore_index=255), maps, target)

@@ -64,6 +64,7 @@ class LagrangianSolver(Solver):
         if mask is not None:
             positive, negative = positive & mask, negative & mask
             scores = torch.where(mask, scores, 0)  # a NaN would reach gradients by a factor of 0
+            position = torch.where(mask, position, 0)  # type: ignore[arg-type]  # has them all
         hits, others = positive.sum(), negative.sum()
         if self.training:
             self.counts.take(batch)
