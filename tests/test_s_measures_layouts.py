@@ -92,6 +92,23 @@ def test_padding_in_a_graph_may_have_any_position(solver):
     assert cache[4:].isnan().all()
 
 
+@pytest.mark.parametrize(
+    ("wrong", "kind", "match"),
+    [
+        (torch.where(INDEX == 5, -1, GROUPS), ValueError, r"got the label -1\..* ignore_index=-1"),
+        (GROUPS + 0.5, TypeError, "`target` must be an integer"),
+    ],
+)
+def test_a_mask_excuses_the_labels_that_it_leaves_out_alone(wrong, kind, match):
+    reg, scores = FBeta(labels=GROUPS), torch.randn(N, 3)
+    for keywords in ({}, {"mask": INDEX != 1}):
+        with pytest.raises(kind, match=match):
+            reg(scores, wrong, **keywords)
+    left_out = torch.where(INDEX == 1, -1, GROUPS)
+    both = (reg(scores, labels, mask=INDEX != 1) for labels in (GROUPS, left_out))
+    torch.testing.assert_close(*both)
+
+
 def test_pixels_of_maps_without_positions():
     maps, target = X.view(3, 4, 5), torch.where(KEEP, Y.long(), 255).view(3, 4, 5)
     value, gradient = step(FBeta(ignore_index=255), maps, target)
