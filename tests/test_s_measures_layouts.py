@@ -253,6 +253,35 @@ def test_multipliers_that_fit_in_part_change_nothing():
         FBeta(labels=Y).load_multipliers(FBeta(labels=Y, solver="lagrangian").state_dict())
 
 
+@solvers
+@pytest.mark.parametrize("other", [{"at_least": 0.5}, PrecisionAtRecall])
+def test_multipliers_of_another_sign_are_refused(solver, other):
+    """As multiplier of a constraint, the V of F-beta would train the inverse."""
+    ratio = FBeta(labels=Y, solver=solver)
+    if other is PrecisionAtRecall:
+        constraint = PrecisionAtRecall(0.5, labels=Y, solver=solver)
+    else:
+        constraint = FBeta(labels=Y, solver=solver, **other)
+    for new, old in ((constraint, ratio), (ratio, constraint)):
+        before = new.groups[0].mu.clone()
+        with pytest.raises(ValueError, match="must be of a measure with the same options"):
+            new.load_multipliers(old.state_dict())
+        assert torch.equal(new.groups[0].mu, before)
+
+
+def test_multipliers_of_a_whole_model_say_how_to_take_them():
+    old, new = (RecallAtPrecision(0.7, labels=INDEX % 3) for _ in range(2))
+    old.groups[1].mu.mul_(0.5)
+    state_dict = torch.nn.ModuleDict({"net": torch.nn.Linear(2, 1), "reg": old}).state_dict()
+    with pytest.raises(
+        ValueError, match=r"Pass those of the measure alone: `{key\.remove"
+    ) as raised:
+        new.load_multipliers(state_dict)
+    cure = str(raised.value).split("`")[-2]
+    new.load_multipliers(eval(cure, {"state_dict": state_dict}))
+    assert new.groups[1].mu == 0.5
+
+
 def test_size_labels_from_a_stream():
     masks = torch.rand(12, 5, 5, generator=DRAW) < torch.rand(12, 1, 1, generator=DRAW)
     whole, stream = SizeLabels().fit(masks), SizeLabels()
