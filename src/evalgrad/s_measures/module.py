@@ -93,7 +93,8 @@ class SMeasure(OptionsModule, Settings):
 
     def __setattr__(self, key: str, value: Any) -> None:
         """Numbers of `Settings` may change during training; all else is built into the solvers."""
-        if key in vars(self).get("_options", ()):  # not before the constructor has set them
+        options = vars(self).get("_options", ())  # none before the constructor has set them
+        if key in options or (options and key == "labels"):
             name = type(self).__name__
             if not hasattr(Settings, key):
                 got, repair = f"{describe(value)} later", f"Construct a new {name}({key}=...)."
