@@ -150,6 +150,31 @@ def step(reg, *optimisers):
     reg.project_()
 
 
+def test_an_optimiser_that_is_copied_with_them_is_theirs():
+    reg = FBeta(labels=Y, solver="lagrangian")
+    both = reg, torch.optim.SGD(reg.primal_groups(0.01))
+    step(*both)
+    for other, optimiser in (copy.deepcopy(both), pickle.loads(pickle.dumps(both))):
+        step(other, optimiser)
+        other.project_()  # as after a step that a gradient scaler skips
+        optimiser.param_groups[0]["momentum"] = 0.9
+        with pytest.raises(ValueError, match="SGD with momentum"):
+            step(other, optimiser)
+    fresh = copy.deepcopy(FBeta(labels=Y, solver="lagrangian"))
+    with pytest.raises(ValueError, match="holds none of them"):  # never asked for
+        step(fresh, torch.optim.SGD(fresh.parameters(), lr=0.01))
+
+
+def test_primal_groups_may_be_looked_at_again():
+    reg = FBeta(labels=Y, solver="lagrangian")
+    optimiser = torch.optim.SGD(reg.primal_groups(0.01))
+    for _ in range(3):
+        assert len(reg.primal_groups(0.1)) == 2
+        step(reg, optimiser)
+        reg.project_()
+    assert len(reg.groups[0].given) == 2  # a log of every step does not grow
+
+
 class Model(torch.nn.Module):
     """A measure as a submodule, as in Lightning."""
 
