@@ -269,6 +269,16 @@ def test_multipliers_of_another_sign_are_refused(solver, other):
         assert torch.equal(new.groups[0].mu, before)
 
 
+@pytest.mark.parametrize("average", ["macro", "micro", "pairwise"])
+def test_groups_that_are_masked_and_ignored_are_as_if_absent(average):
+    ignored = torch.where(INDEX % 7 == 2, 255, GROUPS)
+    scores, kept = torch.randn(N, 3, generator=DRAW), KEEP & (ignored < 255)
+    reg, alone = (FBeta(labels=GROUPS, average=average, ignore_index=255) for _ in range(2))
+    given = step(reg, scores, ignored, mask=KEEP)
+    value, gradient = step(alone, scores[kept], GROUPS[kept])
+    torch.testing.assert_close(given, (value, torch.zeros(N, 3).index_put((kept,), gradient)))
+
+
 def test_multipliers_of_a_whole_model_say_how_to_take_them():
     old, new = (RecallAtPrecision(0.7, labels=INDEX % 3) for _ in range(2))
     old.groups[1].mu.mul_(0.5)

@@ -130,6 +130,15 @@ def test_momentum_set_later_is_seen_and_plain_sgd_passes():
     FBeta(labels=Y).project_()  # the ratio solver has no variables
 
 
+@pytest.mark.parametrize("option", ["weight_decay", "maximize"])
+def test_an_sgd_that_is_not_plain_is_seen(option):
+    reg = FBeta(labels=Y, solver="lagrangian")
+    optimiser = torch.optim.SGD(reg.primal_groups(0.01))
+    optimiser.param_groups[0][option] = 1
+    with pytest.raises(ValueError, match="SGD with momentum, weight decay or maximize"):
+        step(reg, optimiser)
+
+
 def test_copies_are_in_no_optimiser():
     reg = FBeta(labels=Y, solver="lagrangian")
     torch.optim.SGD(reg.primal_groups(0.1))
