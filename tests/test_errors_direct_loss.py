@@ -304,6 +304,13 @@ def test_suggest_epsilon_wants_something_to_move():
         eg.suggest_epsilon(torch.where(TARGET == 1, torch.nan, SCORES), TARGET)
 
 
+@pytest.mark.parametrize("direction", ["positive", "negative"])
+@pytest.mark.parametrize("scores", [torch.zeros(2, 5), SCORES * torch.nan])
+def test_the_other_direction_is_not_advised_where_it_fails_too(scores, direction):
+    with pytest.raises(ValueError, match=r"nor in the extreme order already\.$"):
+        eg.suggest_epsilon(scores, TARGET, direction=direction)
+
+
 def test_suggest_epsilon_checks_its_options():
     with pytest.raises(
         ValueError,

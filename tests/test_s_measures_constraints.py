@@ -2,6 +2,8 @@
 elsewhere, and silent while it is met.
 """
 
+from itertools import pairwise
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -17,6 +19,7 @@ from evalgrad import (
     PrecisionAtRecall,
     RecallAtPrecision,
     SensitivityAtSpecificity,
+    metrics,
 )
 from evalgrad.s_measures.multipliers import residuals
 from evalgrad.s_measures.trapezoids import shown_area
@@ -140,6 +143,31 @@ def test_anchors_everywhere_show_the_whole_area():
     rates = torch.stack([hit, 3 * alarm, alarm, torch.ones_like(hit)], dim=1)
     shuffled = rates[torch.randperm(len(rates))]
     assert float(shown_area(shuffled)) == pytest.approx(roc_auc_score(Y, scores), abs=1e-5)
+
+
+@pytest.mark.parametrize("anchors", [2, 8, [0.2, 0.3, 0.9]])
+@settings(max_examples=50, deadline=None)
+@given(seed=st.integers(0, 10**6), shift=st.floats(-3, 3))
+def test_anchors_at_one_threshold_show_no_more_than_the_area(anchors, seed, shift):
+    """As at the start of a training. A line to (0, 0) shows .5 where everything is predicted."""
+    draw = torch.Generator().manual_seed(seed)
+    labels = torch.rand(400, generator=draw) < 0.1
+    labels[:2] = torch.tensor([True, False])
+    scores = torch.randn(400, generator=draw) + labels + shift
+    reg = PRAUC(anchors, at_least=0.45, labels=labels)
+    reg(scores, labels)
+    shown = 0.45 - max(map(max, reg.diagnostics()["residuals"]))
+    points = [0.0, *reg.groups[0].program.constraints[:, 0, 1].tolist(), 1.0]
+    slack = max(high - low for low, high in pairwise(points))
+    assert shown <= float(metrics.pr_auc(scores, labels)) + slack + 1e-4
+
+
+def test_everything_predicted_meets_no_area():
+    labels = INDEX[:100] < 5
+    reg = PRAUC(8, at_least=0.5, labels=labels)
+    reg(torch.randn(100) + 9, labels)
+    report = reg.diagnostics()
+    assert not report["met"]
 
 
 def test_a_trapezoid_that_shows_more_than_the_area_is_told():

@@ -74,6 +74,41 @@ def test_a_mask_in_a_graph(make, solver):
     torch.testing.assert_close(inside.groups[0].mu, eager.groups[0].mu)
 
 
+@solvers
+@pytest.mark.filterwarnings("ignore")  # the compiler's own
+def test_padding_in_a_graph_may_have_any_position(solver):
+    """Also one that is an item of the batch, whose score is the one that is kept."""
+    reg = FBeta(labels=Y, solver=solver)
+    torch._dynamo.reset()
+    compiled = torch.compile(reg, fullgraph=True, dynamic=True, backend="aot_eager")
+    index = torch.tensor([0, 1, 2, 3, 0, -100, N, 2])
+    target, mask = Y[index.clamp(0, N - 1)], torch.arange(8) < 4
+    step(compiled, X[:8], target, index=index, mask=mask)
+    cache = reg.groups[0].counts.cache
+    torch.testing.assert_close(cache[:4], X[:4])
+    assert cache[4:].isnan().all()
+    step(compiled, X[8:16], target, index=index, mask=torch.zeros(8, dtype=torch.bool))
+    torch.testing.assert_close(cache[:4], X[:4])
+    assert cache[4:].isnan().all()
+
+
+@pytest.mark.parametrize(
+    ("wrong", "kind", "match"),
+    [
+        (torch.where(INDEX == 5, -1, GROUPS), ValueError, r"got the label -1\..* ignore_index=-1"),
+        (GROUPS + 0.5, TypeError, "`target` must be an integer"),
+    ],
+)
+def test_a_mask_excuses_the_labels_that_it_leaves_out_alone(wrong, kind, match):
+    reg, scores = FBeta(labels=GROUPS), torch.randn(N, 3)
+    for keywords in ({}, {"mask": INDEX != 1}):
+        with pytest.raises(kind, match=match):
+            reg(scores, wrong, **keywords)
+    left_out = torch.where(INDEX == 1, -1, GROUPS)
+    both = (reg(scores, labels, mask=INDEX != 1) for labels in (GROUPS, left_out))
+    torch.testing.assert_close(*both)
+
+
 def test_pixels_of_maps_without_positions():
     maps, target = X.view(3, 4, 5), torch.where(KEEP, Y.long(), 255).view(3, 4, 5)
     value, gradient = step(FBeta(ignore_index=255), maps, target)
@@ -216,6 +251,45 @@ def test_multipliers_that_fit_in_part_change_nothing():
     assert new.groups[0].mu.eq(1).all()
     with pytest.raises(ValueError, match="`state_dict` must be"):
         FBeta(labels=Y).load_multipliers(FBeta(labels=Y, solver="lagrangian").state_dict())
+
+
+@solvers
+@pytest.mark.parametrize("other", [{"at_least": 0.5}, PrecisionAtRecall])
+def test_multipliers_of_another_sign_are_refused(solver, other):
+    """As multiplier of a constraint, the V of F-beta would train the inverse."""
+    ratio = FBeta(labels=Y, solver=solver)
+    if other is PrecisionAtRecall:
+        constraint = PrecisionAtRecall(0.5, labels=Y, solver=solver)
+    else:
+        constraint = FBeta(labels=Y, solver=solver, **other)
+    for new, old in ((constraint, ratio), (ratio, constraint)):
+        before = new.groups[0].mu.clone()
+        with pytest.raises(ValueError, match="must be of a measure with the same options"):
+            new.load_multipliers(old.state_dict())
+        assert torch.equal(new.groups[0].mu, before)
+
+
+@pytest.mark.parametrize("average", ["macro", "micro", "pairwise"])
+def test_groups_that_are_masked_and_ignored_are_as_if_absent(average):
+    ignored = torch.where(INDEX % 7 == 2, 255, GROUPS)
+    scores, kept = torch.randn(N, 3, generator=DRAW), KEEP & (ignored < 255)
+    reg, alone = (FBeta(labels=GROUPS, average=average, ignore_index=255) for _ in range(2))
+    given = step(reg, scores, ignored, mask=KEEP)
+    value, gradient = step(alone, scores[kept], GROUPS[kept])
+    torch.testing.assert_close(given, (value, torch.zeros(N, 3).index_put((kept,), gradient)))
+
+
+def test_multipliers_of_a_whole_model_say_how_to_take_them():
+    old, new = (RecallAtPrecision(0.7, labels=INDEX % 3) for _ in range(2))
+    old.groups[1].mu.mul_(0.5)
+    state_dict = torch.nn.ModuleDict({"net": torch.nn.Linear(2, 1), "reg": old}).state_dict()
+    with pytest.raises(
+        ValueError, match=r"Pass those of the measure alone: `{key\.remove"
+    ) as raised:
+        new.load_multipliers(state_dict)
+    cure = str(raised.value).split("`")[-2]
+    new.load_multipliers(eval(cure, {"state_dict": state_dict}))
+    assert new.groups[1].mu == 0.5
 
 
 def test_size_labels_from_a_stream():

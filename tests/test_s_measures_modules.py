@@ -454,7 +454,7 @@ def test_an_option_built_in_is_refused_later(measure, argument, solver):
         shown = repr(one)
         own = inspect.signature(measure).parameters.keys() - {"options"}
         assert len(own) > 1
-        for name in own | {"solver", "surrogate", "average", "ignore_index"}:
+        for name in own | {"labels", "solver", "surrogate", "average", "ignore_index"}:
             must = f"{measure.__name__}: `{name}` must be set in the constructor; got 0.3 later. "
             with pytest.raises(
                 ValueError, match=f"{must}Construct a new {measure.__name__}\\({name}="

@@ -130,6 +130,15 @@ def test_momentum_set_later_is_seen_and_plain_sgd_passes():
     FBeta(labels=Y).project_()  # the ratio solver has no variables
 
 
+@pytest.mark.parametrize("option", ["weight_decay", "maximize"])
+def test_an_sgd_that_is_not_plain_is_seen(option):
+    reg = FBeta(labels=Y, solver="lagrangian")
+    optimiser = torch.optim.SGD(reg.primal_groups(0.01))
+    optimiser.param_groups[0][option] = 1
+    with pytest.raises(ValueError, match="SGD with momentum, weight decay or maximize"):
+        step(reg, optimiser)
+
+
 def test_copies_are_in_no_optimiser():
     reg = FBeta(labels=Y, solver="lagrangian")
     torch.optim.SGD(reg.primal_groups(0.1))
@@ -148,6 +157,31 @@ def step(reg, *optimisers):
     for optimiser in optimisers:
         optimiser.step()
     reg.project_()
+
+
+def test_an_optimiser_that_is_copied_with_them_is_theirs():
+    reg = FBeta(labels=Y, solver="lagrangian")
+    both = reg, torch.optim.SGD(reg.primal_groups(0.01))
+    step(*both)
+    for other, optimiser in (copy.deepcopy(both), pickle.loads(pickle.dumps(both))):
+        step(other, optimiser)
+        other.project_()  # as after a step that a gradient scaler skips
+        optimiser.param_groups[0]["momentum"] = 0.9
+        with pytest.raises(ValueError, match="SGD with momentum"):
+            step(other, optimiser)
+    fresh = copy.deepcopy(FBeta(labels=Y, solver="lagrangian"))
+    with pytest.raises(ValueError, match="holds none of them"):  # never asked for
+        step(fresh, torch.optim.SGD(fresh.parameters(), lr=0.01))
+
+
+def test_primal_groups_may_be_looked_at_again():
+    reg = FBeta(labels=Y, solver="lagrangian")
+    optimiser = torch.optim.SGD(reg.primal_groups(0.01))
+    for _ in range(3):
+        assert len(reg.primal_groups(0.1)) == 2
+        step(reg, optimiser)
+        reg.project_()
+    assert len(reg.groups[0].given) == 2  # a log of every step does not grow
 
 
 class Model(torch.nn.Module):

@@ -115,15 +115,14 @@ def _tasks(name: str, label: Tensor, valid: Tensor | None, layout: Layout) -> Re
 
 
 def _groups(name: str, label: Tensor, valid: Tensor | None, layout: Layout) -> Read:
-    """Labels 0, 1, 2, ...; what a mask leaves out is as if ignored."""
-    ignored = layout.ignore_index
-    if valid is not None:
-        ignored = -1 if ignored is None else ignored
-        label = label.long().masked_fill(~valid, ignored)
-    found = class_labels(name, label, layout.size, ignored, leave_out=LEAVE_OUT)
+    """Labels 0, 1, 2, ...; what a mask leaves out may have any label of their dtype."""
+    label = label if valid is None else label.masked_fill(~valid, 0)
+    found = class_labels(name, label, layout.size, layout.ignore_index, leave_out=LEAVE_OUT)
     kind = found.label[0].unsqueeze(1)
     member = kind == torch.arange(layout.size, device=kind.device)
     counted = None if found.complete else (kind >= 0).expand_as(member)
+    if valid is not None:
+        counted = valid[0].unsqueeze(1) & (kind >= 0).expand_as(member)
     return member, found.invalid, counted
 
 

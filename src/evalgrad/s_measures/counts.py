@@ -93,11 +93,20 @@ class Counts(nn.Module):
         """Remember the scores of a batch; an item drawn twice counts once."""
         if readable(index):
             check_index(index, positive, self.labels)
-        cache = self.cache
-        new = scores.to(cache.dtype)
-        if mask is not None:
-            new = torch.where(mask, new, cache[index])
-        cache.scatter_(0, index, new)
+        new = scores.to(self.cache.dtype)
+        if mask is not None and len(mask):
+            new, index = self._of_the_first(new, index, mask)
+        self.cache.scatter_(0, index, new)
+
+    def _of_the_first(self, new: Tensor, index: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
+        """Where items cannot be dropped, those that do not count repeat the first that does: their
+        own positions may be none at all, or those of others in the batch.
+        """
+        first = mask.int().argmax(0, keepdim=True)
+        some = mask.gather(0, first)
+        score = torch.where(some, new.gather(0, first), self.cache[:1])
+        place = torch.where(some, index.gather(0, first), 0)
+        return torch.where(mask, new, score), torch.where(mask, index, place)
 
     def cached(
         self, threshold: Tensor, *, scale: Tensor | None = None, due: Tensor | bool = True

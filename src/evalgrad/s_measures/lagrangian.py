@@ -22,7 +22,7 @@ from torch import Tensor, nn
 from evalgrad.s_measures.batch import Batch
 from evalgrad.s_measures.counts import rates
 from evalgrad.s_measures.layout import Members
-from evalgrad.s_measures.optimisers import PLAIN, check_optimisers, watch
+from evalgrad.s_measures.optimisers import PLAIN, Groups, check_optimisers, taken, watch
 from evalgrad.s_measures.programs import Program
 from evalgrad.s_measures.projection import project_onto_ceiling
 from evalgrad.s_measures.solver import Settings, Solver
@@ -55,7 +55,8 @@ class LagrangianSolver(Solver):
         self.register_buffer("alarm", torch.zeros(rows))
         self.register_buffer("hard", torch.zeros(rows, 4))
         self.calls = self.projections = 0
-        self.given: list[dict[str, Any]] = []  # last by `primal_groups`; an optimiser fills them in
+        # by `primal_groups`, what was taken and the last; an optimiser fills them in
+        self.given: list[Groups] | None = []
 
     def forward(self, batch: Batch, settings: Settings) -> Tensor:
         """The Lagrangian, its means taken over the batch; 0 where the batch lacks a class."""
@@ -64,6 +65,7 @@ class LagrangianSolver(Solver):
         if mask is not None:
             positive, negative = positive & mask, negative & mask
             scores = torch.where(mask, scores, 0)  # a NaN would reach gradients by a factor of 0
+            position = torch.where(mask, position, 0)  # type: ignore[arg-type]  # has them all
         hits, others = positive.sum(), negative.sum()
         if self.training:
             self.counts.take(batch)
@@ -158,7 +160,7 @@ class LagrangianSolver(Solver):
         groups = [{"params": [self.tau], "lr": lr * scale, **PLAIN}]
         groups += [{"params": shared, "lr": lr, **PLAIN}] if shared else []
         watch(self.parameters())
-        self.given = groups
+        self.given = [*filter(taken, self.given or []), groups]
         return groups
 
     def report(self) -> dict[str, Any]:
@@ -217,7 +219,13 @@ class LagrangianSolver(Solver):
         return offset if self.surrogate == SURROGATES["hinge"] else 1 - self.surrogate(1 - offset)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "given": []}  # a copy is in no optimiser
+        """A copy is in no optimiser, or in one that is copied with it."""
+        return {**self.__dict__, "given": [] if self.given == [] else None}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)  # type: ignore[no-untyped-call]
+        if self.given is None:
+            watch(self.parameters())
 
     def get_extra_state(self) -> dict[str, int]:
         return {"calls": self.calls, "projections": self.projections}

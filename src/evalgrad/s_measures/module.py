@@ -1,7 +1,7 @@
 """What all S-measures share: their options, one solver per group (one-vs-rest), their methods."""
 
 from collections.abc import Callable, Mapping
-from typing import Any, ClassVar, Literal, TypedDict, cast
+from typing import Any, ClassVar, Literal, NoReturn, TypedDict, cast
 
 import torch
 from torch import Tensor, nn
@@ -93,7 +93,8 @@ class SMeasure(OptionsModule, Settings):
 
     def __setattr__(self, key: str, value: Any) -> None:
         """Numbers of `Settings` may change during training; all else is built into the solvers."""
-        if key in vars(self).get("_options", ()):  # not before the constructor has set them
+        options = vars(self).get("_options", ())  # none before the constructor has set them
+        if key in options or (options and key == "labels"):
             name = type(self).__name__
             if not hasattr(Settings, key):
                 got, repair = f"{describe(value)} later", f"Construct a new {name}({key}=...)."
@@ -164,9 +165,7 @@ class SMeasure(OptionsModule, Settings):
         own = {str(place): solver for place, solver in enumerate(self._solvers())}
         # of all groups before anything changes
         if own.keys() != given.keys() or not all(own[c].multipliers_fit(given[c]) for c in own):
-            must, repair = "of a measure with the same options", "Build both with the same options."
-            got = f"other multipliers, of {len(given)} groups"
-            fail(ValueError, "load_multipliers", "state_dict", must, got, repair)
+            _fail_multipliers(state_dict, len(given))
         for place, solver in own.items():
             solver.load_multipliers(given[place])
 
@@ -204,6 +203,19 @@ class SMeasure(OptionsModule, Settings):
             got = "one inside a torch.func transform"
             repair = "Call `eval()` on the measure there, and call it again outside in `train()`."
             fail(RuntimeError, name, "scores", must, got, repair)
+
+
+def _fail_multipliers(state_dict: Mapping[str, Any], groups: int) -> NoReturn:
+    repair = "Build both with the same options."
+    inner = next((key for key in state_dict if ".groups.0." in key), None)
+    if not groups and inner is not None:  # that of a model
+        start = inner[: inner.index("groups.0.")]
+        repair = (
+            f"Pass those of the measure alone: `{{key.removeprefix({start!r}): value for key, value"
+            f" in state_dict.items() if key.startswith({start!r})}}`."
+        )
+    must, got = "of a measure with the same options", f"other multipliers, of {groups} groups"
+    fail(ValueError, "load_multipliers", "state_dict", must, got, repair)
 
 
 def _check_lagrangian(name: str, labels: Labels) -> None:

@@ -35,7 +35,7 @@ class _Variable:
         number = id(variable)
         # an id may be that of another tensor later
         self.alive = weakref.ref(variable, lambda _: _watched.pop(number, None))
-        self.stepped = False
+        self.stepped = self.ever = False  # and ever before
         self.wrong: str | None = None
 
 
@@ -56,16 +56,26 @@ def watch(variables: Iterable[Tensor]) -> list[_Variable]:
     return found
 
 
-def check_optimisers(variables: Iterable[Tensor], groups: list[dict[str, Any]]) -> None:
-    """Raise unless a plain `torch.optim.SGD` took `groups`, those that `primal_groups` gave, and
-    such a one alone stepped the variables since the last look.
+Groups = list[dict[str, Any]]
+
+
+def taken(groups: Groups) -> Groups:
+    """Those of `primal_groups` that an optimiser added its options to."""
+    return [group for group in groups if group.keys() - {"params", "lr", *PLAIN}]
+
+
+def check_optimisers(variables: Iterable[Tensor], given: list[Groups] | None) -> None:
+    """Raise unless a plain `torch.optim.SGD` took the last of `given` that were taken, what
+    `primal_groups` gave at each call, and such a one alone stepped the variables since the last
+    look. None: of a copy, whose optimiser, copied with it, shows only once it steps.
     """
     known = watch(variables)
     stepped = any(variable.stepped for variable in known)
     found = next((variable.wrong for variable in known if variable.wrong), None)
     for variable in known:
         variable.stepped, variable.wrong = False, None
-    found = found or _wrong_groups(groups, stepped)
+    if given is not None or not any(variable.ever for variable in known):
+        found = found or _wrong_groups(given or [], stepped)
     if found:
         must = "variables of a plain torch.optim.SGD alone"
         repair = (
@@ -85,7 +95,7 @@ def _after_step(optimiser: Optimizer, *_: object) -> None:
             variable = _watched[number]
             tensor = variable.alive()
             if tensor is not None and tensor.grad is not None:
-                variable.stepped = True
+                variable.stepped = variable.ever = True
                 variable.wrong = variable.wrong or _wrong(group, type(optimiser).__name__)
 
 
@@ -98,14 +108,14 @@ def _wrong(group: dict[str, Any], name: str) -> str | None:
     return None
 
 
-def _wrong_groups(groups: list[dict[str, Any]], stepped: bool) -> str | None:
+def _wrong_groups(given: list[Groups], stepped: bool) -> str | None:
     """By the options that an optimiser added; of one that steps they may no longer be its own."""
-    taken = [group for group in groups if group.keys() - {"params", "lr", *PLAIN}]
-    if not taken:
+    groups = next(filter(None, map(taken, reversed(given))), [])
+    if not groups:
         return "an optimiser that holds none of them"
     if stepped:
         return None
     names = (
-        f"one with {', '.join(sorted(group.keys() & SIGNS)) or 'other options'}" for group in taken
+        f"one with {', '.join(sorted(group.keys() & SIGNS)) or 'other options'}" for group in groups
     )
-    return next(filter(None, map(_wrong, taken, names)), None)
+    return next(filter(None, map(_wrong, groups, names)), None)

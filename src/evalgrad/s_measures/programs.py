@@ -160,7 +160,8 @@ def pr_area(anchors: int | Sequence[float], at_least: float | None) -> Program:
     if at_least is None:
         return _anchored(rows, staircase, certificate, metrics.pr_auc)
     share, wanted = trapezoid_shares([0.0, *points, 1.0]), at_least - points[0] / 2
-    area = RequiredArea(at_least, partial(shown_area, of_predicted=True))
+    rise = 2 * float(torch.tensor([0.0, *points, 1.0]).diff().max())  # anchors hover
+    area = RequiredArea(at_least, partial(shown_area, of_predicted=True, rise=rise))
     return _required_area("PRAUC", rows, share, wanted, area, certificate, metrics.pr_auc)
 
 

@@ -84,7 +84,10 @@ class Solver(nn.Module):
         """Whether `load_multipliers` can take all of `state`."""
         own = self._shared()
         theirs = {key for key, x in state.items() if isinstance(x, Tensor)} - PER_ITEM
-        return theirs == own.keys() and all(state[key].shape == x.shape for key, x in own.items())
+        if theirs != own.keys() or any(state[key].shape != x.shape for key, x in own.items()):
+            return False
+        # F-beta's mu is -V; as that of a constraint it would train the inverse
+        return bool((state["mu"] < 0).all()) == self.program.fractional
 
     def _shared(self) -> dict[str, Tensor]:
         """The state that is not of single items."""
