@@ -719,6 +719,19 @@ def test_a_loss_that_is_not_reduced_is_refused(tmp_path, loss):
         prepare(asked).phases()
 
 
+@pytest.mark.parametrize("wrong", ["255", 2.0, [1]])
+def test_an_ignored_label_that_is_no_integer_is_refused(tmp_path, wrong):
+    asked = options(tmp_path, loss="bce", loss_options={"ignore_index": wrong})
+    with pytest.raises(UserError, match="ignore_index of bce must be an integer; got"):
+        prepare(asked).phases()
+
+
+@pytest.mark.parametrize("name", ["target", "group"])
+def test_a_column_of_a_file_without_columns_is_refused(tmp_path, name):
+    with pytest.raises(UserError, match=f"--{name} names a column of a .csv; --data is .*items"):
+        prepare(options(tmp_path, **{name: "query"}))
+
+
 def test_a_mixture_of_its_own_is_refused(tmp_path):
     with pytest.raises(UserError, match="Drop --mix, or name the loss to mix: --loss direct"):
         train(options(tmp_path, mix="sum:0.5"))

@@ -17,6 +17,12 @@ def files_of(options: TrainOptions) -> tuple[Path, Path | None, Path | None]:
 def dataset(options: TrainOptions, digest: str) -> Dataset[Examples]:
     """The three parts of the data."""
     reading = Reading(**options.shared(Reading))
+    for name in ("target", "group"):
+        if getattr(reading, name) != getattr(Reading, name) and options.data.suffix != ".csv":
+            raise UserError(
+                f"--{name} names a column of a .csv; --data is {options.data}. Drop it: an .npz has"
+                f" an array `{name}`."
+            )
     return _parts(_found(*files_of(options), reading, digest), options)
 
 

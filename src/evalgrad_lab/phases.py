@@ -128,16 +128,7 @@ def _with_data(name: str, options: dict[str, Any], kind: str, given: Given) -> d
     """The options with what the loss needs of the training data, where the user has not said it.
     `weight_power` makes class weights of the frequencies.
     """
-    if options.get("solver") == "lagrangian":
-        raise UserError(
-            f"--loss-options: the solver of {name} must be ratio; lagrangian has steps of its own,"
-            " see docs/s_measures.md."
-        )
-    if options.get("reduction") == "none":
-        raise UserError(
-            f"--loss-options: the reduction of {name} must be mean or sum; got 'none'. Training"
-            " needs one number for a batch."
-        )
+    _check_options(name, options)
     if "+" in name:
         parts = name.split("+", 1)
         asked = {part: _with_data(part, options.get(part, {}), kind, given) for part in parts}
@@ -153,6 +144,26 @@ def _with_data(name: str, options: dict[str, Any], kind: str, given: Given) -> d
     if "weight" in rest and (losses.find(name).factory or name) == "cross_entropy":
         _check_weight(rest["weight"], given.num_classes)
     return {**known, **rest}
+
+
+def _check_options(name: str, options: dict[str, Any]) -> None:
+    """What every loss would take, and training cannot use."""
+    if options.get("solver") == "lagrangian":
+        raise UserError(
+            f"--loss-options: the solver of {name} must be ratio; lagrangian has steps of its own,"
+            " see docs/s_measures.md."
+        )
+    void = options.get("ignore_index")
+    if void is not None and not isinstance(void, int):
+        raise UserError(
+            f"--loss-options: ignore_index of {name} must be an integer; got {void!r}."
+            " Drop it: --ignore-index says it for the loss and the metric."
+        )
+    if options.get("reduction") == "none":
+        raise UserError(
+            f"--loss-options: the reduction of {name} must be mean or sum; got 'none'. Training"
+            " needs one number for a batch."
+        )
 
 
 def _check_weight(weight: Any, classes: int) -> None:
