@@ -157,6 +157,10 @@ class SMeasure(OptionsModule, Settings):
         For data that grew or were replaced: build a measure with the new labels, and a new
         optimiser for its `primal_groups`, where it has any.
         """
+        if not isinstance(state_dict, Mapping):
+            must, got = "the dict of a `state_dict()`", type(state_dict).__name__
+            repair = "Pass `old.state_dict()` of the old measure."
+            fail(TypeError, "load_multipliers", "state_dict", must, got, repair)
         given: dict[str, dict[str, Any]] = {}  # by group
         for key, value in state_dict.items():
             if key.startswith("groups."):
