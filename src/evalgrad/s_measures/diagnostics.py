@@ -61,10 +61,11 @@ def _constraints(solver: Solver, soft: Tensor, hard: Tensor, settings: Settings)
 
 
 def _missing_area(solver: Solver, area: RequiredArea, hard: Tensor) -> float:
-    """Of the exact area where it is known, else of the trapezoids of its anchors, as in training.
-    The staircase that certifies it ends far below 1.
+    """Of the exact area once every item has been seen: of a part, that of precision and recall may
+    be far too high. Before, of the trapezoids of its anchors, as in training. The staircase that
+    certifies it ends far below 1.
     """
-    known = solver.counts.indexed and not bool(hard.isnan().any())
+    known = solver.counts.indexed and solver.counts.complete()
     return area.at_least - _metric(solver, hard) if known else area.missing(hard)
 
 
