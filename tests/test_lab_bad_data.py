@@ -3,6 +3,7 @@ nothing written.
 """
 
 import json
+import re
 import shutil
 
 import numpy as np
@@ -492,6 +493,21 @@ def test_a_missing_option_is_told_without_a_page_of_others(capsys):
     assert said[0] == "usage: evalgrad train ...; `evalgrad train --help` lists the options"
     assert "required: --metric, --data, --out" in said[1]
     assert len(said) == 2
+
+
+@pytest.mark.parametrize(
+    ("command", "flags"),
+    [
+        ("train", ["--task", "--metric", "--data", "--out", "--loss"]),
+        ("evaluate", ["--data", "--metric"]),
+    ],
+)
+def test_help_begins_with_what_is_the_commands_own(capsys, command, flags):
+    with pytest.raises(SystemExit):
+        main([command, "--help"])
+    listed = re.findall(r"^  (--[a-z-]+)", capsys.readouterr().out, re.M)
+    assert listed[: len(flags)] == flags
+    assert listed.index("--tiles") > len(flags)
 
 
 @pytest.mark.parametrize(
