@@ -44,7 +44,7 @@ class Options:
     def __init_subclass__(cls) -> None:
         """Describe every option in the docstring by its `help`, which is written once."""
         own = {name: one for name, one in vars(cls).items() if isinstance(one, Field)}
-        known = getattr(cls, "__dataclass_fields__", {}) | own
+        known = own | getattr(cls, "__dataclass_fields__", {}) | own  # its own come first
         listed = "".join(f"    {n}: {one.metadata['help']}\n" for n, one in known.items())
         summary, example, code = inspect.cleandoc(cls.__doc__ or "").partition("Example:")
         cls.__doc__ = f"{summary.rstrip()}\n\nArgs:\n{listed}\n{example}{code}"
