@@ -13,7 +13,7 @@ $(VENV)/installed: pyproject.toml constraints.txt CMakeLists.txt $(shell find cs
 	$(BIN)/pip install -q -c constraints.txt --no-deps segmentation-models-pytorch  # tests compare with its losses; its networks need torchvision
 	touch $@
 
-demo: $(VENV)/installed  ## tuned baselines against the metric, on embedded data; writes runs/report.html
+demo: $(VENV)/installed  ## tuned baselines against the metric, on built-in data; writes runs/report.html
 	$(BIN)/evalgrad compare
 
 reproduce: $(VENV)/installed  ## the papers' experiments, about an hour on two cores; writes docs/papers
