@@ -73,4 +73,5 @@ EXPERIMENT = Experiment(
     " not learn.",
     run,
     judge,
+    full=True,
 )

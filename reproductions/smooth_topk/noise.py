@@ -158,4 +158,5 @@ EXPERIMENT = Experiment(
     " noise there is.",
     run,
     judge,
+    full=True,
 )

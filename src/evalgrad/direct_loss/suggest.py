@@ -103,8 +103,8 @@ def _bisect(
         got = f"scores spread over {scale:g} and a task loss that can change by {whole_way:g}"
         must = "lists whose task loss can change"
         repair = "Take a batch that is neither all tied nor in the extreme order already"
-        extreme = scale > 0 and whole_way == 0
-        repair += "; in the other direction there is a way to go." if extreme else "."
+        other = scale > 0 and whole_way == 0 and _whole_way(batch, deltas, -sign) > 0
+        repair += "; in the other direction there is a way to go." if other else "."
         fail(ValueError, "suggest_epsilon", "scores", must, got, repair)
     low, high = math.log(scale) - 25.0, math.log(scale) + 25.0
     for _ in range(HALVINGS):

@@ -26,11 +26,13 @@ def diagnose(solver: Solver, settings: Settings) -> dict[str, Any]:
     unknown = torch.nan if nothing else 0.0
     soft = rates(totals, counts.prior()) + unknown
     hard = rates(totals, counts.prior(), hard=True) + unknown
+    prior = _prior(solver, totals)
+    seen = [rates(totals, prior, hard=kind) + unknown for kind in (False, True)]
     report = {
         "source": _source(solver),
-        "certificate": float(_certificate(solver, soft).sum()) + unknown,
+        "certificate": float(_certificate(solver, seen[0], prior).sum()) + unknown,
         "metric": torch.nan if nothing else _metric(solver, hard),
-        "at_threshold": float(program.certificate(hard).sum()) + unknown,
+        "at_threshold": float(program.certificate(seen[1]).sum()) + unknown,
         "recall": hard[:, 0].tolist(),
         "precision": (hard[:, 0] / (hard[:, 0] + hard[:, 1]).clamp_min(1e-12)).tolist(),
         "mu": solver.mu.tolist(),
@@ -94,7 +96,13 @@ def _source(solver: Solver) -> str:
     return "moving average over batches" if bool(counts.totals.any()) else "nothing seen yet"
 
 
-def _certificate(solver: Solver, soft: Tensor) -> Tensor:
+def _prior(solver: Solver, totals: Tensor) -> Tensor | float:
+    """Negatives per positive of what `metric` is of, which may be a part of the labels."""
+    positives, negatives = totals[0, :, 2].unbind()
+    return negatives / positives if solver.counts.indexed else solver.counts.prior()
+
+
+def _certificate(solver: Solver, soft: Tensor, prior: Tensor | float) -> Tensor:
     """The best bound of each row over rescaled scores, which leave every hard prediction as it is.
 
     P@R, R@P and the areas are measures over all thresholds, so for them the threshold may move as
@@ -116,7 +124,7 @@ def _certificate(solver: Solver, soft: Tensor) -> Tensor:
                     if part == "scale"
                     else (c, b + width * offset / c)
                 )
-                bound = program.certificate(rates(counts.cached(b, scale=c), counts.prior()))
+                bound = program.certificate(rates(counts.cached(b, scale=c), prior))
                 better = bound > best
                 best = torch.where(better, bound, best)
                 scale, shift = torch.where(better, c, scale), torch.where(better, b, shift)
