@@ -131,6 +131,16 @@ def test_the_figure_shows_the_numbers_of_its_records():
     assert "<image" in drawn
 
 
+def test_the_caption_is_that_of_the_figure():
+    """A mean of paired differences is the difference of the means; each is rounded to 0.1."""
+    drawn = (ROOT / "docs/assets/digit_scenes.svg").read_text()
+    plain, weighted, *ours = (float(x) for x in re.findall(r">(\d\d\.\d) ± ", drawn))
+    assert weighted > plain  # the best baseline
+    line = next(x for x in readme.README.read_text().split("\n") if x.startswith("Difference from"))
+    said = [float(x) for x in re.findall(r"([+-]\d+\.\d) \(", line)]
+    assert said == pytest.approx([x - weighted for x in ours], abs=0.15)
+
+
 @pytest.mark.parametrize("path", ["pyproject.toml", "CITATION.cff"])
 def test_the_version_is_written_alike(path):
     text = (ROOT / path).read_text()
