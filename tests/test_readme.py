@@ -42,8 +42,8 @@ def test_metrics_are_counted_over_their_tasks():
         "\n".join([head, *rows, "", "## Sizes", "| data | n |", "| a | 3 |"])
     )
     assert table.split("\n")[2:] == [
-        "| recall@precision | 1 | 1 win, 0 ties, 0 losses | 100% | +1.0 |",
-        "| f1 | 2 | 0 wins, 1 tie, 1 loss | 10% | +0.0 |",
+        "| recall@precision | 1 | 0 | 0 | 100% | +1.0 |",
+        "| f1 | 0 | 1 | 1 | 10% | +0.0 |",
     ]
 
 
