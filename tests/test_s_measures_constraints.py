@@ -179,6 +179,21 @@ def test_everything_predicted_meets_no_area():
     assert not report["met"]
 
 
+def test_the_area_of_a_part_of_the_items_meets_nothing():
+    """A sampler that balances the classes has shown all positives and few negatives."""
+    labels = torch.arange(2000) % 20 == 0
+    scores = torch.randn(2000, generator=DRAW) + 1.5 * labels
+    part = torch.cat([labels.nonzero()[:, 0], (~labels).nonzero()[:150, 0]])
+    whole, shown = (float(metrics.pr_auc(scores[i], labels[i])) for i in (slice(None), part))
+    assert whole < 0.5 < 0.7 < shown
+    reg = PRAUC(at_least=0.6, labels=labels)
+    reg(scores[part], labels[part], index=part)
+    assert not reg.diagnostics()["met"]
+    reg(scores, labels, index=torch.arange(2000))
+    residuals = reg.diagnostics()["residuals"]
+    assert max(map(max, residuals)) == pytest.approx(0.6 - whole)
+
+
 def test_a_trapezoid_that_shows_more_than_the_area_is_told():
     """All of the curve's steps are at an anchor: the trapezoids cut the corners off."""
     rank, labels = INDEX[:100] // 20, INDEX[:100] // 20 == 2

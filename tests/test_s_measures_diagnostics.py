@@ -230,6 +230,16 @@ def test_no_positive_is_told_though_the_sum_never_forgets_one():
     assert "Give the scorer a bias term" in reg.diagnostics()["why"]
 
 
+@solvers
+def test_thresholds_that_no_optimiser_moves_are_told(solver):
+    reg = ROCAUC(3, labels=Y, solver=solver)
+    optimiser = torch.optim.SGD(reg.primal_groups(0.01))
+    for stepped in (False, True):
+        reg(torch.where(INDEX % 3 == 0, 1.0, -1.0), Y, index=INDEX).backward()
+        assert ("add `primal_groups(lr)`" in reg.diagnostics()["why"]) != stepped
+        optimiser.step()
+
+
 def test_hovering_around_a_constraint_is_not_infeasible():
     reg = RecallAtPrecision(0.5, labels=Y, at_least=0.5)
     good, bad = torch.where(Y, 1.0, -1.0), torch.where(Y & (INDEX > 12), 1.0, -1.0)

@@ -61,10 +61,11 @@ def _constraints(solver: Solver, soft: Tensor, hard: Tensor, settings: Settings)
 
 
 def _missing_area(solver: Solver, area: RequiredArea, hard: Tensor) -> float:
-    """Of the exact area where it is known, else of the trapezoids of its anchors, as in training.
-    The staircase that certifies it ends far below 1.
+    """Of the exact area once every item has been seen: of a part, that of precision and recall may
+    be far too high. Before, of the trapezoids of its anchors, as in training. The staircase that
+    certifies it ends far below 1.
     """
-    known = solver.counts.indexed and not bool(hard.isnan().any())
+    known = solver.counts.indexed and solver.counts.complete()
     return area.at_least - _metric(solver, hard) if known else area.missing(hard)
 
 
@@ -166,18 +167,29 @@ def _why(
             f" certifies, one is still unmet by {bound:.3g}."
         )
     unmet = f"A constraint is unmet by {worst:.3g} (hard counts)"
+    price = float(solver.mu[int(residual.amax(-1).argmax())].amax())
+    stuck = price >= settings.max_multiplier or solver.stalled()
+    return unmet + _why_unmet(solver, hard, price, stuck)
+
+
+def _why_unmet(solver: Solver, hard: Tensor, price: float, stuck: bool) -> str:
+    """`price`: the multiplier of the furthest constraint; `stuck`: nothing moves any more."""
     area = solver.program.area
     if area is not None and area.missing(hard) <= 0:
-        return f"{unmet} though the trapezoids between the anchors show it: pass more `anchors`."
+        return " though the trapezoids between the anchors show it: pass more `anchors`."
     if float(hard[:, 0].amax()) < SILENT:
         return (
-            f"{unmet}: hardly any positive scores above the threshold. Give the scorer a bias term"
-            " or train it on cross-entropy first."
+            ": hardly any positive scores above the threshold. Give the scorer a bias term or train"
+            " it on cross-entropy first."
         )
-    price = float(solver.mu[int(residual.amax(-1).argmax())].amax())
-    if price >= settings.max_multiplier or solver.stalled():
+    if solver.threshold is not None and not bool(solver.threshold.any()):
         return (
-            f"{unmet} and no longer falls though its multiplier is at {price:.3g}: the scorer seems"
-            " unable to meet it. Ask for less, or give the scorer more capacity."
+            ", and no threshold has moved from 0: add `primal_groups(lr)` to the optimiser, or"
+            " train longer."
         )
-    return f"{unmet} and still moving: train longer or raise `dual_lr`."
+    if stuck:
+        return (
+            f" and no longer falls though its multiplier is at {price:.3g}: the scorer seems unable"
+            " to meet it. Ask for less, or give the scorer more capacity."
+        )
+    return " and still moving: train longer or raise `dual_lr`."
