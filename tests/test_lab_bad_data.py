@@ -3,7 +3,9 @@ nothing written.
 """
 
 import json
+import re
 import shutil
+from dataclasses import fields
 
 import numpy as np
 import pytest
@@ -12,6 +14,7 @@ from PIL import Image
 from training_data import table, write_colours, write_segmentation, write_table
 
 from evalgrad_lab.cli import main
+from evalgrad_lab.commands.train import TrainOptions
 from evalgrad_lab.data.files.read import read_inputs
 from evalgrad_lab.errors import UserError
 
@@ -492,6 +495,27 @@ def test_a_missing_option_is_told_without_a_page_of_others(capsys):
     assert said[0] == "usage: evalgrad train ...; `evalgrad train --help` lists the options"
     assert "required: --metric, --data, --out" in said[1]
     assert len(said) == 2
+
+
+@pytest.mark.parametrize(
+    ("command", "flags"),
+    [
+        ("train", ["--task", "--metric", "--data", "--out", "--loss"]),
+        ("evaluate", ["--data", "--metric"]),
+    ],
+)
+def test_help_begins_with_what_is_the_commands_own(capsys, command, flags):
+    with pytest.raises(SystemExit):
+        main([command, "--help"])
+    listed = re.findall(r"^  (--[a-z-]+)", capsys.readouterr().out, re.M)
+    assert listed[: len(flags)] == flags
+    assert listed.index("--tiles") > len(flags)
+
+
+def test_the_docstring_of_options_begins_with_its_own():
+    described = re.findall(r"^    (\w+): ", TrainOptions.__doc__, re.M)
+    assert described[:4] == ["task", "metric", "data", "out"]
+    assert {*described} == {one.name for one in fields(TrainOptions)}
 
 
 @pytest.mark.parametrize(

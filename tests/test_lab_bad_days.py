@@ -494,8 +494,8 @@ def test_a_path_that_no_system_has(run, capsys, name):
 @pytest.mark.parametrize(
     ("error", "message"),
     [
-        (MemoryError(), "there is not enough memory. Take less data"),
-        (MemoryError("kernel rows: 9 GB"), "not enough memory (kernel rows: 9 GB). Take"),
+        (MemoryError(), "there is not enough memory. Use less data"),
+        (MemoryError("kernel rows: 9 GB"), "not enough memory (kernel rows: 9 GB). Use"),
         (OSError(5, "Input/output error", "x.png"), "x.png cannot be used (Input/output error)."),
         (OSError("odd"), "a file cannot be used (odd). Check"),
     ],

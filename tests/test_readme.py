@@ -42,8 +42,8 @@ def test_metrics_are_counted_over_their_tasks():
         "\n".join([head, *rows, "", "## Sizes", "| data | n |", "| a | 3 |"])
     )
     assert table.split("\n")[2:] == [
-        "| recall@precision | 1 | 1 win, 0 ties, 0 losses | 100% | +1.0 |",
-        "| f1 | 2 | 0 wins, 1 tie, 1 loss | 10% | +0.0 |",
+        "| recall@precision | 1 | 0 | 0 | 100% | +1.0 |",
+        "| f1 | 0 | 1 | 1 | 10% | +0.0 |",
     ]
 
 
@@ -129,6 +129,16 @@ def test_the_figure_shows_the_numbers_of_its_records():
     drawn = (ROOT / "docs/assets/digit_scenes.svg").read_text()
     assert len(re.findall(r"\d\d\.\d ± \d\.\d</text>", drawn)) == len(figure.NAMES)
     assert "<image" in drawn
+
+
+def test_the_caption_is_that_of_the_figure():
+    """A mean of paired differences is the difference of the means; each is rounded to 0.1."""
+    drawn = (ROOT / "docs/assets/digit_scenes.svg").read_text()
+    plain, weighted, *ours = (float(x) for x in re.findall(r">(\d\d\.\d) ± ", drawn))
+    assert weighted > plain  # the best baseline
+    line = next(x for x in readme.README.read_text().split("\n") if x.startswith("Difference from"))
+    said = [float(x) for x in re.findall(r"([+-]\d+\.\d) \(", line)]
+    assert said == pytest.approx([x - weighted for x in ours], abs=0.15)
 
 
 @pytest.mark.parametrize("path", ["pyproject.toml", "CITATION.cff"])

@@ -91,11 +91,23 @@ def test_every_public_name_is_in_the_reference(site):
         assert f"{name.spelled}" in page
 
 
+def test_names_of_the_command_are_not_taken_for_functions(site):
+    """`recall_at_precision` is a loss of `evalgrad train`, and a metric of the library."""
+    page = (site / "train.html").read_text()
+    assert "<code>recall_at_precision</code>" in page
+    assert "metrics.html#" not in page
+    assert 'href="reference/decisions.html#evalgrad.decisions.best_threshold"' in page
+    assert (
+        'href="reference/metrics.html#evalgrad.metrics.dice"' in (site / "guide.html").read_text()
+    )
+
+
 def test_nothing_is_loaded_from_elsewhere(site):
     for path in site.glob("**/*.html"):
         text = path.read_text()
         assert 'src="http' not in text, path
         assert "unpkg" not in text, path
+        assert str(ROOT) not in text, path
 
 
 def picture(tab, path, width, scheme):

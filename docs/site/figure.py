@@ -54,9 +54,8 @@ def caption(panel: Panel) -> str:
             name = " ".join(NAMES[row.loss])
             said.append(f"{name} {mean:+.1f} ({low:+.1f} to {high:+.1f}), a {verdict}")
     reference = " ".join(NAMES[panel.reference.loss])
-    return (
-        f"Difference to the best baseline, {reference}, with its 95 % interval: {'; '.join(said)}."
-    )
+    best = f"Difference from the best baseline, {reference}"
+    return f"{best}, with its 95 % interval: {'; '.join(said)}."
 
 
 def _pictures(rows: list[Row], scene: int) -> str:

@@ -16,6 +16,8 @@ OUTSIDE = {"README.md": "index.md", "CONTRIBUTING.md": "contributing.md"}
 OUTSIDE |= {"CHANGELOG.md": "changelog.md"}
 # Pages with a table that needs the room of the list of contents beside it.
 WIDE = {"accelerator.md", "guide.md", "lab.md", "ladder.md"}
+# Pages on which `recall_at_precision` is a loss, and `dice` a `--metric`, of the command.
+LAB = {"lab.md", "train.md"}
 NAMES = list(public.names())
 LINK = re.compile(r"\[([^\]]+)\]\((\.\./[^)#]+)(#[^)]*)?\)")
 INTERVAL = re.compile(r"[+-][\d.]+ \([^()]* to [^()]*\)(?=</td>)")
@@ -64,10 +66,12 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
 def on_page_content(html: str, page: Any, **_: Any) -> str:
     """Link public names in the text to the reference; keep an interval in a cell on one line."""
     html = INTERVAL.sub(r'<span class="interval">\g<0></span>', html)
+    html = html.replace(f"{ROOT}/src/", "")  # a default of the lab is a file of the package
     links = {
         key: f"{up(page)}{page_of(n.package, 'html')}#{anchor(n)}"
         for n in NAMES
         for key in spellings(n)
+        if page.file.src_uri not in LAB or n.package != "evalgrad.metrics" or "." in key
     }
 
     def linked(found: re.Match[str]) -> str:
@@ -148,6 +152,8 @@ def reference(package: str) -> str:
     for name in (n for n in NAMES if n.package == package):
         lines += [f"::: {anchor(name)}", "    options:", f"      heading: {name.spelled}"]
         lines += [f"      toc_label: {name.name}"]
+        # a signature of forty options in one line
+        lines += ["      show_signature: false"] * name.name.endswith("Options")
         # the docstrings of the lab's options are made of the help of each, when they are imported
         lines += ["      force_inspection: true"] * (package == "evalgrad_lab") + [""]
     return "\n".join(lines)

@@ -64,14 +64,19 @@ def metrics_table(page: str) -> str:
     families: dict[str, list[dict[str, str]]] = {}
     for row in ladder_rows(page):
         families.setdefault(row["metric"].partition("=")[0], []).append(row)
-    lines = ["| judged by | tasks | wins, ties, losses | branch taken | mean difference |"]
-    lines.append("|---" * 5 + "|")
+    lines = ["| judged by | wins | ties | losses | branch taken | mean difference |"]
+    lines.append("|---" * 6 + "|")
     for metric, rows in sorted(families.items(), key=lambda pair: -_taken(pair[1])):
         total = sum(float(row["difference"].split(" ")[0]) for row in rows)
         mean = round(total / len(rows), 1) + 0.0  # no -0.0
-        verdicts = counted([row["verdict"] for row in rows]).rstrip(".")
-        lines.append(f"| {metric} | {len(rows)} | {verdicts} | {_taken(rows):.0%} | {mean:+.1f} |")
+        counts = tallied([row["verdict"] for row in rows])
+        lines.append(f"| {metric} | {counts} | {_taken(rows):.0%} | {mean:+.1f} |")
     return "\n".join(lines)
+
+
+def tallied(verdicts: list[str]) -> str:
+    """How many wins, ties and losses there are, as the cells of a row."""
+    return " | ".join(str(verdicts.count(one)) for one in PLURALS)
 
 
 def _taken(rows: list[dict[str, str]]) -> float:
@@ -99,7 +104,7 @@ def results_table(ladder: str, lab: str, papers: str) -> str:
     ]
     lines = ["| comparison | wins | ties | losses |", "|---|---|---|---|"]
     for name, found in rows:
-        lines.append(f"| {name} | {' | '.join(str(found.count(one)) for one in PLURALS)} |")
+        lines.append(f"| {name} | {tallied(found)} |")
     return "\n".join([*lines, "", claims(papers)])
 
 

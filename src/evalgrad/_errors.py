@@ -1,4 +1,4 @@
-"""Error messages. Each is a sentence: function, `argument`, what it must be, what came, the repair.
+"""Error messages: function, `argument`, what it must be, what was passed, and a repair.
 
 TypeError for the kind or dtype of an argument, ValueError for its shape, option or range.
 """
@@ -13,12 +13,12 @@ LONGEST = 80  # characters of a value that a message shows
 def fail(
     error: type[Exception], function: str, argument: str, must: str, got: str, repair: str
 ) -> NoReturn:
-    """Raise `error` with the sentence that all messages of the library have the form of."""
+    """Raise `error` with a sentence of the form that all messages of the library have."""
     raise error(f"{function}: `{argument}` must be {must}; got {got}. {repair}")
 
 
 def describe(x: object) -> str:
-    """What came, in a few words: a tensor or an array by its dtype and shape, not by its values."""
+    """What was passed, in short: a tensor or an array by its dtype and shape, not by its values."""
     if hasattr(x, "shape") and hasattr(x, "dtype"):
         dtype = str(x.dtype).removeprefix("torch.")
         kind = "tensor"

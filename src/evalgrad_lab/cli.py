@@ -72,7 +72,7 @@ def _of_the_system(error: MemoryError | OSError) -> str:
     """What the system refused, where nothing nearer to it said so."""
     if isinstance(error, MemoryError):
         why = f" ({error})" if str(error) else ""
-        repair = "Take less data, a smaller --batch-size or fewer --jobs."
+        repair = "Use less data, a smaller --batch-size or fewer --jobs."
         return f"there is not enough memory{why}. {repair}"
     repair = "Check the path, its permissions and the space on the disk."
     return f"{error.filename or 'a file'} cannot be used ({error.strerror or error}). {repair}"

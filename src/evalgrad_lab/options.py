@@ -44,7 +44,7 @@ class Options:
     def __init_subclass__(cls) -> None:
         """Describe every option in the docstring by its `help`, which is written once."""
         own = {name: one for name, one in vars(cls).items() if isinstance(one, Field)}
-        known = getattr(cls, "__dataclass_fields__", {}) | own
+        known = own | getattr(cls, "__dataclass_fields__", {}) | own  # its own come first
         listed = "".join(f"    {n}: {one.metadata['help']}\n" for n, one in known.items())
         summary, example, code = inspect.cleandoc(cls.__doc__ or "").partition("Example:")
         cls.__doc__ = f"{summary.rstrip()}\n\nArgs:\n{listed}\n{example}{code}"
@@ -168,7 +168,7 @@ def in_words(kind: Any) -> str:
 def parse(kind: type[Kind], parser: argparse.ArgumentParser, arguments: Sequence[str]) -> Kind:
     """The options of a command line, which come before those of `--config FILE`, a JSON object."""
     kinds = get_type_hints(kind)
-    for one in fields(kind):
+    for one in _own_first(kind):
         _add(parser, one, kinds[one.name])
     parser.add_argument("--config", type=Path, help="JSON file of options by their names")
     first = argparse.ArgumentParser(add_help=False)
@@ -183,6 +183,12 @@ def parse(kind: type[Kind], parser: argparse.ArgumentParser, arguments: Sequence
         parser.set_defaults(**given)
     found = vars(parser.parse_args(list(arguments)))
     return kind(**{one.name: found[one.name] for one in fields(kind)})
+
+
+def _own_first(kind: type[Options]) -> list["dataclasses.Field[Any]"]:
+    """The fields of a command before those that it shares: `--help` begins with what is its own."""
+    names = [name for owner in kind.__mro__ for name in inspect.get_annotations(owner)]
+    return sorted(fields(kind), key=lambda one: names.index(one.name))
 
 
 def read_config(path: Path, known: set[str]) -> dict[str, Any]:

@@ -157,7 +157,7 @@ def _check_options(name: str, options: dict[str, Any]) -> None:
     if void is not None and not isinstance(void, int):
         raise UserError(
             f"--loss-options: ignore_index of {name} must be an integer; got {void!r}."
-            " Drop it: --ignore-index says it for the loss and the metric."
+            " Drop it: --ignore-index sets it for the loss and the metric."
         )
     if options.get("reduction") == "none":
         raise UserError(
@@ -172,8 +172,8 @@ def _check_weight(weight: Any, classes: int) -> None:
     if not right or not all(0 <= one < math.inf for one in weight) or not any(weight):
         raise UserError(
             f"--loss-options: weight must be a list of {classes} numbers, one for each class, at"
-            f" least 0 and not all 0; got {weight!r}. weight_power of weighted_cross_entropy makes"
-            " one of the training data."
+            f" least 0 and not all 0; got {weight!r}. weight_power of weighted_cross_entropy"
+            " computes it from the training data."
         )
 
 

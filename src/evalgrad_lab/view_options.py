@@ -21,15 +21,17 @@ class Views(Options):
     """
 
     tiles: int | None = option(
-        None, help="segmentation: measure on this many tiles of full height", least=1
+        None, help="segmentation: predict in this many vertical tiles", least=1
     )
     overlap: int | None = option(None, help="pixels that neighbouring tiles share", least=0)
     scales: tuple[float, ...] | None = option(
-        None, help="segmentation: measure the mean over these scales, e.g. 1,0.75,0.5"
+        None, help="segmentation: average the probabilities over these scales, e.g. 1,0.75,0.5"
     )
-    flips: bool = option(False, help="segmentation: measure the flipped image too")
+    flips: bool = option(False, help="segmentation: average over the mirror image too")
     crops: int | None = option(
-        None, help="classification: measure top-k marginals over ten crops of this side", least=1
+        None,
+        help="classification: average top-k probabilities over ten crops of this size",
+        least=1,
     )
 
     def views(self) -> dict[str, Any]:

@@ -55,7 +55,7 @@ def lovasz_hinge_loss(
 ) -> Tensor:
     """Lovász hinge of raw binary scores.
 
-    Where "exact" ends: the float32 kernel on CPU compares the margins of 4,096 pixels or more in
+    Limits of exactness: the float32 kernel on CPU compares the margins of 4,096 pixels or more in
     units of 2^-24 of their spread (at most 1e-6) and treats closer ones as tied. From 65,536 pixels
     on it may count them in fine bins instead of sorting them; the value then stays that of a sort
     to the last digits, and the number of bins is chosen so that the gradient is expected within

@@ -37,7 +37,7 @@ def lovasz_softmax_loss(
 ) -> Tensor:
     """Lovász-Softmax loss of raw class scores.
 
-    Where "exact" ends: the float32 kernel on CPU compares errors in units of 2^-22, about what
+    Limits of exactness: the float32 kernel on CPU compares errors in units of 2^-22, about what
     float32 resolves of a probability, and treats closer ones as tied. From 65,536 pixels on it may
     count the errors of a class in fine bins instead of sorting them; the value then stays that of a
     sort to the last digits, and the number of bins is chosen so that the gradient is expected

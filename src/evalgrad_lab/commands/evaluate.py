@@ -29,7 +29,7 @@ class EvaluateOptions(ViewOptions):
     """
 
     data: Path | None = option(None, help="as for `evalgrad train` (the test set of the run)")
-    metric: str | None = option(None, help="default: the one it was trained for")
+    metric: str | None = option(None, help="metric to measure (the one it was trained for)")
     include_trained: bool = option(
         False, help="also measure on the examples of --data that the run was trained on"
     )

@@ -21,7 +21,9 @@ class ExportOptions(Options):
 
     run: Path = option(help="the --out folder of `evalgrad train`", positional=True)
     out: Path = option(help="the file to write: model.pt2, or model.onnx")
-    format: Literal["pt2", "onnx"] = option("pt2", help="of torch.export, or ONNX (pt2)")
+    format: Literal["pt2", "onnx"] = option(
+        "pt2", help="pt2: a torch.export program; onnx: ONNX (pt2)"
+    )
     size: tuple[float, ...] | None = option(
         None, help="height,width of the images, e.g. 64,64; not for tables"
     )

@@ -22,7 +22,7 @@ TaskName = Literal["segmentation", "classification", "ranking", "multilabel"]
 class DataOptions(Views):
     """The options of a training on the user's data, shared by `train` and `compare --data`."""
 
-    data_options: dict[str, Any] = option({}, help="of a layout; see docs/papers/README.md")
+    data_options: dict[str, Any] = option({}, help="options of a layout; see docs/papers/README.md")
     limit: int | None = option(
         None, help="use only this many examples of each part, to try things out", least=2
     )
@@ -33,7 +33,7 @@ class DataOptions(Views):
         help="a name of docs/train.md, package.module:factory(inputs, outputs=...), or a Hugging"
         " Face folder",
     )
-    model_options: dict[str, Any] | None = option(None, help="passed to the factory")
+    model_options: dict[str, Any] | None = option(None, help="keyword arguments of the factory")
     weights: Path | None = option(None, help="file or folder with initial weights")
     freeze_batch_norm: bool = option(False, help="keep the batch normalisation of --weights fixed")
     head_rate: float | None = option(
@@ -44,7 +44,7 @@ class DataOptions(Views):
     normalise: Literal["data", "caffe"] = option(
         "data",
         help="data: by mean and standard deviation of the training images; caffe: BGR minus"
-        " ImageNet's mean, for weights of Caffe (data)",
+        " ImageNet's mean, for weights trained in Caffe (data)",
     )
     epochs: int = option(50, help="passes over the training data (50)", least=1)
     iterations: int | None = option(None, help="steps, instead of --epochs", least=1)
@@ -56,8 +56,8 @@ class DataOptions(Views):
     accumulate: int = option(
         1, help="batches per optimiser step, with the loss of all of them together (1)", least=1
     )
-    optimiser: Literal["adamw", "adam", "sgd"] = option("adamw", help="(adamw)")
-    momentum: float = option(0.0, help="of sgd (0)", least=0, below=1)
+    optimiser: Literal["adamw", "adam", "sgd"] = option("adamw", help="optimiser (adamw)")
+    momentum: float = option(0.0, help="momentum for sgd (0)", least=0, below=1)
     nesterov: bool = option(False, help="Nesterov momentum for sgd")
     schedule: str = option(
         "cosine",
@@ -81,11 +81,13 @@ class DataOptions(Views):
     )
     size_node: float | None = option(
         None,
-        help="segmentation: add that much of the F1 of a node that separates images with much"
-        " foreground from others",
+        help="segmentation: weight of the F1 loss of an auxiliary output that tells images with"
+        " much foreground from the others",
         least=0,
     )
-    num_classes: int | None = option(None, help="default: the largest label + 1", least=1)
+    num_classes: int | None = option(
+        None, help="number of classes (the largest label + 1)", least=1
+    )
     ignore_index: int = option(255, help="label of pixels to ignore (255)")
     target: str = option(
         "target", help="column of a CSV to predict (target); for multilabel several: a,b,c"
@@ -135,11 +137,11 @@ class TrainOptions(DataOptions):
         help="auto: cross-entropy, or a branch of it with the metric's loss if that is better on"
         " validation (auto); `evalgrad losses` lists all",
     )
-    loss_options: dict[str, Any] = option({}, help="e.g. '{\"epsilon\": 0.1}'")
+    loss_options: dict[str, Any] = option({}, help="options of the loss, e.g. '{\"epsilon\": 0.1}'")
     learning_rate: float | None = option(
-        None, help="default: 0.01 for segmentation, else 0.003", least=0
+        None, help="learning rate (0.01 for segmentation, else 0.003)", least=0
     )
-    weight_decay: float | None = option(None, help="of the optimiser (0)", least=0)
+    weight_decay: float | None = option(None, help="weight decay of the optimiser (0)", least=0)
     mix: str = option(
         "none",
         help="then:SHARE (baseline for that share of the steps, then the loss) or sum:SHARE (of the"

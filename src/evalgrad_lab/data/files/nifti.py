@@ -35,9 +35,7 @@ def read_nifti(path: Path) -> Tensor:
         with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
             return _volume(path, file)
     except MemoryError as error:  # of a process that may ask for less than is free
-        raise UserError(
-            f"{path} needs more memory than there is. Take a smaller volume."
-        ) from error
+        raise UserError(f"{path} needs more memory than there is. Use a smaller volume.") from error
     except WRONG as error:
         raise UserError(f"{path} must be a NIfTI-1 volume of numbers ({error}).") from error
 
@@ -53,7 +51,7 @@ def _volume(path: Path, file: BufferedIOBase) -> Tensor:
         raise ValueError(f"{axes} axes, sides {sides}, values from byte {start} on")
     stored, kept = DTYPES[code]
     size = math.prod(sides) * np.dtype(stored).itemsize
-    check_memory(path, 3 * size, "Take a smaller volume.")  # as read, as a tensor, and of classes
+    check_memory(path, 3 * size, "Use a smaller volume.")  # as read, as a tensor, and of classes
     file.seek(start)
     values = np.frombuffer(file.read(size), order + stored, math.prod(sides))
     file.read(1)  # at its end gzip compares the checksum
