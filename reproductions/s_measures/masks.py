@@ -21,7 +21,7 @@ ONE_CLASS = {
 }
 SCENES = {
     "tiny": ([32, 8, 8], 1),
-    "default": ([1500, 200, 400], 20),
+    "default": ([1500, 200, 400], 40),
 }
 RATES = {"tiny": (0.01,), "default": (0.007, 0.02), "full": (0.007, 0.02)}
 SEEDS = {"tiny": [0], "default": [0, 1, 2], "full": [0, 1, 2]}
