@@ -131,6 +131,11 @@ CLASSES_TABLE = Experiment(
     " 1.9 and 3.1 points of AP.",
     run,
     judge,
-    headlines=("linear, clean: above logistic", "16 hidden units, clean: above logistic"),
+    headlines=(
+        "linear, clean: above logistic",
+        "16 hidden units, clean: above logistic",
+        "linear, one in ten: above logistic",
+        "linear, one in fifty: above logistic",
+    ),
     full=True,
 )
