@@ -4,6 +4,7 @@ it takes what is better by more than noise, and its guards on planted cases.
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -92,12 +93,17 @@ def test_what_the_second_branch_cost_is_told(tmp_path, capsys, monkeypatch):
     result = train(options(tmp_path, iterations=20))
     assert "The second branch took 6 more steps (30 %)." in result.recipe["why"]
     assert (result.steps, result.recipe["more_steps"]) == (20, pytest.approx(0.3))
-    assert "all branches: 26 steps in" in capsys.readouterr().err
-    training = SimpleNamespace(seconds=2.6, step=20)
+    told = capsys.readouterr().err
+    assert re.search(r"first branch: 20 steps in \S+ s; second branch: 6 steps in \S+ s$", told)
+    trained = SimpleNamespace(seconds=2.6, step=20)
     monkeypatch.setattr(trials, "_loss_seconds", lambda _: 0.0)
     nothing = SimpleNamespace(curve=[], megabytes=0.0)
-    found = trials.costs(training, nothing, nothing, result.recipe["more_steps"])
+    found = trials.costs(trained, nothing, nothing, result.recipe["more_steps"])
     assert found["milliseconds_per_step"] == pytest.approx(100)
+    logs = [[{"step": steps, "seconds": float(steps)}] for steps in (20, 6, 5)]
+    training._say_cost(logs)
+    two = "first branch: 20 steps in 20.0 s; second branch: 6 steps in 6.0 s"
+    assert capsys.readouterr().err == f"{two}; its repeat: 5 steps in 5.0 s\n"
 
 
 def test_a_fork_is_made_anew_in_a_longer_run_and_knows_its_step():
