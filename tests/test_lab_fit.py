@@ -31,7 +31,8 @@ from evalgrad_lab.fit import (
     schedule_of,
     scores_of,
 )
-from evalgrad_lab.phases import Given, parse_mix, plan
+from evalgrad_lab.given import Given
+from evalgrad_lab.phases import parse_mix, plan
 from evalgrad_lab.validation import Validation, looks
 
 

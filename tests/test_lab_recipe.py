@@ -36,8 +36,8 @@ from evalgrad_lab.commands.train import TrainOptions
 from evalgrad_lab.comparison import own, own_trials
 from evalgrad_lab.data.batches import Batch
 from evalgrad_lab.errors import UserError
+from evalgrad_lab.given import class_counts
 from evalgrad_lab.performance import Performance
-from evalgrad_lab.phases import class_counts
 from evalgrad_lab.ready import prepare
 
 

@@ -24,9 +24,10 @@ from torch import Tensor
 from evalgrad_lab.data.dataset import Examples
 from evalgrad_lab.errors import UserError
 from evalgrad_lab.fit import Hook, Training
+from evalgrad_lab.given import Given, class_counts
 from evalgrad_lab.loss_factories import from_data, option_names
 from evalgrad_lab.metrics import Metric
-from evalgrad_lab.phases import BASELINES, Given, class_counts, on_batches
+from evalgrad_lab.phases import BASELINES, on_batches
 
 AUTO = "auto"
 SHARED = 0.7  # of the steps come before the fork: the second branch costs 0.3 of a training
