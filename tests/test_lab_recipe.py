@@ -707,15 +707,30 @@ def test_wrong_weights_of_classes_are_told(tmp_path, wrong):
         text = "`positive_weight` must be a finite number above 0; got"
         refused(text, metric="f1", loss=loss, loss_options=own)
     classes = {"task": "classification", "metric": "f1"}
-    if wrong is not None:
-        text = "weight_power must be a number from 0 to 10; got"
-        for loss in ("auto", "weighted_cross_entropy"):
-            refused(text, **classes, loss=loss, loss_options={"weight_power": wrong})
+    text = "weight_power must be a number from 0 to 10; got"
+    for loss in ("auto", "weighted_cross_entropy"):
+        refused(text, **classes, loss=loss, loss_options={"weight_power": wrong})
     for weight in (wrong, [1.0], [1.0, wrong], [0, 0], [1.0, 2.0, 3.0]):
         if weight is not None:
             own = {"weight": weight}
             text = "weight must be a list of 2 numbers, one for each class"
             refused(text, **classes, loss="weighted_cross_entropy", loss_options=own)
+
+
+@pytest.mark.parametrize("loss", ["auto", "lovasz_softmax"])
+@pytest.mark.parametrize(
+    ("own", "text"),
+    [
+        ({"weight": [1.0, 2.0, 3.0]}, r"lovasz_softmax: .*`weight` must be of shape \(2,\)"),
+        ({"classes": [7]}, r"lovasz_softmax: .*`classes` must be in \[0, 1\]; got 7"),
+    ],
+)
+def test_options_that_only_a_batch_shows_to_be_wrong_are_told_first(tmp_path, loss, own, text):
+    """Not by the second branch, when the first has been trained."""
+    classes = {"task": "classification", "metric": "f1", "loss": loss}
+    with pytest.raises(UserError, match=text):
+        train(options(tmp_path, **classes, loss_options=own))
+    assert not (tmp_path / "run" / "log.csv").exists()
 
 
 @pytest.mark.parametrize("loss", ["auto", "direct_average_precision"])

@@ -20,6 +20,7 @@ from evalgrad_lab.given import Given, check_weight, class_weights
 from evalgrad_lab.loss_factories import make
 from evalgrad_lab.moving import MovingDirectLoss
 
+FEW = 16  # items that options are checked on
 # A mean over pixels or items: the mean over the ranks serves. Every other loss is computed on the
 # batches of all ranks.
 MEANS = ("cross_entropy", "weighted_cross_entropy", "bce", "hinge")
@@ -104,6 +105,22 @@ def on_batches(name: str, options: dict[str, Any], kind: str, given: Given) -> O
     if given.ranks > 1 and name not in MEANS and not by_list:
         loss = eg.distributed.global_batch(loss, once="index" if takes_index else None)
     return OnBatches(loss, kind, takes_index)
+
+
+def check_on_batch(name: str, options: dict[str, Any], kind: str, given: Given) -> None:
+    """Raise for options that only a batch shows to be wrong, such as the weights of too few
+    classes. The loss is made for this alone, because a call may change its state.
+    """
+    loss = on_batches(name, options, kind, replace(given, ranks=1))
+    count = 1 if "segmentation" in kind else min(FEW, len(given.train))
+    target = given.train.take(range(count)).labels()
+    several = kind in ("segmentation", "classification")
+    shape = (count, given.num_classes, *target.shape[1:]) if several else target.shape
+    scores = torch.zeros(shape, requires_grad=True)
+    try:
+        loss(scores, Batch(scores, target, torch.arange(count)))
+    except (TypeError, ValueError) as error:
+        raise UserError(f"--loss-options do not fit {name}: {error}") from error
 
 
 def _made(name: str, options: dict[str, Any], kind: str, given: Given) -> Any:
@@ -209,6 +226,8 @@ def plan(
 
 
 def _phase(loss: str, options: dict[str, Any], kind: str, given: Given, steps: int) -> Phase:
+    if options:
+        check_on_batch(loss, options, kind, given)
     made = on_batches(loss, options, kind, given)
     for part in made.modules():
         if isinstance(part, MovingDirectLoss):
