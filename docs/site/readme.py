@@ -17,6 +17,7 @@ README, GUIDE = ROOT / "README.md", ROOT / "docs" / "guide.md"
 DEMO, LADDER = ROOT / "runs" / "comparison.json", ROOT / "docs" / "ladder.md"
 DIFFERENCE = re.compile(r"([+-][\d.]+) \(([+-][\d.]+) to ([+-][\d.]+)\)")
 OTHER = re.compile(r"Against the other baseline: (\d+) wins?, (\d+) ties?, (\d+) loss")
+MEAN = re.compile(r"Mean of all tasks: (.*\)) points")
 WORDS = {"win": "win", "tie": "tie", "loss": "**loss**", "unknown": "one seed"}
 
 
@@ -28,8 +29,8 @@ def guide_table(page: str) -> str:
 
 
 def ladder_table(page: str) -> str:
-    """The rows of the ladder's tables, shortened, and how many are wins, ties and losses, against
-    the baseline that the search chose and against the other.
+    """The rows of the ladder's tables, shortened, how many are wins, ties and losses, against the
+    baseline that the search chose and against the other, and the mean of each table.
     """
     heads = ["data", "metric", "cross-entropy chosen by the search", "`--loss auto`"]
     lines = [f"| {' | '.join(heads)} | difference (95 %) | |", "|---" * 6 + "|"]
@@ -40,7 +41,9 @@ def ladder_table(page: str) -> str:
         shown = (row["data"], row["metric"], row["its"], row["auto"], difference[0])
         lines.append(f"| {' | '.join(shown)} | {WORDS[row['verdict']]} |")
     verdicts = [row["verdict"] for row in found]
-    return "\n".join([*lines, "", counted(verdicts), *against_the_other(page)])
+    means = "; of the tasks held out: ".join(MEAN.findall(page))
+    last = ["", f"Mean difference of the tasks of the ladder: {means}."] if means else []
+    return "\n".join([*lines, "", counted(verdicts), *against_the_other(page), *last])
 
 
 def ladder_rows(page: str) -> list[dict[str, str]]:
