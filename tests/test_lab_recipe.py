@@ -740,7 +740,7 @@ def test_a_loss_that_is_not_reduced_is_refused(tmp_path, loss):
         prepare(asked).phases()
 
 
-@pytest.mark.parametrize("wrong", ["255", 2.0, [1]])
+@pytest.mark.parametrize("wrong", ["255", 2.0, [1], True])
 def test_an_ignored_label_that_is_no_integer_is_refused(tmp_path, wrong):
     asked = options(tmp_path, loss="bce", loss_options={"ignore_index": wrong})
     with pytest.raises(UserError, match="ignore_index of bce must be an integer; got"):

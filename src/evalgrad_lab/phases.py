@@ -161,10 +161,10 @@ def _check_options(name: str, options: dict[str, Any]) -> None:
             " see docs/s_measures.md."
         )
     void = options.get("ignore_index")
-    if void is not None and not isinstance(void, int):
+    if void is not None and type(void) is not int:  # True is no label
         raise UserError(
             f"--loss-options: ignore_index of {name} must be an integer; got {void!r}."
-            " Drop it: --ignore-index says it for the loss and the metric."
+            " Drop it; of label maps --ignore-index says it for the loss and the metric."
         )
     if options.get("reduction") == "none":
         raise UserError(
