@@ -69,6 +69,11 @@ def test_a_task_is_climbed(tmp_path, monkeypatch, taken):
     found = json.loads((tmp_path / "items" / "comparison.json").read_text())
     starts = [found["search"][name]["chosen"] for name in ("bce", "weighted_bce")]
     assert found["search"]["auto"]["chosen"] in [{**plain, **start} for start in starts]
+    store = tmp_path / "items" / "store"
+    kept = {path: path.stat().st_mtime_ns for path in store.rglob("*") if path.is_file()}
+    assert kept
+    assert ladder.climbed(rung, tmp_path, jobs=1) == line  # with nothing trained again
+    assert kept == {path: path.stat().st_mtime_ns for path in store.rglob("*") if path.is_file()}
     text = page.page([line], ["mars: no data"])
     assert "| items | ap |" in text
     assert "Not run: mars: no data" in text
