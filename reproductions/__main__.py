@@ -36,7 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--list", action="store_true", help="list the experiments and exit")
     group = parser.add_mutually_exclusive_group()
     sizes = {
-        "full": "the larger data that `make data` fetches",
+        "full": "on the larger data that `make data` fetches, where an experiment has a use for it",
         "tiny": "takes seconds; checks that it runs, the results mean nothing",
     }
     for size, text in sizes.items():
@@ -69,6 +69,9 @@ def run(arguments: argparse.Namespace) -> int:
     skipped: dict[str, str] = {}
     with Runs(Store(arguments.out / "runs"), arguments.jobs) as runs:
         for experiment in experiments:
+            if size == "full" and not experiment.full:
+                console.print(f"\n[bold]{experiment.name}[/]  has no larger size than the default.")
+                continue
             runs.spent.clear()
             try:
                 outcome = experiment.run(size, runs)

@@ -117,7 +117,6 @@ SCENES = DataSet(
         "sizes width iterations",
         tiny=([32, 32, 32], 4, 2),
         default=([12000, 500, 1000], 24, 3000),
-        full=([12000, 500, 1000], 24, 3000),
     ),
     "digit scenes of 32 x 32 pixels, 10 digits, the most frequent nine times as frequent as the"
     " rarest, and a dominant background; {sizes[0]} + {sizes[1]} + {sizes[2]} scenes for"
@@ -192,7 +191,7 @@ def slow_norms(network: nn.Module) -> nn.Module:
 
 
 def _roads(name: str, title: str, drives: str, iterations: Counts, **more: Any) -> DataSet:
-    lengths = zip(("tiny", "default", "full"), iterations, strict=True)
+    lengths = zip(("tiny", "default"), iterations, strict=True)
     sizes = {
         size: {"drives": drives, "pretrained": size != "tiny", "iterations": n}
         for size, n in lengths
@@ -203,14 +202,14 @@ def _roads(name: str, title: str, drives: str, iterations: Counts, **more: Any) 
 
 ENCODER: Any = {"build": encoder_unet, "batch": 8, "rate": 0.002}
 ENCODER["words"] = f"{DRIVES} a U-Net on an EfficientNet-Lite0 pretrained on ImageNet"
-BOTH, LENGTHS = "0001TP and 0016E5", (2, 2000, 4000)
+BOTH, LENGTHS = "0001TP and 0016E5", (2, 2000)
 SHARED = _roads("camvid", "on CamVid", BOTH, LENGTHS, **ENCODER)
 APART = _roads("camvid apart", "on CamVid without the shared drive", "0001TP", LENGTHS, **ENCODER)
 CAMVID_ENET = _roads(
     "camvid enet",
     "on CamVid",
     BOTH,
-    (1, 2000, 8000),
+    (1, 2000),
     words=f"{DRIVES} an ENet with random weights",
     build=lambda setting: slow_norms(ENet(3, len(ROADS))),
     batch=10,

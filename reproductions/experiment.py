@@ -10,7 +10,8 @@ from evalgrad_lab.data.fetched import place
 from evalgrad_lab.runs import Runs
 from reproductions.claims import COLUMNS, Claim
 
-# tiny: seconds, for tests; default: minutes, on embedded data; full: on what `make data` fetches
+# tiny: seconds, for tests; default: minutes, on embedded data; full: on what `make data` fetches,
+# or with more classes. Some experiments have no default size, most have no full one.
 Size = Literal["tiny", "default", "full"]
 
 
@@ -80,6 +81,7 @@ class Experiment:
     judge: Callable[[Mapping[str, Any]], Sequence[Claim]]
     options: str = ""  # without which the command cannot run it
     headlines: Sequence[str] = ()  # how the claims begin that stand for it; if none, the first
+    full: bool = False  # whether it has this size, too
 
     @property
     def paper(self) -> str:

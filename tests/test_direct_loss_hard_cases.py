@@ -250,6 +250,23 @@ def test_suggested_epsilon_of_a_batch_without_positives(direction, metric):
     assert value_and_gradient(loss, scores, labels, epsilon=found, direction=direction)[1].any()
 
 
+@every_suggestion
+def test_suggested_epsilon_does_not_look_at_ties(metric):
+    """Any epsilon parts them: with a share of lists that tie, one of 1e-11 would go that far."""
+    target = torch.rand(4, 100) < 0.2
+    scores = torch.randn(4, 100) + target
+    tied = 0.0 if metric in ("jaccard", "zero_one") else torch.arange(4.0)[:, None].expand(4, 100)
+    both = torch.cat([scores, 0.0 * scores + tied])
+    options = {"direction": "negative", "metric": metric}
+    found = eg.suggest_epsilon(both, target.repeat(2, 1), **options)
+    assert found == pytest.approx(eg.suggest_epsilon(scores, target, **options), rel=0.01)
+    if metric not in ("jaccard", "zero_one"):
+        for direction in ("negative", "positive"):
+            options["direction"] = direction
+            with pytest.raises(ValueError, match=r"nor in the extreme order already\.$"):
+                eg.suggest_epsilon(tied, target, **options)
+
+
 def test_suggested_epsilon_of_several_axes():
     scores, target = torch.randn(2, 3, 4, 4), torch.rand(2, 3, 4, 4) < 0.3
     found = eg.suggest_epsilon(scores, target, metric="jaccard", dim=(0, 2, 3))

@@ -309,6 +309,8 @@ def test_suggest_epsilon_wants_something_to_move():
 def test_the_other_direction_is_not_advised_where_it_fails_too(scores, direction):
     with pytest.raises(ValueError, match=r"nor in the extreme order already\.$"):
         eg.suggest_epsilon(scores, TARGET, direction=direction)
+    with pytest.raises(ValueError, match=r"by 0\. .* nor in the extreme order already\.$"):
+        eg.suggest_epsilon(SCORES.view(-1, 1), TARGET.view(-1, 1), dim=1, direction=direction)
 
 
 def test_suggest_epsilon_checks_its_options():

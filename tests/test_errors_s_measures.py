@@ -136,6 +136,12 @@ def test_messages_of_metrics(call, kind, match):
         (lambda: FBeta(labels=G)(torch.zeros(N, 3), G + 1), ValueError, "the label 3"),
         (lambda: FBeta(labels="text"), TypeError, "FBeta: `labels` must be a tensor, an array"),
         (lambda: FBeta(labels=[None]), TypeError, "FBeta: `labels` must be a tensor, an array"),
+        (lambda: FBeta().dual_step(-0.1), ValueError, "dual_step: `lr` must be .* at least 0"),
+        (
+            lambda: FBeta().load_multipliers(FBeta()),
+            TypeError,
+            r"load_multipliers: `state_dict` must be .*; got FBeta\. Pass `old\.state_dict\(\)`",
+        ),
         (lambda: FBeta(labels=Y.to("meta")), ValueError, "`labels` must be a tensor with values"),
         (
             lambda: FBeta(labels=Y)(*GOOD, index=INDEX.to("meta")),

@@ -22,8 +22,10 @@ def test_the_table_of_metrics_is_the_guides():
     assert readme.guide_table((ROOT / "docs/guide.md").read_text()) in readme.README.read_text()
 
 
-def test_the_table_of_results_is_the_ladders():
-    assert readme.ladder_table((ROOT / "docs/ladder.md").read_text()) in readme.README.read_text()
+def test_the_table_of_results_is_that_of_the_pages():
+    pages = [page.read_text() for page in (readme.LADDER, readme.LAB, readme.PAPERS)]
+    assert readme.ladder_table(pages[0]) in readme.README.read_text()
+    assert readme.results_table(*pages) in readme.README.read_text()
 
 
 def test_the_guides_table_by_metric_is_the_ladders():
@@ -64,26 +66,77 @@ def test_metrics_are_counted_over_their_tasks():
     ]
 
 
-def test_wins_ties_and_losses_of_the_ladder_are_read_from_its_page():
-    head = "| data | metric | reference | its | auto | difference | verdict | p |\n" + "|---|" * 8
-    rows = [
-        f"| {name} | miou | cross_entropy | 40.0 | 41.0 | {shown} | {verdict} | 1.00 |"
-        for name, shown, verdict in (
-            ("a", "+0.1 (+0.0 to +0.1)", "win"),
-            ("b", "+0.1 (-0.5 to +0.7)", "tie"),
-            ("c", "-1.0 (-1.5 to -0.5)", "loss"),
-        )
+LADDER_HEAD = (
+    "| data | metric | its | auto | difference | verdict | p | branch taken |\n" + "|---" * 8
+)
+
+
+def ladder_row(name, shown, verdict, taken):
+    return f"| {name} | miou | 40.0 | 41.0 | {shown} | {verdict} | 1.00 | {taken} of 5 |"
+
+
+CLIMBED = [
+    "# A title",
+    "",
+    LADDER_HEAD,
+    ladder_row("a", "+0.1 (+0.0 to +0.1)", "win", 5),
+    ladder_row("b", "+0.1 (-0.5 to +0.7)", "tie", 1),
+    ladder_row("c", "-1.0 (-1.5 to -0.5)", "loss", 4),
+    ladder_row("d", "+0.0 (+0.0 to +0.0)", "tie", 0),
+    "",
+    "Against the other baseline: 3 wins, 1 ties, 0 losses, mean +0.31.",
+]
+HELD_OUT = [
+    "",
+    "## Held out until the recipe was frozen",
+    "",
+    LADDER_HEAD,
+    ladder_row("e", "+0.3 (+0.2 to +0.4)", "win", 5),
+    "",
+    "Against the other baseline: 0 wins, 0 ties, 1 losses, mean -1.07.",
+    "",
+    "## Sizes",
+    "",
+    "| data | n |",
+    "| a | 3 |",
+]
+
+
+def test_wins_and_losses_of_the_ladder_are_read_from_its_page():
+    table = readme.ladder_table("\n".join([*CLIMBED, *HELD_OUT]))
+    rows = table.partition("\n\n")[0].split("\n")[2:]
+    assert rows == [
+        "| a | miou | 40.0 | 41.0 | +0.1 (+0.0 to +0.1) | win |",
+        "| c | miou | 40.0 | 41.0 | -1.0 (-1.5 to -0.5) | **loss** |",
+        "| e | miou | 40.0 | 41.0 | +0.3 (+0.2 to +0.4) | win |",
     ]
-    table = readme.ladder_table("\n".join(["# A title", "", head, *rows, "", "1 wins"]))
-    assert table.endswith("1 win, 1 tie, 1 loss.")
-    others = ["6 wins, 1 ties, 0 losses, mean +0.31", "1 wins, 4 ties, 0 losses, mean +1.07"]
-    said = [f"Against the other baseline: {counts}." for counts in others]
-    both = readme.ladder_table("\n".join(["", head, *rows, "", *said]))
-    assert both == f"{table}\n\nAgainst the other baseline: 7 wins, 5 ties, 0 losses."
+    assert "The other 2 of the 5 tasks are ties.\nIn 1 of them no seed took" in table
     means = [f"Mean of all tasks: {mean} points." for mean in ("+0.63 (± 0.72)", "+0.10 (± 0.37)")]
-    last = readme.ladder_table("\n".join(["", head, *rows, "", *means])).split("\n")[-1]
+    last = readme.ladder_table("\n".join([*CLIMBED, *HELD_OUT, "", *means])).split("\n")[-1]
     assert last.endswith("of the ladder: +0.63 (± 0.72); of the tasks held out: +0.10 (± 0.37).")
-    assert "| c | miou | 40.0 | 41.0 | -1.0 (-1.5 to -0.5) | **loss** |" in table
+
+
+def test_all_comparisons_are_counted():
+    lab = [
+        "<!-- demo: written by a command -->",
+        "| task | metric | | | | |",
+        "|---|---|---|---|---|---|",
+        "| scenes, 500 iterations | mIoU | | | +1.0 | win |",
+        "| circles, equal time | mIoU | | | -1.0 | **loss** |",
+        "| two-mode, 300 iterations, designed data | AP | | | +1.0 | win |",
+        "| hopeless, 300 iterations, designed data | AP | | | +0.0 | tie |",
+        "",
+        "2 wins, 1 tie, 1 loss.",
+        "<!-- demo: end -->",
+    ]
+    claims = ["| paper | verdict |", "| --- | --- |", "| a | **found** |", "| b | not run |"]
+    claims += ["| c | **not found** |", "| d | **not testable here: no room: none** |"]
+    papers = "\n".join(["<!-- begin claims -->", *claims, "<!-- end claims -->"])
+    table = readme.results_table("\n".join([*CLIMBED, *HELD_OUT]), "\n".join(lab), papers)
+    counts = [line.strip("|").partition("|")[2] for line in table.split("\n")[2:7]]
+    assert counts == [" 1 | 2 | 1 ", " 1 | 0 | 0 ", " 3 | 1 | 1 ", " 1 | 0 | 1 ", " 1 | 1 | 0 "]
+    assert table.startswith("Of 3 main claims", table.rindex("\n") + 1)
+    assert table.endswith("1 found, 0 undecided, 1 not found, 1 not testable here.")
 
 
 def test_the_demo_has_a_row_for_every_panel():
@@ -91,6 +144,7 @@ def test_the_demo_has_a_row_for_every_panel():
     table = readme.demo_table(found)
     assert table.count("\n| ") + 1 == 1 + len(found)
     assert all(panel.title in table for panel in found)
+    assert table.count(readme.DESIGNED) == sum(panel.designed for panel in found)
 
 
 def test_the_figure_shows_the_numbers_of_its_records():

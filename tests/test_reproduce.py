@@ -171,6 +171,13 @@ def test_sizes_stand_side_by_side_in_the_order_of_the_paper(trial):
     assert headings == ["## Doubling (--tiny)", "## Doubling"]
 
 
+def test_an_experiment_without_a_larger_size_says_so_and_keeps_its_page(trial, capsys):
+    assert reproduce(trial, "trial", "--full", "--jobs", "1") == 0
+    assert "trial/table-1  has no larger size than the default." in capsys.readouterr().out
+    assert not (trial / "docs" / "trial.md").exists()
+    assert not (trial / "log").exists()
+
+
 def test_pictures_are_the_same_bytes_on_every_run(tmp_path):
     for name in ("a.svg", "b.svg"):
         figure = drawing.new_figure()

@@ -147,14 +147,23 @@ def test_anchors_everywhere_show_the_whole_area():
 
 @pytest.mark.parametrize("anchors", [2, 8, [0.2, 0.3, 0.9]])
 @settings(max_examples=50, deadline=None)
-@given(seed=st.integers(0, 10**6), shift=st.floats(-3, 3))
-def test_anchors_at_one_threshold_show_no_more_than_the_area(anchors, seed, shift):
-    """As at the start of a training. A line to (0, 0) shows .5 where everything is predicted."""
+@given(
+    seed=st.integers(0, 10**6),
+    shift=st.floats(-4, 4),
+    signal=st.sampled_from([0.0, 1.0]),
+    spread=st.sampled_from([0.0, 2.0]),
+)
+def test_anchors_anywhere_show_little_more_than_the_area(anchors, seed, shift, signal, spread):
+    """As docs/s_measures.md says; at one threshold, as at the start of a training, a line to (0, 0)
+    shows .5 where everything is predicted.
+    """
     draw = torch.Generator().manual_seed(seed)
     labels = torch.rand(400, generator=draw) < 0.1
     labels[:2] = torch.tensor([True, False])
-    scores = torch.randn(400, generator=draw) + labels + shift
+    scores = torch.randn(400, generator=draw) + signal * labels + shift
     reg = PRAUC(anchors, at_least=0.45, labels=labels)
+    threshold = reg.groups[0].threshold.data
+    threshold.copy_(spread * torch.randn(threshold.shape, generator=draw))
     reg(scores, labels)
     shown = 0.45 - max(map(max, reg.diagnostics()["residuals"]))
     points = [0.0, *reg.groups[0].program.constraints[:, 0, 1].tolist(), 1.0]
@@ -168,6 +177,21 @@ def test_everything_predicted_meets_no_area():
     reg(torch.randn(100) + 9, labels)
     report = reg.diagnostics()
     assert not report["met"]
+
+
+def test_the_area_of_a_part_of_the_items_meets_nothing():
+    """A sampler that balances the classes has shown all positives and few negatives."""
+    labels = torch.arange(2000) % 20 == 0
+    scores = torch.randn(2000, generator=DRAW) + 1.5 * labels
+    part = torch.cat([labels.nonzero()[:, 0], (~labels).nonzero()[:150, 0]])
+    whole, shown = (float(metrics.pr_auc(scores[i], labels[i])) for i in (slice(None), part))
+    assert whole < 0.5 < 0.7 < shown
+    reg = PRAUC(at_least=0.6, labels=labels)
+    reg(scores[part], labels[part], index=part)
+    assert not reg.diagnostics()["met"]
+    reg(scores, labels, index=torch.arange(2000))
+    residuals = reg.diagnostics()["residuals"]
+    assert max(map(max, residuals)) == pytest.approx(0.6 - whole)
 
 
 def test_a_trapezoid_that_shows_more_than_the_area_is_told():

@@ -103,19 +103,22 @@ ALL = {
     scale=st.sampled_from([0.3, 1.0, 4.0]),
     shift=st.floats(-1.5, 1.5),
     tied=st.booleans(),
+    seen=st.sampled_from([slice(None), slice(5), slice(19, None)]),
     seed=st.integers(0, 10**6),
 )
 def test_nothing_more_than_the_metric_is_certified(
-    measure, at_least, solver, surrogate, scale, shift, tied, seed
+    measure, at_least, solver, surrogate, scale, shift, tied, seen, seed
 ):
+    """On the items seen, of which more or fewer than in the data are positive."""
     draw = torch.Generator().manual_seed(seed)
     scores = scale * (torch.randn(ITEMS, generator=draw) + 1.5 * Y + shift)
     scores = scores.round() if tied else scores
     reg = ALL[measure](labels=Y, at_least=at_least, solver=solver, surrogate=surrogate)
     for _ in range(2):
-        reg(scores, Y, index=INDEX)
+        reg(scores[seen], Y[seen], index=INDEX[seen])
         reg.dual_step()
     report = reg.diagnostics()
+    assert report["metric"] == float(reg.groups[0].program.metric(scores[seen], Y[seen]))
     assert report["certificate"] <= report["metric"] + 1e-5
     assert report["at_threshold"] <= report["metric"] + 1e-5
 
@@ -225,6 +228,16 @@ def test_no_positive_is_told_though_the_sum_never_forgets_one():
         reg(torch.full((ITEMS,), -2.0), Y)
     assert 0 < reg.diagnostics()["recall"][0] < 0.01
     assert "Give the scorer a bias term" in reg.diagnostics()["why"]
+
+
+@solvers
+def test_thresholds_that_no_optimiser_moves_are_told(solver):
+    reg = ROCAUC(3, labels=Y, solver=solver)
+    optimiser = torch.optim.SGD(reg.primal_groups(0.01))
+    for stepped in (False, True):
+        reg(torch.where(INDEX % 3 == 0, 1.0, -1.0), Y, index=INDEX).backward()
+        assert ("add `primal_groups(lr)`" in reg.diagnostics()["why"]) != stepped
+        optimiser.step()
 
 
 def test_hovering_around_a_constraint_is_not_infeasible():

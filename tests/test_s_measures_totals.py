@@ -21,6 +21,18 @@ def test_every_batch_enters_the_totals_and_fades(momentum, dtype, engine):
     torch.testing.assert_close(measure.groups[0].counts.totals, expected.float())
 
 
+def test_labels_undo_a_sampler_that_balances_the_classes():
+    """Without them what is reported is of the sampled batches, as docs/s_measures.md says."""
+    labels = torch.arange(1000) % 20 == 0
+    scores = torch.randn(1000) + labels
+    drawn = torch.cat([torch.arange(1000)[labels].repeat(19), torch.arange(1000)[~labels]])
+    for known, given in ((labels, slice(None)), (None, drawn)):
+        measure = FBeta(labels=known)
+        measure(scores[drawn], labels[drawn])
+        found = measure.diagnostics()["metric"]
+        assert found == pytest.approx(float(metrics.fbeta_score(scores[given], labels[given])))
+
+
 def test_multipliers_move_within_a_long_pass():
     """With a cache too: after a part of the data, not before a number of batches."""
     labels = torch.arange(40 * EVERY) % 4 == 0

@@ -240,6 +240,22 @@ def test_plain_sgd_of_equal_steps_is_refused():
         step(reg, torch.optim.SGD(reg.parameters(), lr=0.01))
 
 
+def test_variables_that_no_optimiser_holds_are_told():
+    """`assign=True` leaves the optimiser with those of before."""
+    reg = FBeta(labels=Y, solver="lagrangian")
+    optimiser = torch.optim.SGD(reg.primal_groups(0.01))
+    step(reg, optimiser)
+    reg.load_state_dict(FBeta(labels=Y, solver="lagrangian").state_dict(), assign=True)
+    with pytest.raises(ValueError, match="got an optimiser that holds none of them"):
+        step(reg, optimiser)
+    of_tau, of_epsilon = reg.primal_groups(0.01)
+    optimiser = torch.optim.SGD([of_tau])
+    with pytest.raises(ValueError, match="got an optimiser that holds some of them"):
+        step(reg, optimiser)
+    optimiser.add_param_group(of_epsilon)
+    step(reg, optimiser)
+
+
 def test_a_closure_and_a_step_without_gradients():
     reg, scores = FBeta(labels=Y, solver="lagrangian"), torch.randn(60)
     model = torch.nn.Linear(3, 1)

@@ -116,16 +116,36 @@ def test_a_page_is_readable_in_light_dark_and_on_a_phone(site, tab, page):
         assert tab.problems == []
 
 
-@in_a_browser
-def test_commands_in_a_table_leave_room_for_the_next_column(site, tab):
-    tab.open(site / "maintaining.html", 1280)
+def columns(tab):
+    """The right edge of the page, and of each column of its tables with what it is called."""
     edges = "[...document.querySelectorAll('.md-content th, .md-content article')]"
-    edges += ".map(one => [one.tagName, one.getBoundingClientRect().right])"
+    edges += ".map(one => [one.tagName, one.innerText, one.getBoundingClientRect().right])"
     found = tab.evaluate(edges)
-    (page,) = (right for name, right in found if name == "ARTICLE")
-    columns = [right for name, right in found if name == "TH"]
-    assert len(columns) == 3
-    assert max(columns) <= page + 0.5
+    (page,) = (right for tag, _, right in found if tag == "ARTICLE")
+    return page, [(name, right) for tag, name, right in found if tag == "TH"]
+
+
+@in_a_browser
+@pytest.mark.parametrize(
+    ("page", "least"), [("index", 16), ("guide", 9), ("lab", 10), ("maintaining", 3)]
+)
+def test_no_column_of_a_table_is_out_of_sight(site, tab, page, least):
+    tab.open(site / f"{page}.html", 1280)
+    edge, found = columns(tab)
+    assert len(found) >= least
+    assert [name for name, right in found if right > edge + 0.5] == []
+
+
+@in_a_browser
+def test_the_ladders_verdicts_are_in_sight_and_a_row_is_a_line(site, tab):
+    tab.open(site / "ladder.html", 1280)
+    edge, found = columns(tab)
+    assert max(right for name, right in found if name in ("difference", "verdict")) <= edge
+    (line,) = tab.evaluate(
+        "[...document.querySelectorAll('td')].filter(one => one.innerText === 'camvid')"
+        ".slice(0, 1).map(one => one.getBoundingClientRect().height)"
+    )
+    assert line < 45  # a second line adds 20
 
 
 @in_a_browser

@@ -7,6 +7,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from cases import CASES
 
 from version_checks import __main__ as matrix
 from version_checks import environments, page, run, stubs
@@ -82,6 +83,50 @@ def test_a_torch_that_the_registry_lacks_is_left_out(tmp_path, monkeypatch, caps
     assert calls[-1][-1] == environments.TOOLS[-1]  # the other one was made
     assert "3.11-9.9.9: the registry lacks torch 9.9.9" in capsys.readouterr().out
     assert matrix.results()[1]["3.11-9.9.9"].startswith("the registry lacks torch 9.9.9")
+
+
+def test_a_python_that_is_missing_is_said_and_nothing_is_built(monkeypatch, capsys):
+    monkeypatch.setattr(matrix, "interpreter", lambda version: None)
+    monkeypatch.setattr(matrix, "wheel", lambda: pytest.fail("built"))
+    monkeypatch.setattr(matrix.sys, "argv", ["version_checks", "slice"])
+    assert matrix.main() == 0
+    assert capsys.readouterr().out == "slice: python3.10 is missing; not tried\n"
+
+
+def test_the_slice_leaves_the_page_and_the_whole_result_alone(tmp_path, monkeypatch):
+    monkeypatch.setattr(matrix, "interpreter", lambda version: "python")
+    monkeypatch.setattr(matrix, "wheel", lambda: tmp_path / "evalgrad.whl")
+    monkeypatch.setattr(matrix, "make", lambda *_: None)
+    monkeypatch.setattr(matrix, "PAGE", tmp_path / "versions.md")
+    monkeypatch.setattr(matrix, "results", lambda: ([], {}))
+    ran = []
+
+    def run(environment):
+        ran.append(environment)
+        return {"failures": [], "counts": {}, "seconds": 1}
+
+    monkeypatch.setattr(matrix, "run", run)
+    monkeypatch.setattr(matrix.sys, "argv", ["version_checks", "slice"])
+    assert matrix.main() == 0
+    assert ran == [environments.SLICE]
+    assert not matrix.PAGE.exists()
+    assert environments.SLICE.folder not in {one.folder for one in environments.ENVIRONMENTS}
+    monkeypatch.setattr(matrix.sys, "argv", ["version_checks"])
+    assert matrix.main() == 0
+    assert ran[1:] == list(environments.ENVIRONMENTS)
+    assert matrix.PAGE.exists()
+
+
+def test_all_that_the_slice_names_is_there():
+    only, oldest = environments.SLICE.only, environments.ENVIRONMENTS[0]
+    assert (environments.SLICE.python, environments.SLICE.torch) == (oldest.python, oldest.torch)
+    losses = set(re.findall(r"(\w+)\]", only))
+    assert len(losses) == 4
+    assert losses < {case.name for case in CASES}
+    sources = "".join((ROOT / file).read_text() for file in run.files(environments.SLICE))
+    for test in ("opcheck", "forward_mode", "definition", "measures_the_same"):
+        assert test in only
+        assert re.search(rf"def test_\w*{test}", sources)
 
 
 def test_the_page_hides_nothing(result):

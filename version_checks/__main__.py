@@ -1,5 +1,6 @@
 """`python -m version_checks [NAME...]`: builds the environments, runs the tests there and writes
 docs/versions.md from the results of all that were run. What a machine lacks is said and left out.
+`slice` is a few minutes of the oldest versions, and leaves the page alone.
 """
 
 import argparse
@@ -9,6 +10,7 @@ from typing import Any
 
 from version_checks.environments import (
     ENVIRONMENTS,
+    SLICE,
     Environment,
     NotInRegistryError,
     interpreter,
@@ -37,12 +39,13 @@ def results() -> tuple[list[dict[str, Any]], dict[str, str]]:
 
 def tried(chosen: list[Environment]) -> bool:
     """Builds and runs one after the other; whether nothing failed."""
-    built, right = wheel(), True
+    built, right = None, True
     for environment in chosen:
         python = interpreter(environment.python)
         if python is None:
             print(f"{environment.name}: python{environment.python} is missing; not tried")
             continue
+        built = built or wheel()
         try:
             make(environment, python, built)
         except NotInRegistryError as error:
@@ -58,14 +61,16 @@ def tried(chosen: list[Environment]) -> bool:
 
 def main() -> int:
     """The command."""
-    names = [environment.name for environment in ENVIRONMENTS]
+    names = [environment.name for environment in (*ENVIRONMENTS, SLICE)]
     parser = argparse.ArgumentParser(prog="python -m version_checks", description=__doc__)
-    parser.add_argument("names", nargs="*", help=f"of {', '.join(names)} (all)")
+    parser.add_argument("names", nargs="*", help=f"of {', '.join(names)} (all but slice)")
     chosen = parser.parse_args().names
     if wrong := sorted(set(chosen) - set(names)):
         parser.error(f"there is no {', '.join(wrong)}; choose from {', '.join(names)}")
-    right = tried([one for one in ENVIRONMENTS if not chosen or one.name in chosen])
-    PAGE.write_text(page(*results()))
+    whole = [one for one in ENVIRONMENTS if not chosen or one.name in chosen]
+    right = tried([*whole, *([SLICE] if SLICE.name in chosen else [])])
+    if whole:
+        PAGE.write_text(page(*results()))
     return not right
 
 

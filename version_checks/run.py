@@ -76,7 +76,8 @@ def run(environment: Environment) -> dict[str, Any]:
     # a warning of another torch or lightning is theirs; one of ours is an error in CI
     options = ["-q", "-o", "filterwarnings=default", "--disable-warnings", f"--junitxml={report}"]
     command = [environment.executable, "-m", "pytest", *options, "--hypothesis-profile=few"]
-    code = subprocess.run([*command, *files(environment)], cwd=ROOT).returncode
+    only = ["-k", environment.only] if environment.only else []
+    code = subprocess.run([*command, *only, *files(environment)], cwd=ROOT).returncode
     said = subprocess.run([environment.executable, "-c", VERSIONS], capture_output=True, text=True)
     commit = subprocess.run(
         ["git", "describe", "--always", "--dirty"], cwd=ROOT, capture_output=True, text=True

@@ -14,8 +14,11 @@ ROOT = Path(__file__).parents[2]
 # Pages outside of docs/ and their name on the site.
 OUTSIDE = {"README.md": "index.md", "CONTRIBUTING.md": "contributing.md"}
 OUTSIDE |= {"CHANGELOG.md": "changelog.md"}
+# Pages with a table that needs the room of the list of contents beside it.
+WIDE = {"accelerator.md", "guide.md", "lab.md", "ladder.md"}
 NAMES = list(public.names())
 LINK = re.compile(r"\[([^\]]+)\]\((\.\./[^)#]+)(#[^)]*)?\)")
+INTERVAL = re.compile(r"[+-][\d.]+ \([^()]* to [^()]*\)(?=</td>)")
 CODE = re.compile(r"<code>(?:eg\.|evalgrad\.)?((?:metrics|decisions|distributed)?\.?\w+)</code>")
 
 
@@ -44,6 +47,8 @@ def on_files(files: Files, config: Any) -> Files:
 
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     """Links to files of the repository that are not on the site: to their page there, or none."""
+    if page.file.src_uri in WIDE:
+        page.meta["hide"] = ["toc"]
     folder = (ROOT / "docs" / page.file.src_uri).parent
 
     def linked(found: re.Match[str]) -> str:
@@ -57,7 +62,8 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
 
 
 def on_page_content(html: str, page: Any, **_: Any) -> str:
-    """Link a public name in the text to the reference."""
+    """Link public names in the text to the reference; keep an interval in a cell on one line."""
+    html = INTERVAL.sub(r'<span class="interval">\g<0></span>', html)
     links = {
         key: f"{up(page)}{page_of(n.package, 'html')}#{anchor(n)}"
         for n in NAMES

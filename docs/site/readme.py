@@ -1,5 +1,5 @@
-"""Writes the generated tables of README: the guide's, and results from docs/ladder.md and the
-comparison of `make demo`; and that of the guide by metric. `make docs` runs it.
+"""Writes the generated tables of README: the guide's, and the results in short; with them what they
+are counted from, the guide's table by metric and docs/lab.md's of `make demo`. `make docs` runs it.
 
 What has not been run is left as it is; no number is written by hand.
 """
@@ -14,11 +14,14 @@ from evalgrad_lab.report.panels import Panel, panels
 
 ROOT = Path(__file__).parents[2]
 README, GUIDE = ROOT / "README.md", ROOT / "docs" / "guide.md"
-DEMO, LADDER = ROOT / "runs" / "comparison.json", ROOT / "docs" / "ladder.md"
+LADDER, LAB = ROOT / "docs" / "ladder.md", ROOT / "docs" / "lab.md"
+PAPERS, DEMO = ROOT / "docs" / "papers" / "README.md", ROOT / "runs" / "comparison.json"
 DIFFERENCE = re.compile(r"([+-][\d.]+) \(([+-][\d.]+) to ([+-][\d.]+)\)")
 OTHER = re.compile(r"Against the other baseline: (\d+) wins?, (\d+) ties?, (\d+) loss")
 MEAN = re.compile(r"Mean of all tasks: (.*\)) points")
 WORDS = {"win": "win", "tie": "tie", "loss": "**loss**", "unknown": "one seed"}
+PLURALS = {"win": "wins", "tie": "ties", "loss": "losses"}
+DESIGNED = ", designed data"
 
 
 def guide_table(page: str) -> str:
@@ -29,21 +32,24 @@ def guide_table(page: str) -> str:
 
 
 def ladder_table(page: str) -> str:
-    """The rows of the ladder's tables, shortened, how many are wins, ties and losses, against the
-    baseline that the search chose and against the other, and the mean of each table.
+    """The rows of the ladder's tables that are no ties, shortened, what the ties are, and the
+    means of all tasks.
     """
     heads = ["data", "metric", "cross-entropy chosen by the search", "`--loss auto`"]
     lines = [f"| {' | '.join(heads)} | difference (95 %) | |", "|---" * 6 + "|"]
     found = ladder_rows(page)
-    for row in found:
+    ties = [row for row in found if row["verdict"] == "tie"]
+    for row in (row for row in found if row not in ties):
         difference = DIFFERENCE.search(row["difference"])
         assert difference, f"{LADDER} has a row without a difference: {row}"
         shown = (row["data"], row["metric"], row["its"], row["auto"], difference[0])
         lines.append(f"| {' | '.join(shown)} | {WORDS[row['verdict']]} |")
-    verdicts = [row["verdict"] for row in found]
+    same = sum(row["branch taken"].startswith("0 of ") for row in ties)
+    others = f"The other {len(ties)} of the {len(found)} tasks are ties."
+    never = f"In {same} of them no seed took the second branch, so the difference is 0."
     means = "; of the tasks held out: ".join(MEAN.findall(page))
     last = ["", f"Mean difference of the tasks of the ladder: {means}."] if means else []
-    return "\n".join([*lines, "", counted(verdicts), *against_the_other(page), *last])
+    return "\n".join([*lines, "", others, never, *last])
 
 
 def ladder_rows(page: str) -> list[dict[str, str]]:
@@ -79,16 +85,67 @@ def _taken(rows: list[dict[str, str]]) -> float:
     return sum(int(taken) for taken, _ in pairs) / sum(int(runs) for _, runs in pairs)
 
 
+def results_table(ladder: str, lab: str, papers: str) -> str:
+    """Wins, ties and losses of all comparisons, and the verdicts on the papers' claims."""
+    climbed, _, held_out = ladder.partition("\n## Held out")
+    panels_of = rows_between(lab, "demo: written by [^>]*", "demo: end")
+    designed = [row[-1] for row in panels_of if row[0].endswith(DESIGNED)]
+    others = [row[-1] for row in panels_of if not row[0].endswith(DESIGNED)]
+    auto = "`--loss auto` against"
+    rows = [
+        (
+            f"{auto} the baseline chosen by the search, [all tasks](docs/ladder.md)",
+            verdicts_of(climbed),
+        ),
+        ("the same, on tasks held out until the recipe was final", verdicts_of(held_out)),
+        (f"{auto} the baseline not chosen, all of these tasks", against_the_other(ladder)),
+        ("best loss against best baseline, [`make demo`](docs/lab.md#results)", others),
+        ("the same, on data designed to show a gain", designed),
+    ]
+    lines = ["| comparison | wins | ties | losses |", "|---|---|---|---|"]
+    for name, found in rows:
+        lines.append(f"| {name} | {' | '.join(str(found.count(one)) for one in PLURALS)} |")
+    return "\n".join([*lines, "", claims(papers)])
+
+
+def verdicts_of(page: str) -> list[str]:
+    """Those of the rows of a part of the ladder's page."""
+    return [row["verdict"] for row in ladder_rows(page)]
+
+
+def claims(page: str) -> str:
+    """How many of the papers' main claims have each verdict."""
+    found = [
+        row[-1].strip("*").partition(":")[0]
+        for row in rows_between(page, "begin claims", "end claims")
+    ]
+    run = [one for one in found if one != "not run"]
+    said = ", ".join(
+        f"{run.count(one)} {one}"
+        for one in ("found", "undecided", "not found", "not testable here")
+    )
+    papers = "[five papers](docs/papers/README.md)"
+    return f"Of {len(run)} main claims of the {papers} that we tested: {said}."
+
+
+def rows_between(page: str, begin: str, end: str) -> list[list[str]]:
+    """The cells of a table between two comments, without its head; a loss is not bold."""
+    found = re.search(f"<!-- {begin} -->\n(.*?)<!-- {end} -->", page, re.S)
+    assert found, f"no table {begin}"
+    lines = [line for line in found[1].split("\n") if line.startswith("| ")]
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
+    return [[*row[:-1], row[-1].strip("*")] for row in rows[1:] if not row[0].startswith("---")]
+
+
 def against_the_other(page: str) -> list[str]:
-    """The counts of the ladder's tables against the baseline that was not chosen, added up."""
+    """The verdicts of the ladder's tables against the baseline that was not chosen."""
     tables = OTHER.findall(page)  # of each its wins, ties and losses
-    verdicts = [
+    return [
         verdict
         for table in tables
-        for verdict, count in zip(("win", "tie", "loss"), table, strict=True)
+        for verdict, count in zip(PLURALS, table, strict=True)
         for _ in range(int(count))
     ]
-    return ["", f"Against the other baseline: {counted(verdicts)}"] if tables else []
 
 
 def demo_table(found: list[Panel]) -> str:
@@ -106,9 +163,9 @@ def _panel_row(panel: Panel) -> str:
     assert theirs is not None
     assert ours.difference is not None
     low, high = (100 * end for end in ours.difference.interval or (math.nan, math.nan))
-    made = ", made to show it" * panel.designed
+    designed = DESIGNED * panel.designed
     return (
-        f"| {panel.title}, {panel.budget}{made} | {panel.metric} |"
+        f"| {panel.title}, {panel.budget}{designed} | {panel.metric} |"
         f" {theirs.loss} {100 * theirs.mean:.1f} | {ours.loss} {100 * ours.mean:.1f} |"
         f" {100 * ours.difference.mean:+.1f} ({low:+.1f} to {high:+.1f}) |"
         f" {WORDS[panel.verdict]} |"
@@ -121,9 +178,8 @@ def counted(verdicts: list[str]) -> str:
     >>> counted(["win", "tie", "win"])
     '2 wins, 1 tie, 0 losses.'
     """
-    plurals = {"win": "wins", "tie": "ties", "loss": "losses"}
-    counts = {verdict: verdicts.count(verdict) for verdict in plurals}
-    return ", ".join(f"{n} {v if n == 1 else plurals[v]}" for v, n in counts.items()) + "."
+    counts = {verdict: verdicts.count(verdict) for verdict in PLURALS}
+    return ", ".join(f"{n} {v if n == 1 else PLURALS[v]}" for v, n in counts.items()) + "."
 
 
 if __name__ == "__main__":
@@ -131,9 +187,11 @@ if __name__ == "__main__":
         (GUIDE, "expected", LADDER, metrics_table),
         (README, "guide", GUIDE, guide_table),
         (README, "ladder", LADDER, ladder_table),
-        (README, "demo", DEMO, lambda text: demo_table(panels(json.loads(text)["records"]))),
+        (LAB, "demo", DEMO, lambda text: demo_table(panels(json.loads(text)["records"]))),
     ):
         if path.exists():
             write_between(target, name, table(path.read_text()))
         else:
             print(f"no {path.relative_to(ROOT)}: table {name} of {target.name} is left as it is")
+    pages = (page.read_text() for page in (LADDER, LAB, PAPERS))
+    write_between(README, "results", results_table(*pages))

@@ -14,8 +14,8 @@ PAPER = Paper(
     "[direct_loss.md](../direct_loss.md) describes the loss. The synthetic experiments are those"
     " of the paper. Tables 1 and 2 are stand-ins on other data, because Pascal VOC 2012 would need"
     " its images, 2,000 selective-search boxes per image and an AlexNet pretrained on ImageNet."
-    " Table 1 ranks digits, split 60/15/25; the paper's thirds are of the photographs of"
-    " `--full`, which has not been run. The configs `voc_actions_direct_ap`,"
+    " Table 1 ranks digits, split 60/15/25, and with `--full` photographs, split into thirds as in"
+    " the paper. The configs `voc_actions_direct_ap`,"
     " `voc_detection_direct_ap`, `voc_detection_logistic` and `voc_detection_softmax` have the"
     " settings for Pascal VOC itself ([README.md](README.md)).",
     [TEACHER, LINEAR, CLASSES_TABLE, DETECTION, BATCH_SIZE],

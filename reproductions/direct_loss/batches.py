@@ -16,7 +16,6 @@ SETTINGS = by_size(
     "batches sizes iterations seeds",
     tiny=([32, 128], [400, 200, 200], 4, 1),
     default=([128, 512, 2048], list(PAPER), 200, 5),
-    full=([128, 512, 2048], list(PAPER), 2000, 5),
 )
 POSITIVES = 0.02  # rare, as the boxes of one class are in detection
 ALGORITHMS, BUDGETS = ("pos-AP", "logistic"), ("iterations", "samples")

@@ -132,4 +132,5 @@ CLASSES_TABLE = Experiment(
     run,
     judge,
     headlines=("linear, clean: above logistic", "16 hidden units, clean: above logistic"),
+    full=True,
 )

@@ -135,4 +135,5 @@ DETECTION = Experiment(
     " loss 45.6; larger batches are better.",
     run,
     judge,
+    full=True,
 )

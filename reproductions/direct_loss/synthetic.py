@@ -17,11 +17,11 @@ from reproductions.drawing import mean_curve, new_figure
 from reproductions.experiment import Experiment, Outcome, Size, Table
 from reproductions.training import tuned
 
-SIZES = {"tiny": [200, 100, 200], "default": list(PAPER), "full": list(PAPER)}
-ITERATIONS = {"tiny": 6, "default": 300, "full": 300}
+SIZES = {"tiny": [200, 100, 200], "default": list(PAPER)}
+ITERATIONS = {"tiny": 6, "default": 300}
 SEEDS = {
-    "teacher": {"tiny": 1, "default": 5, "full": 10},
-    "linear": {"tiny": 1, "default": 5, "full": 10},
+    "teacher": {"tiny": 1, "default": 5},
+    "linear": {"tiny": 1, "default": 5},
 }
 # Eight settings for each algorithm. The epsilons follow the scales of the two scores F: a mean over
 # pairs, and one item.

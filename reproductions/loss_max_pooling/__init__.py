@@ -16,9 +16,9 @@ PAPER = Paper(
     " trained to convergence with cross-entropy, then fine-tuned with every method; the paper"
     " starts from weights pretrained on MS-COCO. The paper gives means and deviations over the"
     " last iterations of one training; here they are over seeds, and figure 4 has both. Table 4,"
-    " on Pascal VOC, has only its config ([README.md](README.md)), and the paper's tables per class"
-    " are of other classes than those here. `--full` runs more seeds and all exponents, and has"
-    " not been run. `--camvid FOLDER` adds road scenes; table 1 is of them alone, because on digit"
-    " scenes every p and every support give cross-entropy times a constant.",
+    " on Pascal VOC, has only its config ([README.md](README.md)), and the paper's tables per"
+    " class are of other classes than those here. `--camvid FOLDER` adds road scenes; table 1 is"
+    " of them alone, because on digit scenes every p and every support give cross-entropy times a"
+    " constant.",
     [FIGURES, TABLE_2, FIGURE_3, FIGURE_4, TABLE_1, *CAMVID],
 )

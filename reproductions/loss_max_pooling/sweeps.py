@@ -30,7 +30,7 @@ REPORTED: dict[str, dict[str, float]] = {
 
 def methods(size: Size) -> dict[tuple[str, str], Method]:
     """What is swept, its value, and the method; BASE+ is the plain mean."""
-    exponents = {"tiny": ["1", "1.3"], "default": ["1", "1.3", "2.3"], "full": EXPONENTS}[size]
+    exponents = ["1", "1.3"] if size == "tiny" else EXPONENTS
     supports = ["0.1", "0.25"] if size == "tiny" else list(REPORTED["support"])
     found: dict[tuple[str, str], Method] = {("BASE+", ""): METHODS["BASE+"]}
     found |= {("p", p): {"loss": pooled(p=float(p)), "blend": BLEND} for p in exponents}

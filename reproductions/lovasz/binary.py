@@ -179,6 +179,7 @@ MATRIX = Experiment(
     " best image IoU.",
     run_matrix,
     judge_matrix,
+    full=True,
 )
 PRIOR_WORK = Experiment(
     "lovasz/table-a2",
@@ -188,4 +189,5 @@ PRIOR_WORK = Experiment(
     " the Lovász hinge.",
     run_prior_work,
     judge_prior_work,
+    full=True,
 )

@@ -94,4 +94,5 @@ BRAIN = Experiment(
     "Lovász-Softmax improves the Jaccard and the Dice index of every structure.",
     run,
     judge,
+    full=True,
 )

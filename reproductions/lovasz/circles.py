@@ -17,9 +17,9 @@ from reproductions.training import repeated
 
 BIASES = [round(-5 + 0.04 * step, 2) for step in range(151)]
 RADII = [(3, 20), (3, 12)]  # the paper gives none; the first are those of figure and claims
-DRAWS = {"tiny": 1, "default": 5, "full": 10}
+DRAWS = {"tiny": 1, "default": 5}
 # the paper's 10 images of 50 x 50
-IMAGES = {"tiny": (2, 26), "default": (10, 50), "full": (10, 50)}
+IMAGES = {"tiny": (2, 26), "default": (10, 50)}
 PAPERS = ["cross-entropy", "hinge", "Lovász hinge"]
 LOSSES = [*PAPERS, "balanced cross-entropy", "soft Jaccard"]
 CLOSE = 2.0  # points of IoU: an excess below this counts as having found the optimum

@@ -18,7 +18,7 @@ from reproductions.experiment import Experiment, Outcome, Size, Table
 TRUTHS = [(0, 0), (0, 1), (1, 0), (1, 1)]  # of two pixels
 CORNERS = torch.tensor(TRUTHS, dtype=torch.float64)  # 1 = this pixel is mispredicted
 CONFIDENT = 30.0  # a difference of scores at which a softmax is 0 or 1 in float64, up to 1e-13
-POINTS = {"tiny": 9, "default": 31, "full": 31}
+POINTS = {"tiny": 9, "default": 31}
 
 
 def hinge(truth: tuple[int, int], margins: Tensor) -> Tensor:

@@ -127,7 +127,7 @@ WAYS: dict[str, dict[str, Any]] = {
     **{f"corrected, step {step:g}": {"solver": "lagrangian", "step": step} for step in STEPS},
     "paper's steps": {"solver": "paper"},
 }
-MEASURE_EPOCHS, MEASURE_SIZES = {"tiny": 1, "default": 150, "full": 600}, [1000, 100, 1000]
+MEASURE_EPOCHS, MEASURE_SIZES = {"tiny": 1, "default": 150}, [1000, 100, 1000]
 MEASURE_RATE, SAME = 0.03, 1.0  # points that a projection per epoch may cost
 
 
@@ -190,6 +190,7 @@ DIGITS = Experiment(
     run,
     judge,
     headlines=("the size node", "with a shared layer, the alpha chosen on validation"),
+    full=True,
 )
 PROJECTIONS = Experiment(
     "s_measures/projections",

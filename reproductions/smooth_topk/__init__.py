@@ -12,19 +12,18 @@ PAPER = Paper(
     ),
     introduction=(
         "The paper trains a DenseNet on CIFAR-100 and a ResNet-18 on ImageNet. Here, small"
-        " networks are trained on pairs of digits; a small DenseNet is trained on pairs of CIFAR-10"
-        " photographs, and the other experiments on them, by `--full`, have not been run."
-        " The pairs form 100 classes in 20 groups of 5, as many as in CIFAR-100, so the paper's"
-        " protocols can be followed. Label noise stays within the group `label - label % 5`, as in"
-        " the authors' code. In CIFAR-100 these groups are not the coarse classes that the paper's"
-        " text names; here they are: all pairs of a group have the same first class, and a second"
-        " class from the same half of the ten. The tables about the algorithms need no other data."
-        " L5,t is the smooth top-5 loss at temperature t; CE is cross-entropy. Multiplying"
-        " polynomials by FFT, which the paper suggests for large k and calls negligible for small"
-        " k, is left out: its rounding errors scale with the largest coefficient, and the"
-        " coefficients that are needed are many orders of magnitude smaller. The losses of Fan et"
-        " al. and Chang et al., which the paper only names, are left out; those of Lapin et al. are"
-        " among the [baselines](../baselines.md)."
+        " networks are trained on pairs of digits and, with `--full`, on pairs of CIFAR-10"
+        " photographs. The pairs form 100 classes in 20 groups of 5, as many as in CIFAR-100, so"
+        " the paper's protocols can be followed. Label noise stays within the group `label - label"
+        " % 5`, as in the authors' code. In CIFAR-100 these groups are not the coarse classes that"
+        " the paper's text names; here they are: all pairs of a group have the same first class,"
+        " and a second class from the same half of the ten. The tables about the algorithms need"
+        " no other data. L5,t is the smooth top-5 loss at temperature t; CE is cross-entropy."
+        " Multiplying polynomials by FFT, which the paper suggests for large k and calls"
+        " negligible for small k, is left out: its rounding errors scale with the largest"
+        " coefficient, and the coefficients that are needed are many orders of magnitude smaller."
+        " The losses of Fan et al. and Chang et al., which the paper only names, are left out;"
+        " those of Lapin et al. are among the [baselines](../baselines.md)."
     ),
     experiments=[
         temperature.EXPERIMENT,

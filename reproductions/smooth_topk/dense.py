@@ -15,7 +15,7 @@ from reproductions.training import repeated
 SETTINGS = by_size(
     "sizes growth steps seeds",
     tiny=([100, 50, 50], 2, 1, [0]),
-    full=([4000, 1000, 2000], 8, 480, [0, 1, 2]),
+    full=([4000, 1000, 2000], 8, 2400, [0, 1, 2]),
 )
 CLEAN, NOISY = ("hinge", "L5,1"), ("CE", "L5,1")
 OBJECTIVES = {"CE": CROSS_ENTROPY, "L5,1": smooth(1.0), "hinge": smooth(0.0)}
@@ -73,4 +73,5 @@ EXPERIMENT = Experiment(
     " not learn.",
     run,
     judge,
+    full=True,
 )

@@ -101,4 +101,5 @@ EXPERIMENT = Experiment(
     " stable.",
     run,
     judge,
+    full=True,
 )

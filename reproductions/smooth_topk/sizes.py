@@ -65,5 +65,5 @@ GRID = product({"learning_rate": [0.003, 0.01], "weight_decay": [0.01, 1.0]})
 SCALES: dict[Size, Scale] = {
     "tiny": Scale("digits", (200, 100, 100), 4, (0, 1), GRID[:2]),
     "default": Scale("digits", (2000, 1000, 2000), 400, (0, 1, 2, 3, 4), GRID),
-    "full": Scale("cifar", (8000, 2000, 4000), 800, (0, 1, 2), GRID, width=16),
+    "full": Scale("cifar", (4000, 1000, 2000), 800, (0, 1, 2), GRID, width=16),
 }

@@ -104,4 +104,5 @@ EXPERIMENT = Experiment(
     " automatic differentiation; a whole training takes 10 % longer with L5,0.1 than with CE.",
     run,
     judge,
+    full=True,
 )

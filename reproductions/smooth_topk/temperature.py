@@ -17,19 +17,17 @@ REPORTED = {
     "train": (10.01, 17.40, 98.95, 99.73, 99.78, 99.62, 99.42),
     "test": (10.38, 18.19, 91.35, 91.70, 91.52, 90.92, 90.46),
 }
-# hidden units of each layer, or channels of the first convolution
-WIDTHS = {"digits": {"narrow": 6, "wide": 128}, "cifar": {"narrow": 4, "wide": 16}}
-NETWORKS = ("narrow", "wide")
+WIDTHS = {"narrow": 6, "wide": 128}  # hidden units of each layer
 GRID = product({"learning_rate": [0.001, 0.003, 0.01], "weight_decay": [0.01]})
 
 
 def run(size: Size, runs: Runs) -> Outcome:
     """Every temperature in a narrow and in a wide network, the learning rate tuned for each."""
-    scale, widths = SCALES[size], WIDTHS[SCALES[size].data]
+    scale = SCALES[size]
     temperatures = TEMPERATURES if size != "tiny" else (0.0, 0.01, 1.0)
     cases = {
-        (width, temperature): {"objective": smooth(temperature), "width": widths[width]}
-        for width in NETWORKS
+        (width, temperature): {"objective": smooth(temperature), "width": WIDTHS[width]}
+        for width in WIDTHS
         for temperature in temperatures
     }
     found = scale.tuned(runs, cases, GRID)
@@ -37,7 +35,7 @@ def run(size: Size, runs: Runs) -> Outcome:
     common |= {"width": scale.width}
     density = runs.run(gradient_density, [{**common, "temperature": t} for t in temperatures])
     numbers: dict[str, Any] = {"temperature": list(temperatures), "density": density}
-    for width in NETWORKS:
+    for width in WIDTHS:
         rows = [found[width, temperature] for temperature in temperatures]
         numbers[width] = {
             part: [each(results, key, "top5") for results in rows]
@@ -45,8 +43,8 @@ def run(size: Size, runs: Runs) -> Outcome:
         }
         numbers[width]["curves"] = [results[0]["curve"] for results in rows]
     setting = (
-        f"{scale._replace(grid=GRID).sentence()} The narrow network has {widths['narrow']} of"
-        f" them, the wide one {widths['wide']}."
+        f"{scale._replace(grid=GRID).sentence()} The narrow network has {WIDTHS['narrow']} of"
+        f" them, the wide one {WIDTHS['wide']}."
     )
     caption = (
         "Top-5 training error of the narrow (left) and the wide network, and the share of non-zero"
@@ -56,7 +54,7 @@ def run(size: Size, runs: Runs) -> Outcome:
 
 
 def _table(numbers: Mapping[str, Any]) -> Table:
-    names = [(width, part) for width in NETWORKS for part in ("train", "test")]
+    names = [(width, part) for width in WIDTHS for part in ("train", "test")]
     columns = ["temperature", "paper train", "paper test", *map(" ".join, names)]
     columns.append("non-zero derivatives (%)")
     rows = []
@@ -92,7 +90,7 @@ def judge(numbers: Mapping[str, Any]) -> list[Claim]:
     denser = density[0] < density[-1] / 2 and density == sorted(density)
     told = f"{density[0]:.0f} % not zero at 0, {density[-1]:.0f} % at {temperatures[-1]:g}"
     rows = []
-    for width in NETWORKS:
+    for width in WIDTHS:
         train, test = (numbers[width][part] for part in ("train", "test"))
         text = f"{width}: the hinge trains worse than temperature 1, top-5 on training"
         rows.append(above(text, train[one], train[0], paper=effect))

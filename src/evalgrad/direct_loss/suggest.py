@@ -19,7 +19,8 @@ from evalgrad.direct_loss.operators import SIGNS, direct_ranking
 from evalgrad.direct_loss.ranking import CUTOFF, live_lists
 from evalgrad.direct_loss.zero_one import flipped, margins
 
-HALVINGS = 16  # of the bracket exp(+-25) around the spread of the scores: epsilon to 0.1 %
+BRACKET = 25.0  # epsilon is within exp(+-25) times the spread of the scores
+HALVINGS = 16  # of that: epsilon to 0.1 %
 
 Metric = Literal["average_precision", "ndcg", "graded_ndcg", "jaccard", "zero_one"]
 # Delta of y_w and of y_direct in every list, from the batch, epsilon and the sign of the direction
@@ -53,7 +54,7 @@ def suggest_epsilon(
     depends on the scores. In between, its task loss changes monotonically from that of the model's
     output to its extreme (the worst output, or the perfect one in the negative direction), whatever
     the scale of the scores and the sizes of the classes. `share` is the fraction of that way, which
-    has no unit; its epsilon is found by bisection.
+    has no unit; its epsilon is found by bisection. Ties, which any epsilon parts, are not counted.
 
     Call it once, before training, on a large batch, and keep the value: because of the factor
     1/epsilon, a new epsilon for every batch would change the step size all the time.
@@ -90,7 +91,7 @@ def suggest_epsilon(
     batch = batch._replace(rows=working(batch.rows))
     deltas, sign = _deltas(metric, k), SIGNS[direction]
     live = live_graded(batch) if isinstance(batch, Graded) else live_lists(batch)
-    if not bool(live.any()) and _whole_way(batch, deltas, sign) == 0:
+    if not bool(live.any()) and _way(batch, deltas, metric, sign)[1] == 0:
         batch = _imagined(batch)
     return _bisect(batch, deltas, metric, sign, share)
 
@@ -98,32 +99,34 @@ def suggest_epsilon(
 def _bisect(
     batch: Binary | Graded, deltas: Deltas, metric: Metric, sign: int, share: float
 ) -> float:
-    scale, whole_way = _scale(batch, metric), _whole_way(batch, deltas, sign)
-    if not (scale > 0 and 0 < whole_way < math.inf):  # NaN fails this too
-        got = f"scores spread over {scale:g} and a task loss that can change by {whole_way:g}"
+    scale, (start, way) = _scale(batch, metric), _way(batch, deltas, metric, sign)
+    if not (scale > 0 and 0 < way < math.inf):  # NaN fails this too
+        got = f"scores spread over {scale:g} and a task loss that can change by {way:g}"
         must = "lists whose task loss can change"
         repair = "Take a batch that is neither all tied nor in the extreme order already"
-        extreme = scale > 0 and whole_way == 0
-        repair += "; in the other direction there is a way to go." if extreme else "."
+        other = scale > 0 and way == 0 and _way(batch, deltas, metric, -sign)[1] > 0
+        repair += "; in the other direction there is a way to go." if other else "."
         fail(ValueError, "suggest_epsilon", "scores", must, got, repair)
-    low, high = math.log(scale) - 25.0, math.log(scale) + 25.0
+    low, high = math.log(scale) - BRACKET, math.log(scale) + BRACKET
     for _ in range(HALVINGS):
         middle = (low + high) / 2
-        value, moved = deltas(batch, math.exp(middle), sign)
-        reached = float((moved - value).abs().sum()) >= share * whole_way
+        _, moved = deltas(batch, math.exp(middle), sign)
+        reached = float((moved - start).abs().sum()) >= share * way
         low, high = (low, middle) if reached else (middle, high)
     return math.exp(high)
 
 
-def _whole_way(batch: Binary | Graded, deltas: Deltas, sign: int) -> float:
-    """Sum over the lists of |Delta(extreme output) - Delta(y_w)|; the extremes are those of scores
-    that know the target.
+def _way(batch: Binary | Graded, deltas: Deltas, metric: Metric, sign: int) -> tuple[Tensor, float]:
+    """Delta where the lists start, and the sum of |Delta(extreme output) - start|; the extremes are
+    those of scores that know the target.
+
+    The start is y_direct of a vanishing epsilon: the model's output, but what ties has any epsilon.
     """
-    value, _ = deltas(batch, 1.0, sign)
+    _, start = deltas(batch, (_scale(batch, metric) or 1.0) * math.exp(-BRACKET), sign)
     top = batch.gain.amax().clamp(min=1) if isinstance(batch, Graded) else 1.0
     relevance = batch.gain / top if isinstance(batch, Graded) else 2.0 * batch.positive - 1
     extreme, _ = deltas(batch._replace(rows=(-sign * relevance).to(batch.rows)), 1.0, sign)
-    return float((extreme - value).abs().sum())
+    return start, float((extreme - start).abs().sum())
 
 
 def _scale(batch: Binary | Graded, metric: Metric) -> float:

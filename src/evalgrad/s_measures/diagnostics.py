@@ -26,11 +26,13 @@ def diagnose(solver: Solver, settings: Settings) -> dict[str, Any]:
     unknown = torch.nan if nothing else 0.0
     soft = rates(totals, counts.prior()) + unknown
     hard = rates(totals, counts.prior(), hard=True) + unknown
+    prior = _prior(solver, totals)
+    seen = [rates(totals, prior, hard=kind) + unknown for kind in (False, True)]
     report = {
         "source": _source(solver),
-        "certificate": float(_certificate(solver, soft).sum()) + unknown,
+        "certificate": float(_certificate(solver, seen[0], prior).sum()) + unknown,
         "metric": torch.nan if nothing else _metric(solver, hard),
-        "at_threshold": float(program.certificate(hard).sum()) + unknown,
+        "at_threshold": float(program.certificate(seen[1]).sum()) + unknown,
         "recall": hard[:, 0].tolist(),
         "precision": (hard[:, 0] / (hard[:, 0] + hard[:, 1]).clamp_min(1e-12)).tolist(),
         "mu": solver.mu.tolist(),
@@ -59,10 +61,11 @@ def _constraints(solver: Solver, soft: Tensor, hard: Tensor, settings: Settings)
 
 
 def _missing_area(solver: Solver, area: RequiredArea, hard: Tensor) -> float:
-    """Of the exact area where it is known, else of the trapezoids of its anchors, as in training.
-    The staircase that certifies it ends far below 1.
+    """Of the exact area once every item has been seen: of a part, that of precision and recall may
+    be far too high. Before, of the trapezoids of its anchors, as in training. The staircase that
+    certifies it ends far below 1.
     """
-    known = solver.counts.indexed and not bool(hard.isnan().any())
+    known = solver.counts.indexed and solver.counts.complete()
     return area.at_least - _metric(solver, hard) if known else area.missing(hard)
 
 
@@ -94,7 +97,13 @@ def _source(solver: Solver) -> str:
     return "moving average over batches" if bool(counts.totals.any()) else "nothing seen yet"
 
 
-def _certificate(solver: Solver, soft: Tensor) -> Tensor:
+def _prior(solver: Solver, totals: Tensor) -> Tensor | float:
+    """Negatives per positive of what `metric` is of, which may be a part of the labels."""
+    positives, negatives = totals[0, :, 2].unbind()
+    return negatives / positives if solver.counts.indexed else solver.counts.prior()
+
+
+def _certificate(solver: Solver, soft: Tensor, prior: Tensor | float) -> Tensor:
     """The best bound of each row over rescaled scores, which leave every hard prediction as it is.
 
     P@R, R@P and the areas are measures over all thresholds, so for them the threshold may move as
@@ -116,7 +125,7 @@ def _certificate(solver: Solver, soft: Tensor) -> Tensor:
                     if part == "scale"
                     else (c, b + width * offset / c)
                 )
-                bound = program.certificate(rates(counts.cached(b, scale=c), counts.prior()))
+                bound = program.certificate(rates(counts.cached(b, scale=c), prior))
                 better = bound > best
                 best = torch.where(better, bound, best)
                 scale, shift = torch.where(better, c, scale), torch.where(better, b, shift)
@@ -158,18 +167,29 @@ def _why(
             f" certifies, one is still unmet by {bound:.3g}."
         )
     unmet = f"A constraint is unmet by {worst:.3g} (hard counts)"
+    price = float(solver.mu[int(residual.amax(-1).argmax())].amax())
+    stuck = price >= settings.max_multiplier or solver.stalled()
+    return unmet + _why_unmet(solver, hard, price, stuck)
+
+
+def _why_unmet(solver: Solver, hard: Tensor, price: float, stuck: bool) -> str:
+    """`price`: the multiplier of the furthest constraint; `stuck`: nothing moves any more."""
     area = solver.program.area
     if area is not None and area.missing(hard) <= 0:
-        return f"{unmet} though the trapezoids between the anchors show it: pass more `anchors`."
+        return " though the trapezoids between the anchors show it: pass more `anchors`."
     if float(hard[:, 0].amax()) < SILENT:
         return (
-            f"{unmet}: hardly any positive scores above the threshold. Give the scorer a bias term"
-            " or train it on cross-entropy first."
+            ": hardly any positive scores above the threshold. Give the scorer a bias term or train"
+            " it on cross-entropy first."
         )
-    price = float(solver.mu[int(residual.amax(-1).argmax())].amax())
-    if price >= settings.max_multiplier or solver.stalled():
+    if solver.threshold is not None and not bool(solver.threshold.any()):
         return (
-            f"{unmet} and no longer falls though its multiplier is at {price:.3g}: the scorer seems"
-            " unable to meet it. Ask for less, or give the scorer more capacity."
+            ", and no threshold has moved from 0: add `primal_groups(lr)` to the optimiser, or"
+            " train longer."
         )
-    return f"{unmet} and still moving: train longer or raise `dual_lr`."
+    if stuck:
+        return (
+            f" and no longer falls though its multiplier is at {price:.3g}: the scorer seems unable"
+            " to meet it. Ask for less, or give the scorer more capacity."
+        )
+    return " and still moving: train longer or raise `dual_lr`."

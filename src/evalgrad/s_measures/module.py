@@ -42,6 +42,7 @@ DEFAULTS = {"solver": "ratio", "surrogate": "hinge", "average": None, "ignore_in
 }
 _above_zero = number(above=0, repair="Leave it out for the default.")
 _rate = number(above=0, below=1, none=True, repair="Pass a fraction, not a percentage.")
+_step = number(at_least=0, none=True, repair="Leave it out for `dual_lr`.")
 _share = number(above=0, at_most=1, repair="Pass a fraction, not a percentage.")
 
 
@@ -141,6 +142,7 @@ class SMeasure(OptionsModule, Settings):
         """Ascend in the multipliers, by `lr` or `dual_lr`. Call it each step or epoch for
         "lagrangian"; "ratio" does it itself.
         """
+        _step("dual_step", "lr", lr)
         for solver in self._solvers():
             solver.dual_step(self, lr)
 
@@ -157,6 +159,10 @@ class SMeasure(OptionsModule, Settings):
         For data that grew or were replaced: build a measure with the new labels, and a new
         optimiser for its `primal_groups`, where it has any.
         """
+        if not isinstance(state_dict, Mapping):
+            must, got = "the dict of a `state_dict()`", type(state_dict).__name__
+            repair = "Pass `old.state_dict()` of the old measure."
+            fail(TypeError, "load_multipliers", "state_dict", must, got, repair)
         given: dict[str, dict[str, Any]] = {}  # by group
         for key, value in state_dict.items():
             if key.startswith("groups."):

@@ -75,7 +75,7 @@ def check_optimisers(variables: Iterable[Tensor], given: list[Groups] | None) ->
     for variable in known:
         variable.stepped, variable.wrong = False, None
     if given is not None or not any(variable.ever for variable in known):
-        found = found or _wrong_groups(given or [], stepped)
+        found = found or _wrong_groups(given or [], known, stepped)
     if found:
         must = "variables of a plain torch.optim.SGD alone"
         repair = (
@@ -108,11 +108,13 @@ def _wrong(group: dict[str, Any], name: str) -> str | None:
     return None
 
 
-def _wrong_groups(given: list[Groups], stepped: bool) -> str | None:
+def _wrong_groups(given: list[Groups], known: list[_Variable], stepped: bool) -> str | None:
     """By the options that an optimiser added; of one that steps they may no longer be its own."""
     groups = next(filter(None, map(taken, reversed(given))), [])
-    if not groups:
-        return "an optimiser that holds none of them"
+    held = {id(variable) for group in groups for variable in group["params"]}
+    missing = [variable for variable in known if id(variable.alive()) not in held]
+    if missing:  # all of them also after a load_state_dict(assign=True)
+        return f"an optimiser that holds {'some' if len(missing) < len(known) else 'none'} of them"
     if stepped:
         return None
     names = (
