@@ -20,7 +20,7 @@ reproduce: $(VENV)/installed  ## the papers' experiments, about an hour on two c
 	$(BIN)/python -m reproductions all --docs docs/papers $(if $(CAMVID),--camvid $(CAMVID))
 
 ladder: $(VENV)/installed  ## --loss auto against tuned cross-entropy on many tasks, hours; after `make data`, with CAMVID=folder; writes docs/ladder.md
-	$(BIN)/python -m reproductions.ladder --docs docs $(if $(CAMVID),--camvid $(CAMVID))
+	$(BIN)/python -m reproductions.ladder --held-out --docs docs $(if $(CAMVID),--camvid $(CAMVID))
 
 test: $(VENV)/installed  ## all tests, with the kernels
 	$(BIN)/python -m pytest

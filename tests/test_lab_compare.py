@@ -22,8 +22,8 @@ from evalgrad_lab.data.batches import in_memory
 from evalgrad_lab.data.dataset import Part, Sizes
 from evalgrad_lab.data.embedded.points import circles, two_modes
 from evalgrad_lab.decisions import thresholds
+from evalgrad_lab.given import Given, class_weights
 from evalgrad_lab.measures import Measure
-from evalgrad_lab.phases import Given, class_weights
 from evalgrad_lab.report import panels
 from evalgrad_lab.report.records import Record
 from evalgrad_lab.store import Store

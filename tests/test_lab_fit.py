@@ -21,17 +21,17 @@ from evalgrad_lab.data.batches import Batch, in_memory
 from evalgrad_lab.data.dataset import Column, Examples, Part
 from evalgrad_lab.errors import UserError
 from evalgrad_lab.fit import (
-    SCHEDULES,
     Every,
     Hook,
     Pace,
     Phase,
     Training,
     fit,
-    schedule_of,
     scores_of,
 )
-from evalgrad_lab.phases import Given, parse_mix, plan
+from evalgrad_lab.given import Given
+from evalgrad_lab.phases import parse_mix, plan
+from evalgrad_lab.schedules import SCHEDULES, schedule_of
 from evalgrad_lab.validation import Validation, looks
 
 

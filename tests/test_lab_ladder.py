@@ -69,6 +69,11 @@ def test_a_task_is_climbed(tmp_path, monkeypatch, taken):
     found = json.loads((tmp_path / "items" / "comparison.json").read_text())
     starts = [found["search"][name]["chosen"] for name in ("bce", "weighted_bce")]
     assert found["search"]["auto"]["chosen"] in [{**plain, **start} for start in starts]
+    store = tmp_path / "items" / "store"
+    kept = {path: path.stat().st_mtime_ns for path in store.rglob("*") if path.is_file()}
+    assert kept
+    assert ladder.climbed(rung, tmp_path, jobs=1) == line  # with nothing trained again
+    assert kept == {path: path.stat().st_mtime_ns for path in store.rglob("*") if path.is_file()}
     text = page.page([line], ["mars: no data"])
     assert "| items | ap |" in text
     assert "Not run: mars: no data" in text
@@ -133,6 +138,12 @@ def test_the_page_in_docs_says_where_it_fails_by_its_own_table():
     assert "Against the other baseline: 6 wins, 10 ties, 4 losses" in text
 
 
+def test_the_command_of_the_page_makes_all_of_it():
+    """Without `--held-out` it would take the second table away."""
+    (command,) = (row for row in (ROOT / "Makefile").read_text().split("\n") if ".ladder " in row)
+    assert "--held-out --docs docs" in command
+
+
 def test_where_it_fails_is_told_with_what_is_known():
     lines = [line(0.02, 0.01, 0.03), line(-0.01, -0.011, -0.009)]
     lines = [replace(one, other=Difference(-0.05, (-0.06, -0.04), 5)) for one in lines]
@@ -145,6 +156,10 @@ def test_where_it_fails_is_told_with_what_is_known():
         "seeds preferred bce, which has -7.0 to the other on test data; the recipe adds +2.0"
         in text
     )
+    assert "in equal time, where" not in text
+    slow = replace(lines[0], in_time=Difference(-0.03, (-0.07, 0.01), 5))
+    said = "- scenes: -3.0 in equal time, where both branches are shorter; +2.0 without this limit."
+    assert said in page.page([slow], [])
     gaps = [-0.02 + 0.05416 * x for x in (-0.5, -0.25, 0.0, 0.25, 0.5)]
     half = stats.sem(gaps) * stats.t.ppf(0.975, 4)
     difference = Difference(-0.02, (-0.02 - half, -0.02 + half), 5)

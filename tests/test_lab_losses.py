@@ -10,9 +10,10 @@ from evalgrad_lab import loss_factories
 from evalgrad_lab.data.batches import Batch
 from evalgrad_lab.data.dataset import Part
 from evalgrad_lab.errors import UserError
+from evalgrad_lab.given import Given
 from evalgrad_lab.loss_factories import make
 from evalgrad_lab.losses import KINDS, LOSSES
-from evalgrad_lab.phases import Given, on_batches
+from evalgrad_lab.phases import on_batches
 
 LABELS = torch.tensor([1, 0, 0, 1, 0, 1, 0, 0])
 MARKS = torch.stack([LABELS, 1 - LABELS], 1)

@@ -9,8 +9,9 @@ import evalgrad as eg
 from evalgrad_lab.data.batches import Batch
 from evalgrad_lab.data.dataset import Part
 from evalgrad_lab.errors import UserError
+from evalgrad_lab.given import Given
 from evalgrad_lab.loss_factories import make
-from evalgrad_lab.phases import Given, plan
+from evalgrad_lab.phases import plan
 
 STEPS = 11
 TARGET = (torch.arange(40) % 7 == 3).long()

@@ -4,6 +4,7 @@ it takes what is better by more than noise, and its guards on planted cases.
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -15,54 +16,25 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
-from safetensors.torch import load_file
+from recipe_data import options, same, weights, write_items
 from test_lab_train import SLOW_NET
 from training_data import write_segmentation
 
 from evalgrad_lab import (
     branches,
-    collapse,
     decisions,
-    loss_factories,
-    losses,
     recipe,
     train,
     training,
     trials,
 )
 from evalgrad_lab import ready as ready_module
-from evalgrad_lab.commands.train import TrainOptions
 from evalgrad_lab.comparison import own, own_trials
 from evalgrad_lab.data.batches import Batch
 from evalgrad_lab.errors import UserError
+from evalgrad_lab.given import class_counts
 from evalgrad_lab.performance import Performance
-from evalgrad_lab.phases import class_counts
 from evalgrad_lab.ready import prepare
-
-
-def write_items(path, count=400, positives=0.4, seed=0):
-    """Rows of numbers; a share of them, those with the largest noisy sums, are positive."""
-    generator = np.random.default_rng(seed)
-    x = generator.normal(size=(count, 3)).astype(np.float32)
-    scores = x.sum(1) + generator.normal(size=count)
-    target = (scores > np.quantile(scores, 1 - positives)).astype(int)
-    np.savez(path, inputs=x, target=target)
-    return path
-
-
-def options(tmp_path, **given):
-    data = given.pop("data", None) or write_items(tmp_path / "items.npz")
-    known = {"task": "ranking", "metric": "ap", "out": tmp_path / "run", "accelerator": "cpu"}
-    quick = {"epochs": 4, "batch_size": 64, "learning_rate": 0.01}
-    return TrainOptions(data=data, **{**known, **quick, **given})
-
-
-def weights(out):
-    return load_file(out / "best.safetensors")
-
-
-def same(first, second):
-    return all(torch.equal(first[name], second[name]) for name in first)
 
 
 @pytest.mark.parametrize(
@@ -92,12 +64,17 @@ def test_what_the_second_branch_cost_is_told(tmp_path, capsys, monkeypatch):
     result = train(options(tmp_path, iterations=20))
     assert "The second branch took 6 more steps (30 %)." in result.recipe["why"]
     assert (result.steps, result.recipe["more_steps"]) == (20, pytest.approx(0.3))
-    assert "all branches: 26 steps in" in capsys.readouterr().err
-    training = SimpleNamespace(seconds=2.6, step=20)
+    told = capsys.readouterr().err
+    assert re.search(r"first branch: 20 steps in \S+ s; second branch: 6 steps in \S+ s$", told)
+    trained = SimpleNamespace(seconds=2.6, step=20)
     monkeypatch.setattr(trials, "_loss_seconds", lambda _: 0.0)
     nothing = SimpleNamespace(curve=[], megabytes=0.0)
-    found = trials.costs(training, nothing, nothing, result.recipe["more_steps"])
+    found = trials.costs(trained, nothing, nothing, result.recipe["more_steps"])
     assert found["milliseconds_per_step"] == pytest.approx(100)
+    logs = [[{"step": steps, "seconds": float(steps)}] for steps in (20, 6, 5)]
+    training._say_cost(logs)
+    two = "first branch: 20 steps in 20.0 s; second branch: 6 steps in 6.0 s"
+    assert capsys.readouterr().err == f"{two}; its repeat: 5 steps in 5.0 s\n"
 
 
 def test_a_fork_is_made_anew_in_a_longer_run_and_knows_its_step():
@@ -212,201 +189,6 @@ def test_a_metric_that_no_loss_follows_more_closely_has_no_second_branch(tmp_pat
     assert result.recipe["chosen"] == "cross_entropy"
     said = f"trained on cross_entropy alone: no loss here follows {metric} more closely."
     assert said in result.recipe["why"]
-
-
-def plant(monkeypatch, loss, name="direct_average_precision"):
-    """Train on this function instead of the loss `name`."""
-    monkeypatch.setitem(losses.LOSSES, name, replace(losses.LOSSES[name], factory=""))
-    monkeypatch.setattr(loss_factories, name, lambda **_: loss, raising=False)
-    monkeypatch.setattr(recipe, "OPTIONS", {})
-
-
-@pytest.fixture
-def planted_collapse(monkeypatch):
-    """A loss for AP whose minimum is a constant score, far stronger than any cross-entropy."""
-    plant(monkeypatch, lambda scores, target: 1e4 * (scores - scores.mean()).abs().mean())
-
-
-def test_a_branch_that_collapses_is_tried_with_less_and_then_left(tmp_path, planted_collapse):
-    result = train(options(tmp_path, learning_rate=0.3, epochs=20))
-    why = result.recipe["why"]
-    assert result.recipe["chosen"] == "bce"
-    assert "With 0.5 of direct_average_precision a branch collapsed" in why
-    assert "With 0.1 of direct_average_precision a branch collapsed" in why
-    logs = [tmp_path / "run" / name for name in ("branch.csv", "branch1.csv")]
-    steps = [int(log.read_text().split()[-1].split(",")[1]) for log in logs]
-    assert f"The second branch and its repeat took {sum(steps)} more steps" in why
-    assert result.recipe["more_steps"] == sum(steps) / result.steps
-
-
-def test_a_branch_repeated_with_less_may_be_taken(tmp_path, monkeypatch):
-    """Half of the loss collapses, a tenth does not."""
-    reason = collapse.Collapse._reason
-
-    def planted(hook, training):
-        share = collapse._sums(training)[0].shares[1] if collapse._sums(training) else 0
-        return "it was planted" if share == 0.5 else reason(hook, training)
-
-    monkeypatch.setattr(collapse.Collapse, "_reason", planted)
-    monkeypatch.setattr(branches, "better_by", lambda *_: (0.02, 0.01))
-    found = train(options(tmp_path)).recipe
-    assert (found["chosen"], found["taken"]) == ("0.9 bce + 0.1 direct_average_precision", True)
-    assert found["share"] == 0.1
-    assert (
-        "With 0.5 of direct_average_precision a branch collapsed: it was planted." in found["why"]
-    )
-    assert "a branch collapsed: it was planted. The second branch and its repeat" in found["why"]
-
-
-@pytest.mark.parametrize("value", [0.5, 0.0])
-def test_a_loss_of_the_metric_without_a_gradient_is_told(tmp_path, monkeypatch, value):
-    """The gradient of the sum is that of BCE; a loss that is solved has none either, rightly."""
-    plant(monkeypatch, lambda scores, target: 0.0 * scores.sum() + value)
-    found = train(options(tmp_path)).recipe
-    dead = 'collapsed: direct_average_precision had no gradient in a whole epoch ("direction":'
-    assert (dead in found["why"]) == (value > 0)
-    assert ("difference" in found) == (value == 0)
-
-
-def test_a_loss_of_the_metric_that_is_not_finite_is_told(tmp_path, monkeypatch):
-    plant(monkeypatch, lambda scores, target: scores.sum() * float("nan"))
-    why = train(options(tmp_path)).recipe["why"]
-    assert why.count("a branch collapsed: the loss was not finite.") == 2
-
-
-def test_a_gradient_in_one_batch_of_an_epoch_is_enough():
-    loss = loss_factories.WeightedSum("bce", "hinge")
-    far, near = (torch.tensor(x, requires_grad=True) for x in ([9.0, 9.0], [0.1, -0.1]))
-    target = torch.tensor([1, 1])
-    for batches, dead in (([far], False), ([near, far], False), ([far, near], False)):
-        loss.look_again()
-        for scores in batches:
-            loss(scores, target)
-        assert loss.is_dead == dead
-    dead = loss_factories.WeightedSum("bce", "bce")
-    dead.losses[1] = lambda scores, target: 0 * scores.sum() + 1
-    dead(near, target)
-    assert dead.is_dead
-    dead.losses[1] = lambda scores, target: 0 * scores.sum()  # the next batch is solved
-    dead(near, target)
-    assert dead.is_dead
-    near.grad = None
-    torch.testing.assert_close(
-        torch.autograd.grad(loss(near, target), near),
-        torch.autograd.grad(sum(one(near, target) for one in loss.losses) / 2, near),
-    )
-
-
-def test_an_s_measure_that_is_solved_is_not_without_a_gradient():
-    target = torch.tensor([1, 0, 0])
-    loss = loss_factories.WeightedSum("bce", "f_beta", f_beta={"labels": target})
-    scores = torch.tensor([9.0, -9.0, -9.0], requires_grad=True)
-    loss(scores, target, index=torch.arange(3))
-    second = loss.losses[1](scores, target, index=torch.arange(3))
-    assert float(torch.autograd.grad(second, scores)[0].abs().max()) == 0 < float(second.detach())
-    assert not loss.is_dead
-
-
-def watched(metric=0.5, **how):
-    """A `Collapse`, a training of a network without layers, and what ends an epoch of it."""
-    network = torch.nn.ParameterList([torch.zeros(1)])
-    fabric = SimpleNamespace(is_global_zero=True, all_reduce=lambda value, reduce_op: value)
-    phase = SimpleNamespace(loss=None, steps=9)
-    known = {"network": network, "fabric": fabric, "phases": [phase], "stopped": False, "epoch": 1}
-    last = {"step": 1, "loss": torch.tensor(1.0), "output": torch.arange(9.0)}
-    look = SimpleNamespace(curve=[{"metric": metric}])
-    return collapse.Collapse(look, **how), SimpleNamespace(**known, **last)
-
-
-def stepped(hook, training, gradients):
-    for gradient in gradients:
-        training.network[0].grad = torch.tensor([gradient])
-        hook.after_step(training)
-    hook.after_epoch(training)
-    return hook.why
-
-
-def test_the_gradients_of_one_epoch_are_looked_at_together():
-    """One that is not 0 is enough, in any step, but not in an epoch before."""
-    hook, training = watched(stops=False)
-    assert stepped(hook, training, [1.0, 0.0]) == ""
-    assert stepped(hook, training, [0.0, 1.0]) == ""
-    assert stepped(hook, training, [0.0, 0.0]) == "all gradients of an epoch were zero"
-
-
-def test_the_metrics_loss_is_looked_at_in_every_epoch_anew():
-    one, other = (loss_factories.WeightedSum("bce", "hinge") for _ in range(2))
-    hook, training = watched(stops=True)
-    training.phases[0].loss = torch.nn.ModuleList([one, other])
-    one.unsolved = other.unsolved = one.moved = True  # of a multilabel task one has learnt
-    assert stepped(hook, training, [1.0]) == ""
-    assert not any((one.moved, other.unsolved))
-    one.unsolved = other.unsolved = True
-    assert stepped(hook, training, [1.0]) == "hinge had no gradient in a whole epoch"
-    one.unsolved = other.unsolved = True  # in the last epoch before another phase
-    training.phases = [SimpleNamespace(loss=one, steps=1), SimpleNamespace(loss=None, steps=1)]
-    assert collapse._sums(training) == [one]
-
-
-def test_a_collapse_stops_or_is_told_once(capsys):
-    for stops in (True, False):
-        hook, training = watched(stops=stops, repair="Do something.")
-        training.output = torch.full((9,), 1e-3) * (1 + 1e-8 * torch.arange(9).double())
-        for _ in range(2):
-            assert (
-                stepped(hook, training, [1.0]) == "the network gives the same output for all items"
-            )
-        assert training.stopped == stops
-        told = 0 if stops else 1
-        assert capsys.readouterr().err.count("same output for all items. Do something.") == told
-        again = watched(stops=stops)[0]
-        again.load_state_dict(hook.state_dict())
-        assert again.why == hook.why
-
-
-def test_ranks_stop_together_or_not_at_all():
-    """Where one of two has collapsed, neither is stopped; where both have, both are."""
-    for other in (0.0, 1.0):
-        for metric, least in ((0.1, 0.2), (0.3, 0.2)):
-            hook, training = watched(metric, stops=True, least=least)
-            training.fabric.all_reduce = lambda own, reduce_op, other=other: (own + other) / 2
-            stepped(hook, training, [1.0])
-            assert training.stopped == (metric < least and other == 1)
-
-
-def test_first_k_is_named_where_ndcg_has_no_gradient():
-    assert '("first_k", "direction": "negative" or a larger "epsilon" in' in collapse._no_gradient(
-        "direct_ndcg"
-    )
-    assert collapse._no_gradient("smooth_topk") == "smooth_topk had no gradient in a whole epoch"
-
-
-@pytest.mark.parametrize(
-    ("loss", "mix", "repair"),
-    [
-        ("hinge", "none", "Train with --loss auto, or mix in the baseline: --mix sum:0.5."),
-        ("hinge", "sum:0.5", "Train with --loss auto."),
-        ("bce", "none", "Choose a smaller --learning-rate."),
-        ("auto", "none", "Choose a smaller --learning-rate."),
-    ],
-)
-def test_a_training_without_a_gradient_is_told(tmp_path, monkeypatch, capsys, loss, mix, repair):
-    """With what helps this loss; `--mix` is refused to the baseline."""
-    for name in ("hinge", "bce"):
-        factory = lambda **_: lambda scores, target: 0.0 * scores.sum()  # noqa: E731
-        monkeypatch.setattr(loss_factories, name, factory)
-    train(options(tmp_path, loss=loss, mix=mix, epochs=1))
-    message = capsys.readouterr().err
-    assert f"epoch 1: all gradients of an epoch were zero. {repair}" in message
-
-
-@pytest.mark.parametrize("count", [2, 8])
-def test_one_output_for_all_pixels_is_told_of_few_images_too(count):
-    same = torch.tensor([0.3, -0.1]).view(1, 2, 1, 1).expand(count, 2, 4, 4).clone()
-    assert collapse._is_constant(same)
-    same[-1, 0, 0, 0] = 0.4
-    assert not collapse._is_constant(same)
-    assert not collapse._is_constant(torch.zeros(7))  # a few may be equal
 
 
 @pytest.mark.parametrize("length", [{"iterations": 1}, {"epochs": 1, "batch_size": 512}])
@@ -632,15 +414,6 @@ def test_rare_classes_weigh_more_from_the_start(tmp_path):
     assert "rare" not in own.recipe["why"]
 
 
-def test_rates_of_0_are_kept(tmp_path):
-    """They are not the default."""
-    pace = prepare(options(tmp_path, learning_rate=0.0)).pace()
-    assert pace.learning_rate == 0
-    network = torch.nn.ModuleDict({"body": torch.nn.Linear(2, 2), "fc": torch.nn.Linear(2, 2)})
-    groups = replace(pace, learning_rate=0.1, head_rate=0.0).make_optimiser(network).param_groups
-    assert sorted(group["lr"] for group in groups) == [0.0, 0.0, 0.1]
-
-
 def test_of_more_than_255_classes_none_is_void(tmp_path):
     """255 is void in masks alone."""
     target = np.arange(900) % 300
@@ -657,84 +430,6 @@ def test_of_more_than_255_classes_none_is_void(tmp_path):
     assert class_counts(given).tolist() == [3] * 300
     result = train(options(tmp_path, **asked, metric="accuracy", iterations=1))
     assert [sum(row) for row in result.confusion] == [3] * 300
-
-
-@pytest.mark.parametrize(
-    ("task", "metric", "own", "text"),
-    [
-        ("classification", "top2", {"positive_weight": 0.5}, "share, weight_power, k, temperature"),
-        ("classification", "accuracy", {"share": 0.2}, "has no second branch; it takes weight_pow"),
-        ("ranking", "ap", {"weight_power": 1.0}, "takes share, positive_weight, epsilon, "),
-        ("ranking", "f1", {"depth": 2}, r"takes share, positive_weight, .*\. Got depth\.$"),
-    ],
-)
-def test_options_that_are_not_taken_are_told_by_name(tmp_path, task, metric, own, text):
-    x, target = (
-        np.random.rand(90, 3).astype(np.float32),
-        np.arange(90) % (2 if task == "ranking" else 3),
-    )
-    np.savez(tmp_path / "items.npz", inputs=x, target=target)
-    asked = {"task": task, "metric": metric, "data": tmp_path / "items.npz"}
-    with pytest.raises(UserError, match=text) as told:
-        prepare(options(tmp_path, **asked, loss_options=own))
-    assert "tensor" not in str(told.value)
-    assert str(told.value).endswith(f"Got {next(iter(own))}.")
-
-
-def test_options_of_a_named_loss_are_told_without_the_data(tmp_path):
-    with pytest.raises(UserError, match="f_beta does not take the options depth; it takes") as told:
-        train(options(tmp_path, metric="f1", loss="f_beta", loss_options={"depth": 2}))
-    assert "tensor" not in str(told.value)
-    assert "labels" not in str(told.value)
-    with pytest.raises(UserError, match=r"f_beta does not take the options {'beta': -1.0}") as told:
-        train(options(tmp_path, metric="f1", loss="f_beta", loss_options={"beta": -1.0}))
-
-
-@pytest.mark.parametrize("wrong", ["x", -1, None])
-def test_wrong_weights_of_classes_are_told(tmp_path, wrong):
-    def refused(text, **given):
-        with pytest.raises(UserError, match=text):
-            prepare(options(tmp_path, **given)).phases()
-
-    for loss in ("auto", "bce"):
-        own = {"positive_weight": wrong}
-        text = "`positive_weight` must be a finite number above 0; got"
-        refused(text, metric="f1", loss=loss, loss_options=own)
-    classes = {"task": "classification", "metric": "f1"}
-    if wrong is not None:
-        text = "weight_power must be a number from 0 to 10; got"
-        for loss in ("auto", "weighted_cross_entropy"):
-            refused(text, **classes, loss=loss, loss_options={"weight_power": wrong})
-    for weight in (wrong, [1.0], [1.0, wrong], [0, 0], [1.0, 2.0, 3.0]):
-        if weight is not None:
-            own = {"weight": weight}
-            text = "weight must be a list of 2 numbers, one for each class"
-            refused(text, **classes, loss="weighted_cross_entropy", loss_options=own)
-
-
-@pytest.mark.parametrize("loss", ["auto", "direct_average_precision"])
-def test_a_loss_that_is_not_reduced_is_refused(tmp_path, loss):
-    asked = options(tmp_path, loss=loss, loss_options={"reduction": "none"})
-    with pytest.raises(UserError, match="must be mean or sum; got 'none'"):
-        prepare(asked).phases()
-
-
-@pytest.mark.parametrize("wrong", ["255", 2.0, [1]])
-def test_an_ignored_label_that_is_no_integer_is_refused(tmp_path, wrong):
-    asked = options(tmp_path, loss="bce", loss_options={"ignore_index": wrong})
-    with pytest.raises(UserError, match="ignore_index of bce must be an integer; got"):
-        prepare(asked).phases()
-
-
-@pytest.mark.parametrize("name", ["target", "group"])
-def test_a_column_of_a_file_without_columns_is_refused(tmp_path, name):
-    with pytest.raises(UserError, match=f"--{name} names a column of a .csv; --data is .*items"):
-        prepare(options(tmp_path, **{name: "query"}))
-
-
-def test_a_mixture_of_its_own_is_refused(tmp_path):
-    with pytest.raises(UserError, match="Drop --mix, or name the loss to mix: --loss direct"):
-        train(options(tmp_path, mix="sum:0.5"))
 
 
 def test_a_run_killed_in_the_second_branch_ends_as_an_uninterrupted_one(tmp_path, monkeypatch):

@@ -138,6 +138,8 @@ def test_the_most_certain_mistakes_in_a_table_are_shown(tmp_path, metric):
         scores.append((1 if predicted == "1" else -1) * np.log(sure / (1 - sure)))
     margins = np.abs(np.array(scores) - threshold)
     assert (margins[:-1] >= margins[1:] - 0.01).all()
+    said = (tmp_path / "run" / "report.html").read_text()
+    assert "data, the farthest from the threshold first; the probability" in said
 
 
 def test_the_command_makes_the_run_again(run):
@@ -192,6 +194,18 @@ def test_both_branches_are_drawn_from_the_fork_with_the_choice_and_its_reason(tm
         expected = [(across(begin + n), up(value)) for n, value in enumerate(branch, 1)]
         assert np.array(points) == pytest.approx(np.array(expected), abs=0.06)
     assert [a["class"] for a in drawn[1:]] == ["line baseline0", "line ours0"]
+
+
+def test_a_second_branch_ends_with_the_first_where_its_last_epoch_is_a_part(tmp_path):
+    """12 epochs of 6 steps, and from step 51 on 21 steps: three epochs and a half."""
+    row = {"loss": 0.5, "seconds": 1.0}
+    first = [{**row, "epoch": n, "step": 6 * n, "metric": n / 12} for n in range(1, 13)]
+    rest = ((1, 6), (2, 12), (3, 18), (4, 21))
+    second = [{**row, "epoch": n, "step": step, "metric": 0.5} for n, step in rest]
+    text = write(tmp_path, ["a"], [[1]], curves=[first, second], recipe={"fork_epoch": 8.5})
+    drawn = [a["d"] for a, _ in Tree(text).having("d", "class") if a["class"].startswith("line ")]
+    ends = [float(path.split("L")[-1].split()[0]) for path in drawn[1:]]
+    assert ends == pytest.approx([406, 406])  # the right edge
 
 
 def test_names_are_escaped_and_0_by_0_is_empty(tmp_path):

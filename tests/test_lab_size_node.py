@@ -14,8 +14,8 @@ from evalgrad_lab.data.batches import Batch
 from evalgrad_lab.data.dataset import Part
 from evalgrad_lab.errors import UserError
 from evalgrad_lab.fit import Phase
+from evalgrad_lab.given import Given
 from evalgrad_lab.models.segnet import SegNet
-from evalgrad_lab.phases import Given
 from evalgrad_lab.size_node import size_labels, with_size_node
 
 

@@ -9,6 +9,7 @@ from synthetic_runs import comparison
 
 import evalgrad
 from docs.site import figure, readme
+from evalgrad_lab.recipe import LEAST
 from evalgrad_lab.report.panels import panels
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "benchmarks"))
@@ -29,6 +30,24 @@ def test_the_table_of_results_is_that_of_the_pages():
 
 def test_the_guides_table_by_metric_is_the_ladders():
     assert readme.metrics_table((ROOT / "docs/ladder.md").read_text()) in readme.GUIDE.read_text()
+
+
+def test_the_guide_says_of_the_ladder_what_its_rows_say():
+    page, guide = (ROOT / "docs/ladder.md").read_text(), (ROOT / "docs/guide.md").read_text()
+    guide = " ".join(guide.split())
+    rows = readme.ladder_rows(page)
+    pixels = [row["verdict"] for row in rows if row["metric"] in ("miou", "dice")]
+    assert f"{pixels.count('win')} of {len(pixels)} tasks gained and none lost" in guide
+    assert "loss" not in pixels
+    gains = {row["data"]: row["difference"].split()[0] for row in rows}
+    noisy, other = gains["noisy-pairs"], gains["mnist-pairs"]
+    assert f"with noisy labels {noisy} on one task and {other} on another" in guide
+    positives = re.findall(r"\| \d+/(\d+)/\d+ \|", page)  # of validation
+    assert sorted(map(int, positives))[:3] == [10, 10, 25]
+    assert LEAST > 10
+    assert "did not try it on two tasks with 10 positives in validation" in guide
+    means = re.findall(r"Mean of all tasks: \+([\d.]+) \(.* ± ([\d.]+) over tasks\)", page)
+    assert all(float(half) > float(mean) for mean, half in means)
 
 
 def test_metrics_are_counted_over_their_tasks():
@@ -92,6 +111,9 @@ def test_wins_and_losses_of_the_ladder_are_read_from_its_page():
         "| e | miou | 40.0 | 41.0 | +0.3 (+0.2 to +0.4) | win |",
     ]
     assert "The other 2 of the 5 tasks are ties.\nIn 1 of them no seed took" in table
+    means = [f"Mean of all tasks: {mean} points." for mean in ("+0.63 (± 0.72)", "+0.10 (± 0.37)")]
+    last = readme.ladder_table("\n".join([*CLIMBED, *HELD_OUT, "", *means])).split("\n")[-1]
+    assert last.endswith("of the ladder: +0.63 (± 0.72); of the tasks held out: +0.10 (± 0.37).")
 
 
 def test_all_comparisons_are_counted():

@@ -18,6 +18,7 @@ LADDER, LAB = ROOT / "docs" / "ladder.md", ROOT / "docs" / "lab.md"
 PAPERS, DEMO = ROOT / "docs" / "papers" / "README.md", ROOT / "runs" / "comparison.json"
 DIFFERENCE = re.compile(r"([+-][\d.]+) \(([+-][\d.]+) to ([+-][\d.]+)\)")
 OTHER = re.compile(r"Against the other baseline: (\d+) wins?, (\d+) ties?, (\d+) loss")
+MEAN = re.compile(r"Mean of all tasks: (.*\)) points")
 WORDS = {"win": "win", "tie": "tie", "loss": "**loss**", "unknown": "one seed"}
 PLURALS = {"win": "wins", "tie": "ties", "loss": "losses"}
 DESIGNED = ", designed data"
@@ -31,7 +32,9 @@ def guide_table(page: str) -> str:
 
 
 def ladder_table(page: str) -> str:
-    """The rows of the ladder's tables that are no ties, shortened, and what the ties are."""
+    """The rows of the ladder's tables that are no ties, shortened, what the ties are, and the
+    means of all tasks.
+    """
     heads = ["data", "metric", "cross-entropy chosen by the search", "`--loss auto`"]
     lines = [f"| {' | '.join(heads)} | difference (95 %) | |", "|---" * 6 + "|"]
     found = ladder_rows(page)
@@ -44,7 +47,9 @@ def ladder_table(page: str) -> str:
     same = sum(row["branch taken"].startswith("0 of ") for row in ties)
     others = f"The other {len(ties)} of the {len(found)} tasks are ties."
     never = f"In {same} of them no seed took the second branch, so the difference is 0."
-    return "\n".join([*lines, "", others, never])
+    means = "; of the tasks held out: ".join(MEAN.findall(page))
+    last = ["", f"Mean difference of the tasks of the ladder: {means}."] if means else []
+    return "\n".join([*lines, "", others, never, *last])
 
 
 def ladder_rows(page: str) -> list[dict[str, str]]:

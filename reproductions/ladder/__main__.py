@@ -42,7 +42,9 @@ def main() -> int:
     parser.add_argument(
         "names", nargs="*", metavar="NAME", help="tasks (all that are not held out)"
     )
-    parser.add_argument("--held-out", action="store_true", help="those kept for the last run, too")
+    parser.add_argument(
+        "--held-out", action="store_true", help="those on which nothing was developed, too"
+    )
     parser.add_argument("--out", type=Path, default=Path("runs/ladder"), help="finished runs")
     parser.add_argument("--camvid", type=Path, help="folder of CamVid, with train/ and val/")
     parser.add_argument("--docs", type=Path, help="write ladder.md here and not under --out")

@@ -132,9 +132,7 @@ def _failures(lines: list[Line]) -> list[str]:
 
 
 def _answers(lines: list[Line]) -> list[str]:
-    """What was asked for, and whether it was found: against the reference, against the other
-    baseline, and in equal time; and what is known of the means that are low.
-    """
+    """Whether what was asked for was found, in three views, and what is known of low means."""
     names, raw = [line.rung.name for line in lines], [line.p for line in lines]
     others, in_time = [line.other for line in lines], [line.in_time for line in lines]
     found = [
@@ -142,8 +140,9 @@ def _answers(lines: list[Line]) -> list[str]:
         _answer("Against the other baseline", names, others, [_p(gap) for gap in others]),
         _answer("In equal time", names, in_time, [_p(gap) for gap in in_time]),
     ]
-    low = [line for line in lines if line.other.mean < -LOW]
-    return [*found, *(f"- {line.rung.name}: {_why_other(line)}" for line in low)]
+    low = [f"- {line.rung.name}: {_why_other(line)}" for line in lines if line.other.mean < -LOW]
+    slow = [f"- {line.rung.name}: {_why_slow(line)}" for line in lines if line.in_time.mean < -LOW]
+    return [*found, *low, *slow]
 
 
 def _answer(view: str, names: list[str], gaps: list[Difference], p: list[float]) -> str:
@@ -189,6 +188,11 @@ def _why_other(line: Line) -> str:
         f" {SEARCH_SEEDS} seeds preferred {line.start}, which has {apart:+.1f} to the other on test"
         f" data; the recipe adds {100 * line.difference.mean:+.1f} to it."
     )
+
+
+def _why_slow(line: Line) -> str:
+    slow, free = (f"{100 * gap.mean:+.1f}" for gap in (line.in_time, line.difference))
+    return f"{slow} in equal time, where both branches are shorter; {free} without this limit."
 
 
 SIZES = ("training", "validation", "test", "classes", "positives of each", "steps")

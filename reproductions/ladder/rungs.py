@@ -137,7 +137,7 @@ RUNGS = [
         lambda: arrays.pairs(arrays.cifar_pairs(0, Sizes(8000, 2000, 4000), noise=0.0)),
         MORE_PAIRS,
     ),
-    # Not looked at until the recipe is frozen.
+    # Not looked at until the recipe was frozen.
     Rung(
         "nuclei",
         "segmentation",

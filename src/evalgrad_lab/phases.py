@@ -16,10 +16,11 @@ from evalgrad_lab.data.batches import Batch
 from evalgrad_lab.data.dataset import Examples
 from evalgrad_lab.errors import UserError
 from evalgrad_lab.fit import Phase
-from evalgrad_lab.loss_factories import is_number, make
+from evalgrad_lab.given import Given, check_weight, class_weights
+from evalgrad_lab.loss_factories import make
 from evalgrad_lab.moving import MovingDirectLoss
 
-STEEPEST = 10  # power of a frequency in class weights, which stay finite
+FEW = 16  # items that options are checked on
 # A mean over pixels or items: the mean over the ranks serves. Every other loss is computed on the
 # batches of all ranks.
 MEANS = ("cross_entropy", "weighted_cross_entropy", "bce", "hinge")
@@ -55,16 +56,6 @@ def shaped(output: Tensor, kind: str) -> Tensor:
     if kind == "ranking" and output.ndim == 2 and output.shape[1] == 1:
         return output[:, 0]
     return output[:, 0] if kind == "binary segmentation" and output.ndim == 4 else output
-
-
-@dataclass(frozen=True)
-class Given:
-    """What a loss may need to know about the data and the training."""
-
-    train: Examples
-    num_classes: int
-    ignore_index: int | None = None
-    ranks: int = 1
 
 
 class OnBatches(nn.Module):
@@ -116,6 +107,22 @@ def on_batches(name: str, options: dict[str, Any], kind: str, given: Given) -> O
     return OnBatches(loss, kind, takes_index)
 
 
+def check_on_batch(name: str, options: dict[str, Any], kind: str, given: Given) -> None:
+    """Raise for options that only a batch shows to be wrong, such as the weights of too few
+    classes. The loss is made for this alone, because a call may change its state.
+    """
+    loss = on_batches(name, options, kind, replace(given, ranks=1))
+    count = 1 if "segmentation" in kind else min(FEW, len(given.train))
+    target = given.train.take(range(count)).labels()
+    several = kind in ("segmentation", "classification")
+    shape = (count, given.num_classes, *target.shape[1:]) if several else target.shape
+    scores = torch.zeros(shape, requires_grad=True)
+    try:
+        loss(scores, Batch(scores, target, torch.arange(count)))
+    except (TypeError, ValueError) as error:
+        raise UserError(f"--loss-options do not fit {name}: {error}") from error
+
+
 def _made(name: str, options: dict[str, Any], kind: str, given: Given) -> Any:
     return make(name, _with_data(name, options, kind, given))
 
@@ -142,7 +149,7 @@ def _with_data(name: str, options: dict[str, Any], kind: str, given: Given) -> d
     if needs == "weight" and needs not in options:
         known["weight"] = class_weights(given, rest.pop("weight_power", 1.0))
     if "weight" in rest and (losses.find(name).factory or name) == "cross_entropy":
-        _check_weight(rest["weight"], given.num_classes)
+        check_weight(rest["weight"], given.num_classes)
     return {**known, **rest}
 
 
@@ -154,49 +161,16 @@ def _check_options(name: str, options: dict[str, Any]) -> None:
             " see docs/s_measures.md."
         )
     void = options.get("ignore_index")
-    if void is not None and not isinstance(void, int):
+    if void is not None and type(void) is not int:  # True is no label
         raise UserError(
             f"--loss-options: ignore_index of {name} must be an integer; got {void!r}."
-            " Drop it: --ignore-index sets it for the loss and the metric."
+            " Drop it; for label maps --ignore-index sets it for the loss and the metric."
         )
     if options.get("reduction") == "none":
         raise UserError(
             f"--loss-options: the reduction of {name} must be mean or sum; got 'none'. Training"
             " needs one number for a batch."
         )
-
-
-def _check_weight(weight: Any, classes: int) -> None:
-    """The user's own class weights."""
-    right = isinstance(weight, list) and len(weight) == classes and all(map(is_number, weight))
-    if not right or not all(0 <= one < math.inf for one in weight) or not any(weight):
-        raise UserError(
-            f"--loss-options: weight must be a list of {classes} numbers, one for each class, at"
-            f" least 0 and not all 0; got {weight!r}. weight_power of weighted_cross_entropy"
-            " computes it from the training data."
-        )
-
-
-def class_weights(given: Given, power: float) -> list[float]:
-    """frequency ** -power of each class, with mean 1: power 0 is unweighted, 1 the inverse."""
-    if not (is_number(power) and 0 <= power <= STEEPEST):
-        raise UserError(
-            f"--loss-options: weight_power must be a number from 0 to {STEEPEST}; got {power!r}. 0"
-            " weighs all classes alike, 1 by the inverse of their frequency."
-        )
-    weight = class_counts(given).clamp(min=1) ** -power
-    return (weight / weight.mean()).tolist()
-
-
-def class_counts(given: Given) -> Tensor:
-    """Items of each class in the training data."""
-    count, target = torch.zeros(given.num_classes, dtype=torch.double), given.train.target
-    assert target is not None
-    places = range(0 if isinstance(target, Tensor) else len(target))
-    for part in [target] if isinstance(target, Tensor) else (target[i] for i in places):
-        labels = part if given.ignore_index is None else part[part != given.ignore_index]
-        count += torch.bincount(labels.flatten(), minlength=given.num_classes)
-    return count
 
 
 @dataclass(frozen=True)
@@ -252,6 +226,8 @@ def plan(
 
 
 def _phase(loss: str, options: dict[str, Any], kind: str, given: Given, steps: int) -> Phase:
+    if options:
+        check_on_batch(loss, options, kind, given)
     made = on_batches(loss, options, kind, given)
     for part in made.modules():
         if isinstance(part, MovingDirectLoss):

@@ -21,13 +21,14 @@ from evalgrad_lab.data.samplers import ByClass, Draw, drawing
 from evalgrad_lab.decisions import Decision, one_score, plain
 from evalgrad_lab.describing import MODELS, describe, ignored
 from evalgrad_lab.fit import Hook, Pace, Phase, Training
+from evalgrad_lab.given import Given
 from evalgrad_lab.judging import Judgement, choose, fitted, judge, sample
 from evalgrad_lab.measures import Measure, Scored, measured
 from evalgrad_lab.metrics import Metric
 from evalgrad_lab.models.weights import freeze_batch_norm, load_weights
 from evalgrad_lab.parts import dataset, files_of, test_note
 from evalgrad_lab.performance import Performance
-from evalgrad_lab.phases import Given, parse_mix, plan, shaped
+from evalgrad_lab.phases import parse_mix, plan, shaped
 from evalgrad_lab.recipe import AUTO, Recipe, branch_steps, recipe_for
 from evalgrad_lab.schedules import schedule_of
 from evalgrad_lab.size_node import check_size_node, size_labels, with_size_node

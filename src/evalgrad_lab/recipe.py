@@ -24,9 +24,10 @@ from torch import Tensor
 from evalgrad_lab.data.dataset import Examples
 from evalgrad_lab.errors import UserError
 from evalgrad_lab.fit import Hook, Training
+from evalgrad_lab.given import Given, class_counts
 from evalgrad_lab.loss_factories import from_data, option_names
 from evalgrad_lab.metrics import Metric
-from evalgrad_lab.phases import BASELINES, Given, class_counts, on_batches
+from evalgrad_lab.phases import BASELINES, check_on_batch
 
 AUTO = "auto"
 SHARED = 0.7  # of the steps come before the fork: the second branch costs 0.3 of a training
@@ -37,7 +38,7 @@ FALLEN = 0.5  # of the first branch's metric: a second one below it has collapse
 RARE = 0.2  # a class with less than this share of its even share of the items is rare
 OF_CLASSES = ("miou", "image-miou", "dice", "f1")  # means over classes, in which a rare one counts
 OF_FOREGROUND = ("image-iou", "image-dice")
-# what suits a second branch better than the defaults of a loss alone; docs/lab.md has the runs
+# what suits a second branch better than the defaults of a loss alone
 OPTIONS: dict[str, dict[str, Any]] = {
     "smooth_topk": {"temperature": 0.1},
     "direct_average_precision": {"epsilon": "suggest"},
@@ -77,8 +78,8 @@ def recipe_for(
     own = {**metric.options, **OPTIONS.get(metric.loss, {}), **options}
     shares = _shares(own.pop("share", None))
     first, first_options = _start(baseline, metric, given, own)
-    on_batches(first, first_options, kind, given)
-    on_batches(metric.loss, own, kind, given)  # raises now if something does not fit
+    for loss, its in ((first, first_options), (metric.loss, own)):
+        check_on_batch(loss, its, kind, given)  # raises now, and not after the first branch
     if metric.loss == baseline:
         why = f"no loss here follows {metric.name} more closely"
         return Recipe(first, {**first_options, **own}, None, {}, why)
@@ -114,7 +115,7 @@ def _start(
         return baseline, {} if weight == 1.0 else {"positive_weight": weight}
     rare = metric.name in OF_CLASSES and _has_rare(given)
     power = own.pop("weight_power", 0.5 if rare else 0.0)
-    return ("weighted_cross_entropy", {"weight_power": power}) if power else (baseline, {})
+    return (baseline, {}) if power == 0 else ("weighted_cross_entropy", {"weight_power": power})
 
 
 def _shares(asked: Any) -> tuple[float, ...]:

@@ -13,8 +13,8 @@ from evalgrad_lab.commands.train import TrainOptions
 from evalgrad_lab.data.batches import Batch
 from evalgrad_lab.errors import UserError
 from evalgrad_lab.fit import BatchLoss, Phase
+from evalgrad_lab.given import Given
 from evalgrad_lab.models.weights import head_of
-from evalgrad_lab.phases import Given
 
 LARGE = 0.05  # share of the pixels above which a class among several is large
 

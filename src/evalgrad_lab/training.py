@@ -98,10 +98,12 @@ def _say_few(ready: Ready, decision: Decision | None) -> None:
 
 
 def _say_cost(curves: list[list[dict[str, Any]]]) -> None:
-    """What all branches took together; the result has no seconds, which differ between runs."""
+    """What each branch took; the result has no seconds, which differ between runs."""
+    names = ("first branch", "second branch", "its repeat")
     if len(curves) > 1:
-        steps, seconds = totals(curves)
-        print(f"all branches: {steps} steps in {seconds:.1f} s", file=sys.stderr)
+        each = zip(names, (totals([rows]) for rows in curves), strict=False)
+        told = (f"{name}: {steps} steps in {seconds:.1f} s" for name, (steps, seconds) in each)
+        print("; ".join(told), file=sys.stderr)
 
 
 class Run:

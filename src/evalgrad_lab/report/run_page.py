@@ -67,11 +67,13 @@ def totals(curves: list[list[dict[str, Any]]]) -> tuple[int, float]:
 def _figure(
     curves: list[list[dict[str, Any]]], forked: float, name: str, caption: str, percent: bool
 ) -> Figure | None:
-    """The curve of the training; that of a second branch begins where it left the first."""
-    lines = []
+    """The curve of the training; that of a second branch begins where it left the first, and goes
+    on by its steps, because its last epoch may be a part of one.
+    """
+    lines, per_step = [], curves[0][-1]["epoch"] / curves[0][-1]["step"]
     for number, rows in enumerate(curves):
-        begin = forked if number else 0.0
-        points = [(begin + row["epoch"], row[name]) for row in rows if isfinite(row[name])]
+        x = [forked + per_step * row["step"] if number else row["epoch"] for row in rows]
+        points = [(at, row[name]) for at, row in zip(x, rows, strict=True) if isfinite(row[name])]
         if points:
             x, y = ([float(point[i]) for point in points] for i in (0, 1))
             style = "ours0" if percent and number == len(curves) - 1 else "baseline0"

@@ -11,8 +11,9 @@ from evalgrad_lab import losses, metrics
 from evalgrad_lab.data.dataset import Dataset, Part
 from evalgrad_lab.decisions import Fit
 from evalgrad_lab.fit import BatchLoss
+from evalgrad_lab.given import Given
 from evalgrad_lab.measures import Measure
-from evalgrad_lab.phases import Given, on_batches
+from evalgrad_lab.phases import on_batches
 
 Grid = Mapping[str, tuple[float, ...]]
 Build = Callable[[Mapping[str, Any], Part], BatchLoss]
