@@ -191,6 +191,7 @@ def test_names_leave_no_folder(folder, tmp_path):
         model_options={"width": 2},
         inputs=1,
         outputs=2,
+        classes=["../../a", "/b"],
         mean=[0.0],
         std=[1.0],
         decision={"rule": "argmax", "numbers": []},
