@@ -1,5 +1,6 @@
 """A test for each line of docs/security.md. That reports escape names is in test_lab_report_page.py
-and test_lab_run_page.py; arrays and damaged files are in test_lab_bad_days.py.
+and test_lab_run_page.py; the types in model.json, arrays and volumes that expand, damaged weights
+and the store are in test_lab_bad_days.py; the arguments of a kernel in test_native.py.
 """
 
 import ast
