@@ -36,11 +36,13 @@ class Variant:
 
 LONGEST = 3600  # seconds of a replay: one that takes longer hangs
 UNDEFINED = "-fsanitize=address,undefined,float-cast-overflow,float-divide-by-zero"
+# A vector or scratch memory that is larger than its contents would hide a step beyond them.
+EXACT = ("-DEVALGRAD_EXACT_MEMORY", "-D_GLIBCXX_ASSERTIONS", "-D_GLIBCXX_SANITIZE_VECTOR")
 SANITIZERS = (
     Variant(
         "address and undefined behaviour",
         "g++",
-        ("-O1", "-g", UNDEFINED, "-fno-sanitize-recover=all", ONE),
+        ("-O1", "-g", UNDEFINED, "-fno-sanitize-recover=all", ONE, *EXACT),
         (1, 3),
     ),
     Variant("threads", "g++", ("-O1", "-g", "-fsanitize=thread", ONE), (4,)),

@@ -16,6 +16,7 @@ from typing import Any, BinaryIO
 import torch
 from torch import Tensor
 
+import evalgrad as eg
 from evalgrad import _native
 from evalgrad.lovasz.softmax_bins import bin_counts, bin_gradient, bin_slopes
 from evalgrad.s_measures.surrogate_errors import SURROGATES, error_totals
@@ -100,7 +101,32 @@ def _totals_of_a_stream(x: Tensor, label: Tensor) -> None:
         error_totals(x.flatten(), label.flatten() == 1, x.new_tensor([-0.5, 0.0, 2.0]), surrogate)
 
 
-INNER = (Inner(_bins_of_ranks, labels=4), Inner(_totals_of_a_stream, labels=2))
+def _many_pixels(x: Tensor, label: Tensor) -> None:
+    """Enough for the units of the hinge, and for the fine bins of the Lovász losses."""
+    for items in (5000, 70_000):
+        many, true = _long(x[:1], label[:1].clamp(max=1), items)
+        many[..., ::7] *= 1e30
+        eg.lovasz_softmax_loss(many, true, ignore_index=-1)
+        for options in ({}, {"bins": 64}):
+            eg.lovasz_hinge_loss(many[:, 0], true, ignore_index=-1, **options)
+        right = torch.where(true > 0, many[:, 0].abs(), -many[:, 0].abs())
+        right[:, ::3] = 0.5
+        eg.lovasz_hinge_loss(right, true, ignore_index=-1)
+        eg.loss_max_pooling(many[:, 0].abs())
+
+
+def _many_classes(x: Tensor, label: Tensor) -> None:
+    """Enough for the largest to be sought in groups, and to be sorted."""
+    scores, label = _long(x.flatten(1), label[:, 0].clamp(min=0))
+    for k in (1, 5, 300):
+        eg.smooth_topk_loss(scores, label, k=k)
+        eg.topk_hinge_loss(scores, label, k=k)
+
+
+INNER = (
+    *(Inner(_bins_of_ranks, labels=4), Inner(_totals_of_a_stream, labels=2)),
+    *(Inner(_many_pixels, labels=3), Inner(_many_classes, labels=3)),
+)
 
 
 def _inputs(row: Any, seed: int) -> tuple[Tensor, Tensor]:
@@ -115,6 +141,18 @@ def _crowded(x: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
     return x.repeat(times, *[1] * (x.ndim - 1)), target.repeat(times, *[1] * (target.ndim - 1))
 
 
+def _long(x: Tensor, target: Tensor, items: int = 1500) -> tuple[Tensor, Tensor]:
+    """Rows of more items than a kernel takes at a time; the targets too, unless they are of a row
+    as a whole.
+    """
+    times = max(1, items // max(x.shape[-1], 1))
+    if target.ndim and target.shape[-1] == x.shape[-1]:
+        target = target.repeat(*[1] * (target.ndim - 1), times)
+    x = x.repeat(*[1] * (x.ndim - 1), times)
+    generator = torch.Generator().manual_seed(items)
+    return x * (1 - torch.rand(x.shape, generator=generator) / 2), target  # few ties
+
+
 def _draw(rows: list[Any], seconds: float) -> None:
     """Calls of all rows with ever new seeds, each in float32 and float64."""
     end, seed = time.monotonic() + seconds, 0
@@ -122,6 +160,8 @@ def _draw(rows: list[Any], seconds: float) -> None:
         generator = torch.Generator().manual_seed(seed)
         for row in rows:
             x, target = _inputs(row, seed)
+            if seed in (1, 2) and row not in INNER:
+                x, target = _long(x, target)
             if seed == 3 and getattr(row, "forks", False):  # no products of matrices
                 x, target = _crowded(x, target)
             x = _hostile(x, generator) if seed % 2 else x

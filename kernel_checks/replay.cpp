@@ -220,7 +220,7 @@ int main(int argc, char** argv) {
         const std::string types = kernel->types;  // the last letter is that of the threads
         kernels[kernel->name + (":" + types.substr(0, types.size() - 1))] = kernel;
     }
-    std::vector<std::pair<Call, const Kernel*>> calls;
+    std::map<const Kernel*, std::vector<Call>> calls;
     std::ifstream file(argv[1], std::ios::binary);
     for (Call call; read_call(file, call);) {
         const auto kernel = kernels.find(call.name + ":" + call.types);
@@ -228,21 +228,26 @@ int main(int argc, char** argv) {
             std::printf("no kernel %s of types %s\n", call.name.c_str(), call.types.c_str());
             return 2;
         }
-        calls.emplace_back(std::move(call), kernel->second);
+        calls[kernel->second].push_back(std::move(call));
     }
     Found recorded, disturbed;
-    for (const auto& [call, kernel] : calls)
-        for (int i = 3; i < argc; ++i) recorded.compare(call, *kernel, std::atoll(argv[i]));
+    for (const auto& [kernel, of] : calls)
+        for (const Call& call : of)
+            for (int i = 3; i < argc; ++i) recorded.compare(call, *kernel, std::atoll(argv[i]));
     report("", recorded);
 
+    // All kernels in turn, however many calls of each were recorded, and each of them once at
+    // least.
     using Clock = std::chrono::steady_clock;
-    const auto end = Clock::now() + std::chrono::duration<double>(std::atof(argv[2]));
+    const double seconds = std::atof(argv[2]);
+    const auto end = Clock::now() + std::chrono::duration<double>(seconds);
     std::mt19937_64 random(0);
-    while (!calls.empty() && Clock::now() < end) {
-        const auto& [call, kernel] = calls[random() % calls.size()];
-        fuzz(call, *kernel, argc - 3, argv + 3, random, disturbed);
-    }
-    if (disturbed.calls) report("; disturbed, ", disturbed);
+    int64_t rounds = 0;
+    for (; seconds > 0 && (Clock::now() < end || !rounds); ++rounds)
+        for (const auto& [kernel, of] : calls)
+            fuzz(of[random() % of.size()], *kernel, argc - 3, argv + 3, random, disturbed);
+    std::printf("; %zu kernels, %lld times each, ", calls.size(), static_cast<long long>(rounds));
+    report("disturbed: ", disturbed);
     std::printf("\n");
     return recorded.different || disturbed.different ? 1 : 0;
 }

@@ -265,3 +265,9 @@ def test_messages_of_projection(args, rho, kind, match):
 def test_messages_of_size_head(call, match):
     with pytest.raises(ValueError, match=match):
         call()
+
+
+def test_size_labels_of_probabilities_are_refused():
+    said = r"`target` must be an integer or bool tensor of labels; got .* shape \(2, 3, 4\)"
+    with pytest.raises(TypeError, match=said):
+        majority_size_labels(torch.rand(2, 3, 4), classes=3)

@@ -28,7 +28,7 @@ from evalgrad_lab.data.batches import Loading, loaded
 from evalgrad_lab.data.dataset import Column, Examples, Reading
 from evalgrad_lab.data.files import memory
 from evalgrad_lab.data.files.nifti import read_nifti
-from evalgrad_lab.data.files.read import read
+from evalgrad_lab.data.files.read import read, read_inputs
 from evalgrad_lab.errors import UserError
 from evalgrad_lab.lock import held
 from evalgrad_lab.store import Store
@@ -318,6 +318,9 @@ def test_two_files_of_one_name(capsys, tmp_path, part):
     fixed = ["--task", "segmentation", "--metric", "miou", "--accelerator", "cpu"]
     said = told(capsys, ["train", *fixed, "--data", data, "--out", tmp_path / "run"])
     assert f"{data / part / '01.bmp'} and 01.png differ only in their suffix" in said
+    if part == "images":  # of which predict would write one mask
+        with pytest.raises(UserError, match=r"01\.bmp and 01\.png differ only in their suffix"):
+            read_inputs(data, [])
 
 
 def broken(index):

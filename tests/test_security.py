@@ -1,5 +1,6 @@
 """A test for each line of docs/security.md. That reports escape names is in test_lab_report_page.py
-and test_lab_run_page.py; arrays and damaged files are in test_lab_bad_days.py.
+and test_lab_run_page.py; the types in model.json, arrays and volumes that expand, damaged weights
+and the store are in test_lab_bad_days.py; the arguments of a kernel in test_native.py.
 """
 
 import ast
@@ -191,6 +192,7 @@ def test_names_leave_no_folder(folder, tmp_path):
         model_options={"width": 2},
         inputs=1,
         outputs=2,
+        classes=["../../a", "/b"],
         mean=[0.0],
         std=[1.0],
         decision={"rule": "argmax", "numbers": []},

@@ -9,7 +9,7 @@ import pickle
 
 import pytest
 import torch
-from wrong_calls import NAMES, RIGHT, found, wrong_calls
+from wrong_calls import LABELS, MAPS, NAMES, RIGHT, found, wrong_calls
 
 import evalgrad as eg
 from evalgrad import decisions, distributed, metrics
@@ -158,6 +158,27 @@ def test_no_class_is_no_choice_of_classes():
         eg.LovaszSoftmaxLoss(classes=[])
     with pytest.raises(ValueError, match="`classes` must be at least one class; got none"):
         metrics.jaccard_index(torch.ones(1, 2), torch.ones(1, 2), num_classes=2, classes=[])
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [([99], r"must be in \[0, 3\]; got 99"), (1, "must be a string or a list; got 1")],
+)
+def test_classes_that_do_not_exist_are_no_choice(wrong, said):
+    counts = torch.ones(1, 4, 3)
+    calls = {
+        "lovasz_softmax_loss": lambda: eg.lovasz_softmax_loss(MAPS, LABELS, classes=wrong),
+        "jaccard_index": lambda: metrics.jaccard_index(
+            LABELS, LABELS, num_classes=4, classes=wrong
+        ),
+        "jaccard_from_counts": lambda: metrics.jaccard_from_counts(counts, classes=wrong),
+        "tversky_from_counts": lambda: metrics.tversky_from_counts(
+            counts, misses=0.7, false_alarms=0.3, classes=wrong
+        ),
+    }
+    for name, call in calls.items():
+        with pytest.raises((TypeError, ValueError), match=rf"^{name}: `classes` {said}"):
+            call()
 
 
 def test_a_beta_whose_square_is_no_number_is_refused():

@@ -169,7 +169,9 @@ def _tensors(like: Tensor) -> dict[str, Any]:
     """Tensors of the shape of a right one, but of a kind that no loss takes."""
     ragged = [LISTS[0], LISTS[1, :3]]
     nested = torch.nested.as_nested_tensor(ragged, layout=torch.strided)
+    quantized = torch.quantize_per_tensor(like.float(), 0.5, 0, torch.quint8)
     values = {"complex": like.to(torch.complex64), "sparse": like.to_sparse(), "nested": nested}
+    values["quantized"] = quantized
     if like.is_floating_point():  # labels of 0 and 1 may be floats of any kind
         values["float8"] = like.to(torch.float8_e4m3fn)
     return {**NO_TENSORS, **values}

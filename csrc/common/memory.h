@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <cstdlib>
+#include <cstring>
 #include <new>
 #include <utility>
 
@@ -14,6 +15,15 @@
 namespace evalgrad {
 
 constexpr std::size_t kHugePage = std::size_t{1} << 21;
+
+// For sanitizers, which see no step beyond memory that is larger than what was asked for: none is
+// kept, all is of exactly its size, and full of NaN or -1 for whoever reads what nobody has
+// written.
+#ifdef EVALGRAD_EXACT_MEMORY
+constexpr bool kExactMemory = true;
+#else
+constexpr bool kExactMemory = false;
+#endif
 
 // A hint about memory that anyone allocated; without effect where it does not apply.
 inline void advise_huge_pages([[maybe_unused]] void* memory, [[maybe_unused]] std::size_t bytes) {
@@ -42,7 +52,7 @@ public:
     }
     // Frees what is too large, or finds no place.
     void give(Piece given) {
-        if (given.bytes <= kLargest)
+        if (given.bytes <= kLargest && !kExactMemory)
             for (Piece& piece : pieces_)
                 if (piece.bytes < given.bytes) std::swap(piece, given);
         std::free(given.memory);
@@ -68,7 +78,7 @@ public:
 
     T* reserve(int64_t count) {
         const std::size_t bytes = static_cast<std::size_t>(count) * sizeof(T);
-        if (bytes <= piece_.bytes) return data();
+        if (kExactMemory ? bytes == piece_.bytes : bytes <= piece_.bytes) return data();
         kept_memory.give(std::exchange(piece_, {}));
         piece_ = kept_memory.take(bytes);
         if (piece_.memory == nullptr) piece_ = {allocate(bytes), bytes};
@@ -81,9 +91,10 @@ private:
 
     static void* allocate(std::size_t bytes) {
         const std::size_t rounded = (bytes + kHugePage - 1) / kHugePage * kHugePage;
-        void* memory =
-            bytes > kHugePage ? std::aligned_alloc(kHugePage, rounded) : std::malloc(bytes);
+        void* memory = bytes > kHugePage && !kExactMemory ? std::aligned_alloc(kHugePage, rounded)
+                                                          : std::malloc(bytes);
         if (memory == nullptr) throw std::bad_alloc();
+        if (kExactMemory) std::memset(memory, 0xff, bytes);
         advise_huge_pages(memory, bytes);
         return memory;
     }

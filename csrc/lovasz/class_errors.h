@@ -55,9 +55,9 @@ struct ClassCandidates {
     EVALGRAD_INLINE bool wanted(int64_t i) const { return pixels.error(i) >= lowest; }
     EVALGRAD_INLINE bool foreground(int64_t i) const { return pixels.foreground(i); }
     EVALGRAD_INLINE uint32_t order(int64_t i) const {
-        constexpr int32_t last = (1 << kUnitBits) - 1;  // an error of 1 shares it
-        const int32_t units = std::min(last, static_cast<int32_t>(pixels.error(i) * kUnits));
-        return uint32_t{last} - static_cast<uint32_t>(units);  // of an unwanted one, any number
+        constexpr int32_t last = (1 << kUnitBits) - 1;  // an error of 1 shares it, and so does NaN
+        const float units = std::min(static_cast<float>(last), pixels.error(i) * kUnits);
+        return static_cast<uint32_t>(last - static_cast<int32_t>(units));  // unwanted: any number
     }
 };
 

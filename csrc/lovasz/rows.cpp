@@ -190,8 +190,9 @@ struct RowUnits : RowItems {
 
     EVALGRAD_INLINE uint32_t order(int64_t i) const {
         constexpr int32_t last = (1 << kUnitBits) - 1;
-        const float below = top - ordered_float(errors[i]);
-        return static_cast<uint32_t>(std::min(last, static_cast<int32_t>(below * scale)));
+        const float below = top - ordered_float(errors[i]);  // NaN or huge of an unwanted one
+        const float units = std::min(static_cast<float>(last), below * scale);
+        return static_cast<uint32_t>(static_cast<int32_t>(units));
     }
 };
 

@@ -58,6 +58,9 @@ def plain(function: str, argument: str, x: object) -> Tensor:
     if x.layout is not torch.strided:
         repair = f"Convert it with `{argument}.to_dense()`."
         fail(TypeError, function, argument, "a dense tensor", f"a {x.layout} one", repair)
+    if x.is_quantized:
+        repair = f"Convert it with `{argument}.dequantize()`."
+        fail(TypeError, function, argument, "a tensor of plain numbers", describe(x), repair)
     if type(x) is Tensor or type(x).__torch_dispatch__ is not Tensor.__torch_dispatch__:
         return x
     return x.as_subclass(Tensor)
@@ -78,7 +81,7 @@ def converted(function: str, argument: str, x: object, dtype: torch.dtype | None
 
 def floating(function: str, argument: str, x: object, *, at_least: int = 1) -> Tensor:
     """A plain floating-point tensor with at least so many axes."""
-    if type(x) is not Tensor or x.layout is not torch.strided or x.is_nested:
+    if type(x) is not Tensor or x.layout is not torch.strided or x.is_nested or x.is_quantized:
         x = plain(function, argument, x)
     if x.dtype not in WORKING:
         repair = f"Convert it with `{argument}.float()`."
@@ -95,7 +98,7 @@ def like(function: str, argument: str, x: object, other: Tensor, beside: str = "
 
     `beside` is the name of the other, by which the message knows what it holds.
     """
-    if type(x) is not Tensor or x.layout is not torch.strided or x.is_nested:
+    if type(x) is not Tensor or x.layout is not torch.strided or x.is_nested or x.is_quantized:
         x = plain(function, argument, x)
     if x.device != other.device:
         _fail_device(function, argument, x, other)
@@ -253,7 +256,12 @@ def samples(
 
 def _class_target(function: str, target: object, scores: Tensor, beside: str) -> Tensor:
     """Integer or bool labels of the shape of `scores`, called `beside`, without its classes."""
-    if type(target) is not Tensor or target.layout is not torch.strided or target.is_nested:
+    if (
+        type(target) is not Tensor
+        or target.layout is not torch.strided
+        or target.is_nested
+        or target.is_quantized
+    ):
         target = plain(function, "target", target)
     shape = (*scores.shape[:1], *scores.shape[2:]) if scores.ndim > 1 else ()
     given = target

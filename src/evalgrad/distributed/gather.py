@@ -77,8 +77,8 @@ def _check_items(x: object) -> None:
     if not isinstance(x, Tensor) or not 1 <= x.ndim <= MAX_AXES:
         must = f"a tensor with 1 to {MAX_AXES} dimensions"
         fail(TypeError, function, "x", must, describe(x), repair)
-    if x.is_nested or x.layout is not torch.strided:
-        plain(function, "x", x)  # which says how to make it dense
+    if x.is_nested or x.layout is not torch.strided or x.is_quantized:
+        plain(function, "x", x)  # which says how to convert it
 
 
 def check_group(function: str, group: object) -> None:

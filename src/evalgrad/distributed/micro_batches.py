@@ -133,8 +133,8 @@ def _check_inputs(function: str, given: tuple[Any, ...], inputs: object) -> None
         repair = "Bind other arguments in a module that calls `model(x, option)`."
         fail(TypeError, function, "inputs", must, describe(inputs), repair)
     for x in given:
-        if x.is_nested or x.layout is not torch.strided:
-            plain(function, "inputs", x)  # which says how to make it dense
+        if x.is_nested or x.layout is not torch.strided or x.is_quantized:
+            plain(function, "inputs", x)  # which says how to convert it
     lengths = [len(x) for x in given]
     if len(set(lengths)) > 1:
         repair = "Every sample needs all inputs."
