@@ -37,7 +37,7 @@ class CompareOptions(DataOptions):
 
     tasks: list[str] = option(
         [],
-        help="tasks, or a prefix such as two-mode (the demo, five minutes); docs/lab.md lists them",
+        help="tasks, or a prefix such as two-mode (the demo, 3 minutes); docs/lab.md lists them",
         positional=True,
     )
     at: list[str] | None = option(
