@@ -11,6 +11,7 @@ import evalgrad
 from docs.site import figure, readme
 from evalgrad_lab.recipe import LEAST
 from evalgrad_lab.report.panels import panels
+from evalgrad_lab.report.pictures import CLASS_COLOURS, label_picture
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "benchmarks"))
 import costs
@@ -150,7 +151,20 @@ def test_the_demo_has_a_row_for_every_panel():
 def test_the_figure_shows_the_numbers_of_its_records():
     drawn = (ROOT / "docs/assets/digit_scenes.svg").read_text()
     assert len(re.findall(r"\d\d\.\d ± \d\.\d</text>", drawn)) == len(figure.NAMES)
-    assert "<image" in drawn
+    assert "<image" not in drawn
+    assert "data:" not in drawn
+
+
+def test_the_figure_draws_every_pixel_of_a_picture_once():
+    labels = [[0, 1, 1, 0], [2, 0, 1, 2], [1, 1, 1, 1]]
+    drawn = figure.squares(label_picture(labels), 5, 7)
+    assert "translate(5 7)" in drawn
+    found = [[[] for _ in row] for row in labels]
+    for colour, path in re.findall(r'fill="#(\w{6})" d="(.*?)"', drawn):
+        for start, row, width in re.findall(r"M(\d+) (\d+)h(\d+)v1h-\3z", path):
+            for column in range(int(start), int(start) + int(width)):
+                found[int(row)][column].append(tuple(bytes.fromhex(colour)))
+    assert found == [[[CLASS_COLOURS[label]] for label in row] for row in labels]
 
 
 def test_the_caption_is_that_of_the_figure():

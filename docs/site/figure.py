@@ -4,10 +4,15 @@ The scenes are the first of the test part, of seed 0, whatever they look like; t
 over the test parts of all seeds.
 """
 
+import base64
+import io
 import json
 import sys
 from html import escape
 from pathlib import Path
+
+import numpy as np
+from PIL import Image
 
 from benchmarks.timing import write_between
 from docs.site.readme import README
@@ -65,10 +70,33 @@ def _pictures(rows: list[Row], scene: int) -> str:
     pictures += [label_picture(examples[scene]["prediction"]) for examples in shown]
     y = GAP + scene * (SIDE + GAP)
     return "\n".join(
-        f'<image x="{GAP + i * (SIDE + GAP)}" y="{y}" width="{SIDE}" height="{SIDE}"'
-        f' style="image-rendering:pixelated" href="{picture}"/>'
-        for i, picture in enumerate(pictures)
+        squares(picture, GAP + i * (SIDE + GAP), y) for i, picture in enumerate(pictures)
     )
+
+
+def squares(picture: str, x: int, y: int) -> str:
+    """A PNG in a data URI as shapes, of each colour one: a page that shows an SVG may forbid the
+    pictures in it (github/markup#1259).
+    """
+    file = io.BytesIO(base64.b64decode(picture.partition(",")[2]))
+    pixels = np.asarray(Image.open(file).convert("RGB"))
+    colours, index = np.unique(pixels.reshape(-1, 3), axis=0, return_inverse=True)
+    paths = [
+        f'<path fill="#{bytes(colour).hex()}" d="{_runs(index.reshape(pixels.shape[:2]) == i)}"/>'
+        for i, colour in enumerate(colours)
+    ]
+    scale = SIDE / len(pixels)
+    start = f'<g transform="translate({x} {y}) scale({scale:g})" shape-rendering="crispEdges">'
+    return "".join([start, *paths, "</g>"])
+
+
+def _runs(mask: np.ndarray) -> str:
+    """The path of rectangles that cover a mask, one for each run of a row."""
+    found = []
+    for row, line in enumerate(np.pad(mask, ((0, 0), (1, 1))).astype(int)):
+        starts, ends = (np.flatnonzero(np.diff(line) == step) for step in (1, -1))
+        found += [f"M{a} {row}h{b - a}v1h{a - b}z" for a, b in zip(starts, ends, strict=True)]
+    return "".join(found)
 
 
 def _text(column: int, line: int, lines: list[str], bold: bool = False) -> str:
