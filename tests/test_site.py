@@ -148,6 +148,26 @@ def test_no_column_of_a_table_is_out_of_sight(site, tab, page, least):
     assert [name for name, right in found if right > edge + 0.5] == []
 
 
+# The cells of numbers that are spread over more than one line.
+BROKEN = """
+[...document.querySelectorAll(".md-content td")].filter(cell => {
+  const range = document.createRange();
+  range.selectNodeContents(cell);
+  const lines = new Set([...range.getClientRects()].map(box => Math.round(box.top)));
+  return /^[+-]?[\\d.]+ [±[(][^a-z]*$/.test(cell.innerText.trim()) && lines.size > 1;
+}).map(cell => cell.innerText)
+"""
+
+
+@in_a_browser
+@pytest.mark.parametrize("page", ["papers/index", "papers/smooth_topk"])
+def test_a_number_and_its_interval_are_not_broken(site, tab, page):
+    tab.open(site / f"{page}.html", 1280)
+    assert tab.evaluate(BROKEN) == []
+    edge, found = columns(tab)
+    assert [name for name, right in found if right > edge + 0.5] == []
+
+
 @in_a_browser
 def test_the_ladders_verdicts_are_in_sight_and_a_row_is_a_line(site, tab):
     tab.open(site / "ladder.html", 1280)

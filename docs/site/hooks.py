@@ -20,7 +20,9 @@ WIDE = {"accelerator.md", "guide.md", "lab.md", "ladder.md"}
 LAB = {"lab.md", "train.md"}
 NAMES = list(public.names())
 LINK = re.compile(r"\[([^\]]+)\]\((\.\./[^)#]+)(#[^)]*)?\)")
-INTERVAL = re.compile(r"[+-][\d.]+ \([^()]* to [^()]*\)(?=</td>)")
+# What is not broken in a cell: a mean with its deviation or its interval.
+NUMBERS = re.compile(r"[+-]?[\d.]+ (?:± [\d.]+|\([^()]* to [^()]*\)|\[[^][]*\])(?=</td>)")
+OPTION = re.compile(r"(?<=<code>)--[\w-]+(?=</code>)")  # nor is the name of an option
 CODE = re.compile(r"<code>(?:eg\.|evalgrad\.)?((?:metrics|decisions|distributed)?\.?\w+)</code>")
 
 
@@ -64,8 +66,9 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
 
 
 def on_page_content(html: str, page: Any, **_: Any) -> str:
-    """Link public names in the text to the reference; keep an interval in a cell on one line."""
-    html = INTERVAL.sub(r'<span class="interval">\g<0></span>', html)
+    """Link public names in the text to the reference; keep numbers and options on one line."""
+    for unbroken in (NUMBERS, OPTION):
+        html = unbroken.sub(r'<span class="unbroken">\g<0></span>', html)
     html = html.replace(f"{ROOT}/src/", "")  # a default of the lab is a file of the package
     links = {
         key: f"{up(page)}{page_of(n.package, 'html')}#{anchor(n)}"
