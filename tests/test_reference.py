@@ -6,6 +6,7 @@ import pytest
 
 import evalgrad
 from docs.site import arguments, public
+from evalgrad.s_measures.module import DEFAULTS
 
 NAMES = list(public.names())
 BY_NAME = {one.name: one for one in NAMES}
@@ -21,6 +22,16 @@ def test_the_description_of_a_shared_argument_is_a_copy(one):
     if one.package != "evalgrad_lab":
         _, _, lines, expected = arguments.copied(one, BY_NAME)
         assert lines == expected, "run `make docs`"
+
+
+def test_the_options_of_a_measure_name_their_defaults():
+    """Its signature has `**options`, which shows none."""
+    described = arguments.entries(arguments.docstring_lines(evalgrad.FBeta))
+    for name, default in DEFAULTS.items():
+        if default is not None:
+            text = isinstance(default, str)
+            shown = f'"{default}" (default)' if text else f", {default:g} by default"
+            assert shown in " ".join(" ".join(described[name]).split()), name
 
 
 def test_every_name_that_evalgrad_has_is_listed():

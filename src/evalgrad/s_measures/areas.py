@@ -25,15 +25,17 @@ class ROCAUC(SMeasure):
         at_least: make it a constraint instead: area >= at_least, by trapezoids between the anchors.
         labels: (N,) group of every training item; more than two groups are averaged one-vs-rest.
             None (ratio only): class frequencies and totals are estimated from the batches.
-        solver: "ratio", one scalar and any optimiser, or "lagrangian", the paper's tau, lambda,
-            epsilon and mu.
-        surrogate: "hinge", "square", "cross_entropy" or "margin", the bound on the 0-1 errors.
-        dual_lr: step of the multipliers.
-        max_multiplier: cap of the multipliers of inequality constraints.
+        solver: "ratio" (default), one scalar and any optimiser, or "lagrangian", the paper's tau,
+            lambda, epsilon and mu.
+        surrogate: "hinge" (default), "square", "cross_entropy" or "margin", the bound on the 0-1
+            errors.
+        dual_lr: step of the multipliers, 0.2 by default.
+        max_multiplier: cap of the multipliers of inequality constraints, 100 by default.
         momentum: decay of the totals if no `index` is given: at each batch the totals of earlier
-            batches are multiplied by it.
-        project_every: lagrangian: `project_()` projects only at every n-th call.
-        augment: lagrangian: penalty of the augmented Lagrangian, 0 for the paper's plain one.
+            batches are multiplied by it, 0.98 by default.
+        project_every: lagrangian: `project_()` projects only at every n-th call, 1 by default.
+        augment: lagrangian: penalty of the augmented Lagrangian, 5 by default, 0 for the paper's
+            plain one.
         average: "macro" or "micro" of labels (N, C), which are C tasks; of more than two groups
             also "pairwise". None: macro for groups.
         ignore_index: label of items to ignore, in `labels` and `target`.
@@ -68,15 +70,17 @@ class PartialROCAUC(SMeasure):
         at_least: make it a constraint instead: area >= at_least, by trapezoids between the anchors.
         labels: (N,) group of every training item; more than two groups are averaged one-vs-rest.
             None (ratio only): class frequencies and totals are estimated from the batches.
-        solver: "ratio", one scalar and any optimiser, or "lagrangian", the paper's tau, lambda,
-            epsilon and mu.
-        surrogate: "hinge", "square", "cross_entropy" or "margin", the bound on the 0-1 errors.
-        dual_lr: step of the multipliers.
-        max_multiplier: cap of the multipliers of inequality constraints.
+        solver: "ratio" (default), one scalar and any optimiser, or "lagrangian", the paper's tau,
+            lambda, epsilon and mu.
+        surrogate: "hinge" (default), "square", "cross_entropy" or "margin", the bound on the 0-1
+            errors.
+        dual_lr: step of the multipliers, 0.2 by default.
+        max_multiplier: cap of the multipliers of inequality constraints, 100 by default.
         momentum: decay of the totals if no `index` is given: at each batch the totals of earlier
-            batches are multiplied by it.
-        project_every: lagrangian: `project_()` projects only at every n-th call.
-        augment: lagrangian: penalty of the augmented Lagrangian, 0 for the paper's plain one.
+            batches are multiplied by it, 0.98 by default.
+        project_every: lagrangian: `project_()` projects only at every n-th call, 1 by default.
+        augment: lagrangian: penalty of the augmented Lagrangian, 5 by default, 0 for the paper's
+            plain one.
         average: "macro" or "micro" of labels (N, C), which are C tasks; of more than two groups
             also "pairwise". None: macro for groups.
         ignore_index: label of items to ignore, in `labels` and `target`.
@@ -113,15 +117,17 @@ class PRAUC(SMeasure):
         at_least: make it a constraint instead: area >= at_least, by trapezoids between the anchors.
         labels: (N,) group of every training item; more than two groups are averaged one-vs-rest.
             None (ratio only): class frequencies and totals are estimated from the batches.
-        solver: "ratio", one scalar and any optimiser, or "lagrangian", the paper's tau, lambda,
-            epsilon and mu.
-        surrogate: "hinge", "square", "cross_entropy" or "margin", the bound on the 0-1 errors.
-        dual_lr: step of the multipliers.
-        max_multiplier: cap of the multipliers of inequality constraints.
+        solver: "ratio" (default), one scalar and any optimiser, or "lagrangian", the paper's tau,
+            lambda, epsilon and mu.
+        surrogate: "hinge" (default), "square", "cross_entropy" or "margin", the bound on the 0-1
+            errors.
+        dual_lr: step of the multipliers, 0.2 by default.
+        max_multiplier: cap of the multipliers of inequality constraints, 100 by default.
         momentum: decay of the totals if no `index` is given: at each batch the totals of earlier
-            batches are multiplied by it.
-        project_every: lagrangian: `project_()` projects only at every n-th call.
-        augment: lagrangian: penalty of the augmented Lagrangian, 0 for the paper's plain one.
+            batches are multiplied by it, 0.98 by default.
+        project_every: lagrangian: `project_()` projects only at every n-th call, 1 by default.
+        augment: lagrangian: penalty of the augmented Lagrangian, 5 by default, 0 for the paper's
+            plain one.
         average: "macro" or "micro" of labels (N, C), which are C tasks; of more than two groups
             also "pairwise". None: macro for groups.
         ignore_index: label of items to ignore, in `labels` and `target`.
