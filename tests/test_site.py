@@ -91,6 +91,21 @@ def test_every_public_name_is_in_the_reference(site):
         assert f"{name.spelled}" in page
 
 
+@pytest.mark.parametrize(
+    ("page", "method"),
+    [
+        ("s_measures", "SMeasure.diagnostics"),
+        ("s_measures", "SMeasure.forward"),
+        ("sampling", "EquibatchSampler.state_dict"),
+        ("sampling", "PerformanceSampler.update"),
+        ("distributed", "CrossBatchMemory.forward"),
+    ],
+)
+def test_methods_are_in_the_reference(site, page, method):
+    shown = (site / f"reference/{page}.html").read_text()
+    assert f'.{method}" class="doc doc-heading"' in shown
+
+
 def test_names_of_the_command_are_not_taken_for_functions(site):
     """`recall_at_precision` is a loss of `evalgrad train`, and a metric of the library."""
     page = (site / "train.html").read_text()

@@ -1,5 +1,6 @@
 """What mkdocs does for `make site` besides: the pages that are not in docs/, and links to names."""
 
+import inspect
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,6 +10,7 @@ from mkdocs.exceptions import PluginError
 from mkdocs.structure.files import File, Files
 
 from docs.site import public
+from evalgrad.s_measures.module import SMeasure
 
 ROOT = Path(__file__).parents[2]
 # Pages outside of docs/ and their name on the site.
@@ -159,4 +161,19 @@ def reference(package: str) -> str:
         lines += ["      show_signature: false"] * name.name.endswith("Options")
         # the docstrings of the lab's options are made of the help of each, when they are imported
         lines += ["      force_inspection: true"] * (package == "evalgrad_lab") + [""]
+        if isinstance(name.value, type) and package != "evalgrad_lab":
+            lines += methods(name.value, anchor(name), name.name)
+    if package == SMeasure.__module__.rpartition(".")[0]:
+        lines += ["## Methods of every measure", ""]
+        lines += methods(SMeasure, f"{SMeasure.__module__}.SMeasure", "measure")
     return "\n".join(lines)
+
+
+def methods(value: type, place: str, spelled: str) -> list[str]:
+    """The entries of the methods that a class has a docstring for."""
+    lines = []
+    for method, function in vars(value).items():
+        if inspect.isfunction(function) and function.__doc__ and not method.startswith("_"):
+            lines += [f"::: {place}.{method}", "    options:", "      heading_level: 3"]
+            lines += [f"      heading: {spelled}.{method}", f"      toc_label: {method}", ""]
+    return lines
