@@ -11,7 +11,7 @@ to optimise them, `module` what all classes share.
     for x, target, index in loader:
         loss = F.cross_entropy(...) + alpha * reg(scores, target, index=index)
         loss.backward()
-        optimiser.step()
+        optimizer.step()
         # "ratio" needs none of these, and `primal` for the areas alone
         primal.step()
         reg.project_()
