@@ -31,7 +31,7 @@ from evalgrad_lab.data.files.nifti import read_nifti
 from evalgrad_lab.data.files.read import read, read_inputs
 from evalgrad_lab.errors import UserError
 from evalgrad_lab.lock import held
-from evalgrad_lab.store import Store
+from evalgrad_lab.store import Store, sealed
 
 
 def write_data(path, shift=0.0):
@@ -265,8 +265,29 @@ def test_a_result_of_another_version(run, capsys):
 )
 def test_a_model_description_that_is_none(run, capsys, change, message):
     path = run / "run" / "model.json"
-    path.write_text(json.dumps({**json.loads(path.read_text()), **change}))
+    path.write_bytes(sealed({**json.loads(path.read_text()), **change}))
     assert message in told(capsys, ["evaluate", run / "run", "--data", run / "data.npz"])
+
+
+@pytest.mark.parametrize(("name", "field"), [("model.json", "mean"), ("parts.json", "train")])
+def test_a_description_with_another_number_is_not_used(run, capsys, name, field):
+    path = run / "run" / name
+    content = json.loads(path.read_text())
+    path.write_text(json.dumps({**content, field: content[field][::-1]}))
+    said = told(capsys, ["evaluate", run / "run", "--data", run / "data.npz"])
+    assert f"run/{name} has a wrong checksum: it has been damaged or edited" in said
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"train": None}, {"train": [["0"]]}, {"validation": [[0, "a"]]}, {"test": "a"}, {"data": []}],
+)
+def test_parts_that_are_none(run, capsys, change):
+    path = run / "run" / "parts.json"
+    path.write_bytes(sealed({**json.loads(path.read_text()), **change}))
+    for more in ([], ["--data", run / "data.npz"]):
+        said = told(capsys, ["evaluate", run / "run", *more])
+        assert "parts.json does not say which examples are in which part" in said
 
 
 def flipped(data, place):

@@ -56,6 +56,23 @@ def read_json(path: Path, repair: str) -> dict[str, Any]:
     return content
 
 
+def sealed(content: Mapping[str, Any]) -> bytes:
+    """A JSON object with a checksum of its contents in the field `check`."""
+    fields = {name: value for name, value in content.items() if name != "check"}
+    return json.dumps({**fields, "check": _check_sum(fields)}, indent=1).encode()
+
+
+def unsealed(path: Path, content: Mapping[str, Any], repair: str) -> dict[str, Any]:
+    """The contents of a file that `sealed` made, without the checksum, which must be right."""
+    fields = {name: value for name, value in content.items() if name != "check"}
+    if content.get("check") != _check_sum(fields):
+        raise UserError(
+            f"{path} has a wrong checksum: it has been damaged or edited, or is of another version."
+            f" {repair}"
+        )
+    return fields
+
+
 def as_csv(rows: Sequence[Mapping[str, Any]]) -> bytes:
     """Rows as a table under the names of the first."""
     buffer = io.StringIO(newline="")
@@ -108,8 +125,8 @@ class Store:
         )
 
 
-def _check_sum(description: Any, result: Any) -> str:
+def _check_sum(*contents: Any) -> str:
     """By which a record that is not as it was written is known."""
-    plain = json.loads(json.dumps([description, result]))  # as it will be read: keys are texts
+    plain = json.loads(json.dumps(contents))  # as it will be read: keys are texts
     content = json.dumps(plain, sort_keys=True)
     return hashlib.sha256(content.encode()).hexdigest()
