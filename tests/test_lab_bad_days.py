@@ -269,6 +269,14 @@ def test_a_model_description_that_is_none(run, capsys, change, message):
     assert message in told(capsys, ["evaluate", run / "run", "--data", run / "data.npz"])
 
 
+def test_a_pipe_or_a_device_is_not_replaced_by_a_file(run, capsys):
+    pipe = run / "pipe"
+    os.mkfifo(pipe)
+    said = told(capsys, ["export", run / "run", "--out", pipe])
+    assert "pipe cannot be written (it is a device or a pipe)." in said
+    assert pipe.is_fifo()
+
+
 @pytest.mark.parametrize(("name", "field"), [("model.json", "mean"), ("parts.json", "train")])
 def test_a_description_with_another_number_is_not_used(run, capsys, name, field):
     path = run / "run" / name

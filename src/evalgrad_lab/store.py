@@ -28,6 +28,8 @@ def write_atomically(path: Path, data: bytes) -> None:
     temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
+        if path.exists() and not path.is_file() and not path.is_dir():
+            raise OSError("it is a device or a pipe")  # root would replace /dev/null by a file
         with open(temporary, "xb") as file:
             file.write(data)
             file.flush()
