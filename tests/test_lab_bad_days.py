@@ -10,6 +10,7 @@ import shutil
 import struct
 import subprocess
 import sys
+import uuid
 import zipfile
 from functools import partial
 from pathlib import Path
@@ -94,6 +95,15 @@ def test_a_run_begun_again_and_killed_is_not_the_old_one(run):
     assert main(command("--epochs", 4, "--seed", 5, out="fresh")) == 0
     again, fresh = (load_file(run / name / "best.safetensors") for name in ("run", "fresh"))
     assert all(torch.equal(again[name], fresh[name]) for name in fresh)
+
+
+def test_half_a_file_of_a_killed_run_is_removed(run):
+    half, other = run / "run" / f".last.ckpt.{uuid.uuid4().hex}", run / "run" / ".note.txt"
+    half.write_bytes(b"half")
+    other.write_bytes(b"the user's")
+    assert main(command("--epochs", 4)) == 0
+    assert not half.exists()
+    assert other.exists()
 
 
 def test_a_run_folder_that_was_moved_keeps_its_best_model(run):

@@ -10,6 +10,7 @@ import hashlib
 import io
 import json
 import os
+import re
 import sys
 import uuid
 from collections.abc import Mapping, Sequence
@@ -43,6 +44,13 @@ def write_atomically(path: Path, data: bytes) -> None:
     finally:
         with suppress(OSError):
             temporary.unlink()
+
+
+def remove_halves(folder: Path) -> None:
+    """Remove what `write_atomically` left where it was killed: nobody else may write there."""
+    for path in folder.glob(".*"):
+        if re.fullmatch(r"\..+\.[0-9a-f]{32}", path.name):
+            path.unlink()
 
 
 def read_json(path: Path, repair: str) -> dict[str, Any]:
