@@ -171,8 +171,8 @@ void write_number(unsigned char* to, std::mt19937_64& random) {
     std::memcpy(to, &value, sizeof value);
 }
 
-// Some elements of a tensor become copies of others, which makes ties, or, in floats, anything.
-// Labels and masks get nothing new: kernels rely on their range, which Python has checked.
+// Some elements of a tensor become copies of others, which makes ties, or, in floats and bools,
+// anything. Labels get nothing new: kernels rely on their range, which Python has checked.
 void disturb(Argument& argument, std::mt19937_64& random) {
     const char letter = static_cast<char>(std::toupper(argument.letter));
     const std::size_t size = letter == 'B' ? 1 : letter == 'F' ? 4 : 8;
@@ -187,6 +187,8 @@ void disturb(Argument& argument, std::mt19937_64& random) {
             write_number<float>(to, random);
         else if (kind == 0 && letter == 'D')
             write_number<double>(to, random);
+        else if (kind == 0 && letter == 'B')
+            *to = static_cast<unsigned char>(random());
         else
             std::memmove(to, data + (kind == 1 ? source : random() % items) * size, size);
     }

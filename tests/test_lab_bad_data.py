@@ -17,6 +17,7 @@ from evalgrad_lab.cli import main
 from evalgrad_lab.commands.train import TrainOptions
 from evalgrad_lab.data.files.read import read_inputs
 from evalgrad_lab.errors import UserError
+from evalgrad_lab.store import sealed
 
 
 def told(capsys, tmp_path, *arguments):
@@ -423,8 +424,8 @@ def test_a_checkpoint_that_would_run_code_is_not_loaded(capsys, finished, tmp_pa
 def test_weights_of_another_model(capsys, finished, tmp_path):
     shutil.copytree(finished / "run", tmp_path / "run")
     description = json.loads((tmp_path / "run" / "model.json").read_text())
-    (tmp_path / "run" / "model.json").write_text(
-        json.dumps({**description, "model_options": {"widths": [7]}})
+    (tmp_path / "run" / "model.json").write_bytes(
+        sealed({**description, "model_options": {"widths": [7]}})
     )
     message = told(capsys, tmp_path, "evaluate", tmp_path / "run", "--data", finished / "data.npz")
     assert f"{tmp_path}/run/best.safetensors is a checkpoint of another model" in message

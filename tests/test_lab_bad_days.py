@@ -10,6 +10,7 @@ import shutil
 import struct
 import subprocess
 import sys
+import uuid
 import zipfile
 from functools import partial
 from pathlib import Path
@@ -31,7 +32,7 @@ from evalgrad_lab.data.files.nifti import read_nifti
 from evalgrad_lab.data.files.read import read, read_inputs
 from evalgrad_lab.errors import UserError
 from evalgrad_lab.lock import held
-from evalgrad_lab.store import Store
+from evalgrad_lab.store import Store, sealed
 
 
 def write_data(path, shift=0.0):
@@ -94,6 +95,15 @@ def test_a_run_begun_again_and_killed_is_not_the_old_one(run):
     assert main(command("--epochs", 4, "--seed", 5, out="fresh")) == 0
     again, fresh = (load_file(run / name / "best.safetensors") for name in ("run", "fresh"))
     assert all(torch.equal(again[name], fresh[name]) for name in fresh)
+
+
+def test_half_a_file_of_a_killed_run_is_removed(run):
+    half, other = run / "run" / f".last.ckpt.{uuid.uuid4().hex}", run / "run" / ".note.txt"
+    half.write_bytes(b"half")
+    other.write_bytes(b"the user's")
+    assert main(command("--epochs", 4)) == 0
+    assert not half.exists()
+    assert other.exists()
 
 
 def test_a_run_folder_that_was_moved_keeps_its_best_model(run):
@@ -265,8 +275,37 @@ def test_a_result_of_another_version(run, capsys):
 )
 def test_a_model_description_that_is_none(run, capsys, change, message):
     path = run / "run" / "model.json"
-    path.write_text(json.dumps({**json.loads(path.read_text()), **change}))
+    path.write_bytes(sealed({**json.loads(path.read_text()), **change}))
     assert message in told(capsys, ["evaluate", run / "run", "--data", run / "data.npz"])
+
+
+def test_a_pipe_or_a_device_is_not_replaced_by_a_file(run, capsys):
+    pipe = run / "pipe"
+    os.mkfifo(pipe)
+    said = told(capsys, ["export", run / "run", "--out", pipe])
+    assert "pipe cannot be written (it is a device or a pipe)." in said
+    assert pipe.is_fifo()
+
+
+@pytest.mark.parametrize(("name", "field"), [("model.json", "mean"), ("parts.json", "train")])
+def test_a_description_with_another_number_is_not_used(run, capsys, name, field):
+    path = run / "run" / name
+    content = json.loads(path.read_text())
+    path.write_text(json.dumps({**content, field: content[field][::-1]}))
+    said = told(capsys, ["evaluate", run / "run", "--data", run / "data.npz"])
+    assert f"run/{name} has a wrong checksum: it has been damaged or edited" in said
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"train": None}, {"train": [["0"]]}, {"validation": [[0, "a"]]}, {"test": "a"}, {"data": []}],
+)
+def test_parts_that_are_none(run, capsys, change):
+    path = run / "run" / "parts.json"
+    path.write_bytes(sealed({**json.loads(path.read_text()), **change}))
+    for more in ([], ["--data", run / "data.npz"]):
+        said = told(capsys, ["evaluate", run / "run", *more])
+        assert "parts.json does not say which examples are in which part" in said
 
 
 def flipped(data, place):

@@ -13,6 +13,7 @@ from evalgrad_lab.cli import main
 from evalgrad_lab.decisions import Decision
 from evalgrad_lab.errors import UserError
 from evalgrad_lab.exporting import Decided
+from evalgrad_lab.store import sealed
 
 # torch's exporter warns of its own parts
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
@@ -115,7 +116,7 @@ def test_masks_are_exported_as_the_next_best_threshold_and_said_so(tmp_path):
     run = trained(tmp_path, data=tmp_path / "data", **more)
     values = json.loads((run / "model.json").read_text())
     values["decision"] = {"rule": "jaccard_mask", "numbers": [0.25]}
-    (run / "model.json").write_text(json.dumps(values))
+    (run / "model.json").write_bytes(sealed(values))
     out = tmp_path / "model.pt2"
     result = export(ExportOptions(run=run, out=out, size=(16.0, 16.0)))
     assert "threshold 0.25" in result.note

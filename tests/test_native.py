@@ -4,6 +4,7 @@ import ctypes
 import re
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ import torch
 import evalgrad as eg
 from evalgrad import _native
 from evalgrad.lovasz.extension import extend_rows
+from evalgrad.s_measures.surrogate_errors import SURROGATES, error_totals
 
 CSRC = Path(__file__).parents[1] / "csrc"
 native_only = pytest.mark.skipif(_native.library is None, reason="built without kernels")
@@ -166,6 +168,29 @@ def test_smooth_topk_at_any_address(dtype):
     for value, gradient in results[1:]:
         assert torch.equal(value, results[0][0])
         assert torch.equal(gradient, results[0][1])
+
+
+def _totals(x, positive):
+    return error_totals(x[0], positive[0], x.new_tensor([-0.5, 0.5]), SURROGATES["hinge"])
+
+
+@pytest.mark.parametrize(
+    "loss",
+    [
+        *(eg.lovasz_hinge_loss, partial(eg.lovasz_hinge_loss, bins=64)),
+        *(eg.jaccard_lovasz_extension, eg.direct_average_precision_loss, eg.direct_jaccard_loss),
+        *(lambda x, positive: eg.FBeta()(x[0], positive[0]), _totals),
+    ],
+)
+@pytest.mark.parametrize("items", [100, 70_000])
+def test_a_bool_is_true_by_any_byte_but_0(loss, items):
+    """`mask.view(torch.bool)` of an image with 0 and 255 is a bool tensor that torch reads so."""
+    x = torch.randn(1, items)
+    positive = x + torch.randn(1, items) > 0
+    mark = 1 + torch.arange(items, dtype=torch.uint8) % 255
+    other = (positive * mark).view(torch.bool)
+    assert torch.equal(other, positive)
+    assert torch.equal(loss(x, other), loss(x, positive))
 
 
 def test_operator_takes_strided_tensors():

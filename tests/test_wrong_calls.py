@@ -7,9 +7,10 @@ import functools
 import inspect
 import pickle
 
+import numpy as np
 import pytest
 import torch
-from wrong_calls import LABELS, MAPS, NAMES, RIGHT, found, wrong_calls
+from wrong_calls import LABELS, LISTS, MAPS, MARKS, NAMES, RIGHT, found, meta_calls, wrong_calls
 
 import evalgrad as eg
 from evalgrad import decisions, distributed, metrics
@@ -65,6 +66,43 @@ def test_wrong_calls_get_a_sentence(name):
     assert len(calls) > 3 * len(inspect.signature(found(name)).parameters) / 2
     failures = [said for said in map(failure, calls) if said]
     assert not failures, "\n".join(failures)
+
+
+MODEL = "distributed.micro_batch_backward"  # where it is the model that speaks
+
+
+@pytest.mark.parametrize("name", [name for name in RIGHT if name != MODEL])
+def test_tensors_without_values_are_answered_without_or_get_a_sentence(name):
+    for call in meta_calls(name):
+        try:
+            answer = call()
+        except (TypeError, ValueError) as error:
+            speaker = str(error).partition(": ")[0]
+        else:
+            results = answer if isinstance(answer, tuple) else (answer,)
+            assert all(result.is_meta for result in results), call
+            continue
+        assert speaker in speakers(name), call
+
+
+def test_numbers_of_numpy_are_numbers():
+    one, two = np.int64(1), np.int64(2)
+    for loss in (eg.direct_average_precision_loss, eg.direct_jaccard_loss):
+        assert loss(LISTS.T, MARKS.T, dim=one) == loss(LISTS.T, MARKS.T, dim=1)
+    pooled = eg.loss_max_pooling(MAPS.abs(), dim=(one, two))
+    assert pooled == eg.loss_max_pooling(MAPS.abs(), dim=(1, 2))
+    model, x = torch.nn.Linear(8, 1), torch.randn(6, 8)
+    distributed.micro_batch_backward(model, x, torch.Tensor.sum, size=two)
+    assert model.bias.grad == 6
+
+
+@pytest.mark.parametrize("dtype", [torch.uint16, torch.uint32, torch.uint64])
+def test_unsigned_labels_and_counts_are_integers(dtype):
+    labels, presence = LABELS.to(dtype), torch.tensor([[1, 0], [0, 2]], dtype=dtype)
+    counts = metrics.jaccard_counts(labels, labels, num_classes=4)
+    assert counts.equal(metrics.jaccard_counts(LABELS, LABELS, num_classes=4))
+    assert metrics.jaccard_from_counts(counts.to(dtype)) == metrics.jaccard_from_counts(counts)
+    assert sorted(eg.EquibatchSampler(presence)) == [0, 1]
 
 
 LOSS_MODULES = [

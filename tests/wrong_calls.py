@@ -209,9 +209,18 @@ def _wrong_values(parameter: inspect.Parameter, given: Any) -> dict[str, Any]:
         values = INTEGERS if parameter.name == "ignore_index" else {**INTEGERS, **LARGE}
     else:
         values = ANYTHING
+    if hint in ("int", "float"):
+        values = {**values, "None": None}
     if parameter.name == "zero_division":  # NaN leaves it out of the mean
         values = {kind: value for kind, value in values.items() if kind != "nan"}
     return {kind: value for kind, value in values.items() if value is not parameter.default}
+
+
+def meta_calls(name: str) -> Iterator[Wrong]:
+    """One for each tensor of the right call: without its values."""
+    for argument, given in RIGHT.get(name, {}).items():
+        if isinstance(given, Tensor):
+            yield Wrong(name, argument, "meta", given.to("meta"))
 
 
 ANY_DTYPE = ("distributed.gather_batch", "distributed.micro_batch_backward")

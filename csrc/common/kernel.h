@@ -42,7 +42,7 @@ constexpr char tensor_letter() {
     if (std::is_same_v<Element, int64_t>) return 'L';
     static_assert(std::is_same_v<Element, float> || std::is_same_v<Element, double> ||
                   std::is_same_v<Element, int64_t> || std::is_same_v<Element, uint8_t>);
-    return 'B';  // torch keeps a bool in a byte
+    return 'B';  // a bool: of any byte but 0 it is true, as `view(torch.bool)` may show
 }
 
 // How an argument of a kernel crosses the C interface, and its letter.

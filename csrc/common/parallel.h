@@ -11,7 +11,6 @@
 #include <atomic>
 #include <cstdint>
 #include <exception>
-#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -79,7 +78,7 @@ void on_threads(int workers, const Work& work) {
     others.reserve(workers - 1);
     try {
         for (int i = 1; i < workers; ++i) others.emplace_back(join, &members);
-    } catch (const std::system_error&) {  // no more threads: these have to do
+    } catch (const std::exception&) {  // no more threads, or no memory for one: these have to do
     }
     join(&members);
     for (auto& thread : others) thread.join();

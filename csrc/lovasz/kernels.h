@@ -1,4 +1,4 @@
-// The Lovász kernels that Python may call. Tensors are contiguous; masks, foreground: 0 or 1.
+// The Lovász kernels that Python may call. Tensors are contiguous.
 // Misses, false alarms: what one weighs against a hit in the Tversky index; 1 and 1 is the Jaccard
 // index.
 #pragma once

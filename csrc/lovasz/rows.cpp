@@ -38,7 +38,7 @@ struct RowScratch {
 
 EVALGRAD_INLINE float hinge_loss(float x, uint8_t foreground) {
     // flips x without a choice between two sums
-    const auto sign = static_cast<int32_t>(uint32_t{foreground} << 31);
+    const auto sign = static_cast<int32_t>(static_cast<uint32_t>(foreground != 0) << 31);
     const float margin = 1.0f + bits_float(float_bits(x) ^ sign);
     return margin < 0.0f ? 0.0f : margin;  // this way round, NaN stays NaN
 }
@@ -55,7 +55,7 @@ struct Row {
     EVALGRAD_INLINE void read(int64_t start, int32_t width, Block& block) const {
         for (int32_t j = 0; j < width; ++j) {
             block.errors[j] = hinge_loss(x[start + j], foreground[start + j]);
-            block.foreground[j] = -static_cast<int32_t>(foreground[start + j]);
+            block.foreground[j] = foreground[start + j] ? -1 : 0;
         }
         if (mask == nullptr) return;
         for (int32_t j = 0; j < width; ++j) {

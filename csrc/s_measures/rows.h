@@ -109,7 +109,7 @@ template <class Surrogate, class T>
 EVALGRAD_INLINE void weighted_row(const T* score, const uint8_t* positive, int64_t items,
                                   const T* weight, T* value, T* gradient, T* out) {
     int64_t found = 0;
-    for (int64_t i = 0; i < items; ++i) found += positive[i];
+    for (int64_t i = 0; i < items; ++i) found += positive[i] != 0;
     const bool both = found > 0 && found < items;
     const T hit = both ? -weight[0] / static_cast<T>(found) : T(0),
             alarm = both ? weight[1] / static_cast<T>(items - found) : T(0);
@@ -118,7 +118,7 @@ EVALGRAD_INLINE void weighted_row(const T* score, const uint8_t* positive, int64
         const int64_t n = std::min(kBlock, items - begin);
         int32_t wrong_hits = 0, wrong = 0, hits = 0;
         for (int64_t i = 0; i < n; ++i) {
-            const int32_t own = positive[begin + i];
+            const int32_t own = positive[begin + i] != 0;
             const T violation = (T(1) - T(2 * own)) * score[begin + i], z = T(1) + violation,
                     error = Surrogate::value(z);
             const T each = own ? hit : alarm, slope = Surrogate::slope(z);
@@ -144,7 +144,8 @@ EVALGRAD_INLINE void totals_row(const T* score, const uint8_t* positive, int64_t
         int32_t wrong_hits = 0, wrong = 0, hits = 0, all = 0;
         for (int64_t i = 0; i < n; ++i) {
             const T offset = scale * (score[begin + i] - threshold);
-            const int32_t own = positive[begin + i], seen = score[begin + i] == score[begin + i];
+            const int32_t own = positive[begin + i] != 0,
+                          seen = score[begin + i] == score[begin + i];
             const T violation = (T(1) - T(2 * own)) * offset,
                     error = Surrogate::value(T(1) + violation);
             const int32_t miss = violation >= T(0);

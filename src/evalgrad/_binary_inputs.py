@@ -4,6 +4,7 @@ Rows come first, and the items of a list or the pixels of an image lie along the
 (`Binary`). What holds for all tensors and labels is in `_inputs` and `_labels`.
 """
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
@@ -12,7 +13,7 @@ from torch import Tensor
 from evalgrad._errors import describe, fail
 from evalgrad._inputs import floating, like
 from evalgrad._labels import binary_labels
-from evalgrad._options import Axes
+from evalgrad._options import Axes, each_axis
 
 
 class Binary(NamedTuple):
@@ -76,12 +77,10 @@ def list_axes(function: str, scores: object, dim: Axes) -> tuple[Tensor, tuple[i
     scores = floating(function, "scores", scores)
     if dim is None and scores.shape[-1] == 1 and scores.numel() > 1:
         fail(ValueError, function, "scores", "lists of items", describe(scores), _axes(scores))
-    axes = (-1,) if dim is None else (dim,) if isinstance(dim, int) else tuple(dim)
+    axes = (-1,) if dim is None else each_axis(dim)
     inside = all(-scores.ndim <= axis < scores.ndim for axis in axes)
     if not inside or len({axis % scores.ndim for axis in axes}) != max(len(axes), 1):
-        several = (
-            "" if dim is None or isinstance(dim, int) else "one or more different dimensions, each "
-        )
+        several = "one or more different dimensions, each " if isinstance(dim, Sequence) else ""
         must = f"{several}a dimension in [{-scores.ndim}, {scores.ndim - 1}]"
         fail(ValueError, function, "dim", must, repr(dim), "It is the dimension of the items.")
     return scores, axes

@@ -73,10 +73,15 @@ def converted(function: str, argument: str, x: object, dtype: torch.dtype | None
     except (TypeError, ValueError, RuntimeError):
         must, repair = "a tensor, an array or numbers", "Convert it with `torch.tensor(...)`."
         fail(TypeError, function, argument, must, describe(x), repair)
-    if given.is_meta:
+    return with_values(function, argument, plain(function, argument, given)).cpu()
+
+
+def with_values(function: str, argument: str, x: Tensor) -> Tensor:
+    """`x`, which has values to look at."""
+    if x.is_meta:
         must, repair = "a tensor with values", "Pass one that is not on the meta device."
         fail(ValueError, function, argument, must, "one on meta", repair)
-    return plain(function, argument, given).cpu()
+    return x
 
 
 def floating(function: str, argument: str, x: object, *, at_least: int = 1) -> Tensor:
@@ -101,7 +106,7 @@ def like(function: str, argument: str, x: object, other: Tensor, beside: str = "
     if type(x) is not Tensor or x.layout is not torch.strided or x.is_nested or x.is_quantized:
         x = plain(function, argument, x)
     if x.device != other.device:
-        _fail_device(function, argument, x, other)
+        fail_device(function, argument, x, other)
     if x.shape == other.shape:
         return x
     # One channel with and without its axis: (N, 1, *) beside (N, *).
@@ -113,7 +118,7 @@ def like(function: str, argument: str, x: object, other: Tensor, beside: str = "
     fail(ValueError, function, argument, f"of shape {tuple(other.shape)}", describe(x), repair)
 
 
-def _fail_device(function: str, argument: str, x: Tensor, other: Tensor) -> NoReturn:
+def fail_device(function: str, argument: str, x: Tensor, other: Tensor) -> NoReturn:
     repair = f"Move it: `{argument}.to({str(other.device)!r})`."
     must, got = f"on {other.device}", f"a tensor on {x.device}"
     fail(ValueError, function, argument, must, got, repair)
@@ -130,7 +135,7 @@ def class_weight(
         must, repair = f"of shape ({num_classes},), one per class", "Pass one weight per class."
         fail(ValueError, function, "weight", must, describe(weight), repair)
     if weight.device != other.device:
-        _fail_device(function, "weight", weight, other)
+        fail_device(function, "weight", weight, other)
     if readable(weight):
         _check_weight(function, weight)
     return weight
@@ -273,5 +278,5 @@ def _class_target(function: str, target: object, scores: Tensor, beside: str) ->
     if target.is_floating_point() or target.is_complex():
         fail_indices(function, "target", given)  # before its shape becomes that of rows
     if target.device != scores.device:
-        _fail_device(function, "target", target, scores)
+        fail_device(function, "target", target, scores)
     return target

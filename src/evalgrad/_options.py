@@ -155,13 +155,18 @@ def class_choice(function: str, argument: str, value: object) -> None:
 def axes(function: str, argument: str, value: object) -> None:
     """An axis, several axes or None."""
     repair = "Pass e.g. dim=-1 or dim=(1, 2)."
-    if value is not None and not isinstance(value, (int, Sequence)):
+    if value is not None and not isinstance(value, (*INTEGERS, Sequence)):
         must = "an integer, a tuple of integers or None"
         fail(TypeError, function, argument, must, describe(value), repair)
-    for axis in () if value is None else (value,) if isinstance(value, int) else value:
+    for axis in () if value is None else value if isinstance(value, Sequence) else (value,):
         integer(-64, 63, repair="Pass an integer, a tuple of integers, or None.")(
             function, argument, axis
         )
+
+
+def each_axis(dim: int | Sequence[int]) -> tuple[int, ...]:
+    """One axis or several, as plain integers."""
+    return tuple(map(int, dim)) if isinstance(dim, Sequence) else (int(dim),)
 
 
 def check_guesses(function: str, k: int, classes: int) -> None:

@@ -6,6 +6,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from evalgrad_lab.errors import UserError, refuse_import_by_worker
+from evalgrad_lab.store import remove_halves
 
 # Set for every process that is started to train beside the first one, which alone writes.
 RANKS = ("RANK", "LOCAL_RANK", "NODE_RANK", "GROUP_RANK", "SLURM_PROCID")
@@ -30,6 +31,7 @@ def held(folder: Path) -> Iterator[None]:
         ) from error
     try:
         _lock(descriptor, folder)
+        remove_halves(folder)
         yield
     finally:
         os.close(descriptor)

@@ -1,7 +1,6 @@
 """Saves and loads a trained model as plain data: the weights, and `model.json` to use them."""
 
 import hashlib
-import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
@@ -19,7 +18,7 @@ from evalgrad_lab.decisions import Decision
 from evalgrad_lab.errors import UserError
 from evalgrad_lab.losses import KINDS
 from evalgrad_lab.options import fits, in_words
-from evalgrad_lab.store import read_json, write_atomically
+from evalgrad_lab.store import read_json, sealed, unsealed, write_atomically
 from evalgrad_lab.view_options import Views
 
 FINISHED = "Pass the --out folder of a finished `evalgrad train`."
@@ -91,7 +90,7 @@ def build(description: Description) -> nn.Sequential:
 
 def write(folder: Path, description: Description, network: nn.Module) -> None:
     """Both files; the description first, so that weights are never without one."""
-    write_atomically(folder / "model.json", json.dumps(asdict(description), indent=1).encode())
+    write_atomically(folder / "model.json", sealed(asdict(description)))
     state = network.state_dict()
     weights = {name: tensor.detach().cpu().contiguous() for name, tensor in state.items()}
     data = save(weights, metadata={"sha256": check_sum(weights)})
@@ -117,12 +116,20 @@ def write_parts(folder: Path, data: Dataset[Examples], files: Sequence[Path | No
     for name in ("train", "validation", "test"):
         part = getattr(data, name)
         parts[name] = list(zip(part.names, fingerprints(part), strict=True))
-    write_atomically(folder / "parts.json", json.dumps(parts).encode())
+    write_atomically(folder / "parts.json", sealed(parts))
 
 
 def read_parts(folder: Path) -> dict[str, Any]:
     """What `write_parts` wrote."""
-    return read_json(folder / "parts.json", FINISHED)
+    path = folder / "parts.json"
+    parts = unsealed(path, read_json(path, FINISHED), FINISHED)
+    right = fits(parts.get("data"), list[str | None]) and len(parts["data"]) == 3
+    for name in ("train", "validation", "test"):
+        pairs = parts.get(name, "")
+        right = right and fits(pairs, list[list[str]]) and {len(pair) for pair in pairs} <= {2}
+    if not right:
+        raise UserError(f"{path} does not say which examples are in which part. {FINISHED}")
+    return parts
 
 
 def read(folder: Path, trusted: bool = False) -> tuple[Description, nn.Sequential]:
@@ -163,9 +170,10 @@ def read_weights(path: Path) -> dict[str, Tensor]:
 
 
 def read_description(folder: Path) -> Description:
-    """`model.json`, checked for its fields and their types."""
+    """`model.json`, checked for its fields, their types and its checksum."""
     path = folder / "model.json"
-    values, names = read_json(path, FINISHED), {field.name for field in fields(Description)}
+    content, names = read_json(path, FINISHED), {field.name for field in fields(Description)}
+    values = {name: value for name, value in content.items() if name != "check"}
     if set(values) != names:
         raise UserError(
             f"{path} must have the fields {', '.join(sorted(names))}. It is of another version, or"
@@ -180,7 +188,9 @@ def read_description(folder: Path) -> Description:
         decision = Decision.of(values["decision"])
     except (TypeError, ValueError) as error:
         raise UserError(f"{path}: {error} {FINISHED}") from error
-    return _checked(path, Description(**{**values, "decision": decision}))
+    description = _checked(path, Description(**{**values, "decision": decision}))
+    unsealed(path, content, FINISHED)
+    return description
 
 
 def _checked(path: Path, known: Description) -> Description:

@@ -10,6 +10,7 @@ import hashlib
 import io
 import json
 import os
+import re
 import sys
 import uuid
 from collections.abc import Mapping, Sequence
@@ -28,6 +29,8 @@ def write_atomically(path: Path, data: bytes) -> None:
     temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
+        if path.exists() and not path.is_file() and not path.is_dir():
+            raise OSError("it is a device or a pipe")  # root would replace /dev/null by a file
         with open(temporary, "xb") as file:
             file.write(data)
             file.flush()
@@ -43,6 +46,13 @@ def write_atomically(path: Path, data: bytes) -> None:
             temporary.unlink()
 
 
+def remove_halves(folder: Path) -> None:
+    """Remove what `write_atomically` left where it was killed: nobody else may write there."""
+    for path in folder.glob(".*"):
+        if re.fullmatch(r"\..+\.[0-9a-f]{32}", path.name):
+            path.unlink()
+
+
 def read_json(path: Path, repair: str) -> dict[str, Any]:
     """The JSON object in a file; raises with the repair if it is something else."""
     if not path.exists():
@@ -54,6 +64,23 @@ def read_json(path: Path, repair: str) -> dict[str, Any]:
     if not isinstance(content, dict):
         raise UserError(f"{path} must hold a JSON object. {repair}")
     return content
+
+
+def sealed(content: Mapping[str, Any]) -> bytes:
+    """A JSON object with a checksum of its contents in the field `check`."""
+    fields = {name: value for name, value in content.items() if name != "check"}
+    return json.dumps({**fields, "check": _check_sum(fields)}, indent=1).encode()
+
+
+def unsealed(path: Path, content: Mapping[str, Any], repair: str) -> dict[str, Any]:
+    """The contents of a file that `sealed` made, without the checksum, which must be right."""
+    fields = {name: value for name, value in content.items() if name != "check"}
+    if content.get("check") != _check_sum(fields):
+        raise UserError(
+            f"{path} has a wrong checksum: it has been damaged or edited, or is of another version."
+            f" {repair}"
+        )
+    return fields
 
 
 def as_csv(rows: Sequence[Mapping[str, Any]]) -> bytes:
@@ -108,8 +135,8 @@ class Store:
         )
 
 
-def _check_sum(description: Any, result: Any) -> str:
+def _check_sum(*contents: Any) -> str:
     """By which a record that is not as it was written is known."""
-    plain = json.loads(json.dumps([description, result]))  # as it will be read: keys are texts
+    plain = json.loads(json.dumps(contents))  # as it will be read: keys are texts
     content = json.dumps(plain, sort_keys=True)
     return hashlib.sha256(content.encode()).hexdigest()

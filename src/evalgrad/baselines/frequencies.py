@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from evalgrad._errors import describe, fail
-from evalgrad._inputs import plain
+from evalgrad._inputs import plain, with_values
 from evalgrad._labels import class_labels
 from evalgrad._options import CHECKS
 
@@ -91,7 +91,7 @@ def _count_images(
     function: str, target: Tensor, num_classes: int, ignore_index: int | None
 ) -> Tensor:
     """Pixels of each class in each image of a batch, ``(N, C)``."""
-    target = plain(function, "targets", target)
+    target = with_values(function, "targets", plain(function, "targets", target))
     if not target.ndim:
         repair = "Add a batch dimension: `target.unsqueeze(0)`."
         fail(ValueError, function, "targets", "(N, *)", describe(target), repair)

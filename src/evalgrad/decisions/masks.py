@@ -129,7 +129,7 @@ def check_shares(function: str, rows: Tensor, repair: str) -> None:
 def expected_jaccard(p: Tensor) -> Tensor:
     """Exact, ``(n,) -> (n + 1,)``."""
     n = len(p)
-    t, weight = _quadrature(n // 2 + 1)
+    t, weight = (x.to(p.device) for x in _quadrature(n // 2 + 1))
     # prod over the items behind the k-th of 1 - p + p t, for k = 1 .. n and every t
     behind = (1 - p[1:, None] * (1 - t)).flip(0).cumprod(0).flip(0)
     behind = torch.cat([behind, torch.ones_like(t)[None]])
@@ -141,7 +141,7 @@ def expected_jaccard(p: Tensor) -> Tensor:
 def expected_dice(p: Tensor) -> Tensor:
     """Exact, ``(n,) -> (n + 1,)``."""
     n = len(p)
-    t, weight = _quadrature(n + 1)
+    t, weight = (x.to(p.device) for x in _quadrature(n + 1))
     factor = 1 - p[:, None] * (1 - t)  # (n, Q)
     # sum over the k likeliest of p_i times the product over all but i
     hits = factor.prod(0) * (p[:, None] / factor).cumsum(0)

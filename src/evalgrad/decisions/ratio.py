@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from evalgrad._errors import describe, fail
-from evalgrad._inputs import like
+from evalgrad._inputs import like, with_values
 from evalgrad._labels import read_mask
 from evalgrad._options import checked, integer
 from evalgrad.decisions.masks import check_shares, read_probabilities
@@ -103,7 +103,9 @@ class Pixels(NamedTuple):
 
 def pixels_of(function: str, probabilities: object, mask: object) -> Pixels:
     """Probabilities ``(N, C, *)``, C >= 2, and perhaps a mask ``(N, *)``."""
-    p = read_probabilities(function, probabilities, at_least=2)
+    p = with_values(
+        function, "probabilities", read_probabilities(function, probabilities, at_least=2)
+    )
     if p.shape[1] < 2:
         repair, must = "For one class use jaccard_mask.", "(N, C, *) with C >= 2"
         fail(ValueError, function, "probabilities", must, describe(p), repair)

@@ -54,6 +54,7 @@ def micro_batch_backward(
         tensor([3.])
     """
     _check(model, inputs, loss, backward, size)
+    size = int(size)
     given = inputs if isinstance(inputs, tuple) else (inputs,)
     parts = list(zip(*(x.split(size) for x in given), strict=True))
     buffers = [buffer.clone() for buffer in model.buffers()]

@@ -19,7 +19,7 @@ from evalgrad._errors import describe, fail
 from evalgrad._inputs import floating, like, plain
 from evalgrad._labels import binary_labels, readable
 from evalgrad._module import LossModule
-from evalgrad._options import Axes, Reduction, axes, checked, number
+from evalgrad._options import Axes, Reduction, axes, checked, each_axis, number
 from evalgrad._rows import any_item, attach, row_factor, working
 from evalgrad.loss_max_pooling.rows import pool_rows
 
@@ -236,7 +236,7 @@ def _group(
 def _pooled_axes(function: str, losses: Tensor, per_image: bool, dim: Axes) -> list[int]:
     if dim is None:
         return list(range(1 if per_image else 0, losses.ndim))
-    given = (dim,) if isinstance(dim, int) else tuple(dim)
+    given = each_axis(dim)
     found = {axis % losses.ndim for axis in given if -losses.ndim <= axis < losses.ndim}
     if len(found) < len(given) or not given:
         must = f"one or more different dimensions in [{-losses.ndim}, {losses.ndim - 1}]"

@@ -40,6 +40,8 @@ def pixel_counts(
     true = like(function, "target", target, predicted, "prediction")
     wanted, not_true = _labels(function, "target", true, num_classes, ignore_index)
     # What is predicted where nothing counts may be anything.
+    if not predicted.is_floating_point() and not predicted.is_complex():
+        predicted = predicted.long()
     predicted = predicted.masked_fill((wanted < 0).reshape(predicted.shape), 0)
     found, not_predicted = _labels(function, "prediction", predicted, num_classes, None)
     counts = class_counts(found, torch.where(found < 0, found, wanted), num_classes)
@@ -84,7 +86,8 @@ def mean_index(
         repair = "For one group add a dimension: `counts.unsqueeze(0)`."
         fail(ValueError, function, "counts", "(G, C, 3)", describe(counts), repair)
     check_classes(function, classes, counts.shape[1])
-    right, predicted, true = counts.to(exact_dtype(counts)).unbind(-1)
+    counts = counts.to(exact_dtype(counts))
+    right, predicted, true = counts.unbind(-1)
     size = right + misses * (true - right) + false_alarms * (predicted - right)
     chosen = true > 0 if classes == "present" else chosen_classes(true, classes)
     void = ~chosen | (true.sum(1, keepdim=True) == 0)

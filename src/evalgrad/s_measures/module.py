@@ -41,9 +41,10 @@ DEFAULTS = {"solver": "ratio", "surrogate": "hinge", "average": None, "ignore_in
     name: value for name, value in vars(Settings).items() if not name.startswith("_")
 }
 _above_zero = number(above=0, repair="Leave it out for the default.")
-_rate = number(above=0, below=1, none=True, repair="Pass a fraction, not a percentage.")
+_FRACTION = "Pass a fraction, not a percentage."
+_rate = number(above=0, below=1, repair=_FRACTION)
 _step = number(at_least=0, none=True, repair="Leave it out for `dual_lr`.")
-_share = number(above=0, at_most=1, repair="Pass a fraction, not a percentage.")
+_share = number(above=0, at_most=1, repair=_FRACTION)
 
 
 def _average(function: str, argument: str, value: object) -> None:
@@ -56,7 +57,7 @@ MEASURE_CHECKS = CHECKS | {
     "precision": _rate,
     "specificity": _rate,
     "max_fpr": _rate,
-    "at_least": _rate,
+    "at_least": number(above=0, below=1, none=True, repair=_FRACTION),
     "solver": one_of("ratio", "lagrangian"),
     "surrogate": one_of(*SURROGATES),
     "average": _average,

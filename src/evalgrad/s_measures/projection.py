@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from evalgrad._errors import describe, fail
-from evalgrad._inputs import floating
+from evalgrad._inputs import fail_device, floating
 from evalgrad._options import number
 
 
@@ -56,6 +56,8 @@ def _ceiling(tau: Tensor, epsilon: Tensor, rho: float) -> Tensor:
 def _checked(tau: object, epsilon: object, rho: float) -> tuple[Tensor, Tensor]:
     name = "project_onto_ceiling"
     tau, epsilon = floating(name, "tau", tau), floating(name, "epsilon", epsilon, at_least=0)
+    if epsilon.device != tau.device:
+        fail_device(name, "epsilon", epsilon, tau)
     if epsilon.dtype != tau.dtype:
         must, repair = f"of the dtype of `tau`, {tau.dtype}", "Convert one with `.to(dtype)`."
         fail(TypeError, name, "epsilon", must, describe(epsilon), repair)

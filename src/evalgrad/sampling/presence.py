@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from evalgrad._errors import describe, fail
-from evalgrad._inputs import converted
+from evalgrad._inputs import converted, with_values
 from evalgrad._labels import class_labels
 from evalgrad._options import CHECKS, flag, integer
 
@@ -107,7 +107,7 @@ def members_of_classes(
     if names is not None:
         _check_names(function, names, num_classes)
     columns = _columns(function, classes, num_classes)
-    row, column = _nonzero(presence)
+    row, column = _nonzero(function, presence)
     by_class = (column * samples + row).argsort()
     parts = row[by_class].split(column.bincount(minlength=num_classes).tolist())
     members: dict[int, list[int]] = {c: parts[c].tolist() for c in columns}
@@ -141,15 +141,15 @@ def _columns(function: str, classes: Sequence[int] | None, num_classes: int) -> 
     return columns
 
 
-def _nonzero(matrix: Any) -> tuple[Tensor, Tensor]:
+def _nonzero(function: str, matrix: Any) -> tuple[Tensor, Tensor]:
     """Rows and columns of what is not zero."""
     if hasattr(matrix, "tocsr"):  # scipy's
         entries = matrix.tocsr().tocoo()  # adds up what is listed twice
         kept = entries.data != 0
         return torch.as_tensor(entries.row[kept]).long(), torch.as_tensor(entries.col[kept]).long()
-    matrix = torch.as_tensor(matrix).cpu()
+    matrix = with_values(function, "presence", torch.as_tensor(matrix)).cpu()
     if matrix.layout == torch.strided:
-        rows, columns = matrix.nonzero().unbind(1)
+        rows, columns = matrix.bool().nonzero().unbind(1)
     else:
         entries = matrix.to_sparse_coo().coalesce()
         rows, columns = entries.indices()[:, entries.values() != 0]
