@@ -65,6 +65,18 @@ def test_an_effect_of_the_papers_size_can_be_excluded():
     assert above("", [52.0, 52.1], [51.0, 51.0], paper=9.0).verdict == "found"
 
 
+@pytest.mark.parametrize("seeds", [3, 5])
+def test_pure_noise_far_below_the_papers_effect_is_not_found(seeds):
+    """Nor is an effect of the paper's size taken for none."""
+    draws = noise(2, seeds).tolist()
+    nothing = shares([above("", *draw, paper=20.0).verdict for draw in draws])
+    assert nothing["not found"] > 0.9
+    assert nothing["found"] < 0.05
+    moved = [([value + 1.0 for value in ours], theirs) for ours, theirs in draws]
+    planted = shares([above("", *draw, paper=1.0).verdict for draw in moved])
+    assert planted["not found"] < 0.05
+
+
 @pytest.mark.parametrize(
     ("differences", "verdict"),
     [
