@@ -55,11 +55,16 @@ def draw_epochs(methods: Mapping[str, Tuned], label: str) -> Figure:
 
 
 def write_svg(figure: Figure, path: Path) -> None:
-    """Write the figure with no more digits than a screen shows."""
+    """Write the figure with no more digits than a screen shows; its words keep theirs."""
     text = io.StringIO()
     with mpl.rc_context(STYLE):
         figure.savefig(text, format="svg", metadata={"Date": None, "Creator": None})
-    short = re.sub(r"(\d+\.\d\d)\d+", r"\1", text.getvalue())
+    short = re.sub(r"<[^>]*>", _shortened, text.getvalue())
     write_atomically(
         path, ("\n".join(line.rstrip() for line in short.splitlines()) + "\n").encode()
     )
+
+
+def _shortened(tag: re.Match[str]) -> str:
+    """The numbers in a tag place something; those between tags are ticks and names of lines."""
+    return re.sub(r"(\d+\.\d\d)\d+", r"\1", tag[0])

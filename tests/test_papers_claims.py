@@ -1,11 +1,16 @@
 """The one rule for the papers' claims: undecided on pure noise, right on planted effects."""
 
+import itertools
+import re
+from pathlib import Path
+
 import numpy as np
 import pytest
 
 from reproductions.claims import above, best, exact, gap, in_words, obstacle, similar
 
 DRAWS = 400
+PAGES = sorted((Path(__file__).parent.parent / "docs/papers").glob("*.md"))
 
 
 def noise(arms, seeds, draws=DRAWS):
@@ -65,6 +70,18 @@ def test_an_effect_of_the_papers_size_can_be_excluded():
     assert above("", [52.0, 52.1], [51.0, 51.0], paper=9.0).verdict == "found"
 
 
+@pytest.mark.parametrize("seeds", [3, 5])
+def test_pure_noise_far_below_the_papers_effect_is_not_found(seeds):
+    """Nor is an effect of the paper's size taken for none."""
+    draws = noise(2, seeds).tolist()
+    nothing = shares([above("", *draw, paper=20.0).verdict for draw in draws])
+    assert nothing["not found"] > 0.9
+    assert nothing["found"] < 0.05
+    moved = [([value + 1.0 for value in ours], theirs) for ours, theirs in draws]
+    planted = shares([above("", *draw, paper=1.0).verdict for draw in moved])
+    assert planted["not found"] < 0.05
+
+
 @pytest.mark.parametrize(
     ("differences", "verdict"),
     [
@@ -122,3 +139,34 @@ def test_gaps_are_paired_by_seed():
     for ours, theirs in (([], []), ([1.0, 2.0], [1.0])):
         with pytest.raises(ValueError, match="`ours` and `theirs` must hold a value per seed; got"):
             gap(ours, theirs)
+
+
+ROW = re.compile(
+    r"\| (?P<text>[^|]*) \| (?P<paper>[^|]*) \| [+-][\d.]+ \[(?P<low>[^,]*), (?P<high>[^\]]*)\]"
+    r" \| \d+ \| \*\*(?P<verdict>[^*:]*)"
+)
+
+
+def by_the_rule(text, paper, low, high):
+    """The verdicts that these rounded numbers allow."""
+    half = 0.5 * 10.0 ** -len(low.partition(".")[2])
+    bound = re.search(r"within ([\d.]+)\)$", text)
+    effect = float(paper) if re.fullmatch(r"[+-][\d.]+", paper) else 0.0
+    for ends in itertools.product((-half, 0.0, half), repeat=3):
+        first, last, gain = np.add([float(low), float(high), effect], ends)
+        if bound:
+            inside = -float(bound[1]) < first and last < float(bound[1])
+            outside = last <= -float(bound[1]) or first >= float(bound[1])
+        else:
+            inside, outside = first > 0, last < max(0.0, gain if paper else 0.0)
+        yield "found" if inside else "not found" if outside else "undecided"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_every_row_of_the_pages_is_by_the_rule(page):
+    rows = list(ROW.finditer(page.read_text()))
+    assert rows
+    for row in rows:
+        text, paper, low, high, verdict = row.groups()
+        allowed = {*by_the_rule(text, paper, low, high), "not testable here"}
+        assert verdict in allowed, row[0]

@@ -191,6 +191,19 @@ def test_pictures_are_the_same_bytes_on_every_run(tmp_path):
     assert "<dc:date>" not in text
 
 
+def test_pictures_place_things_by_two_decimals_and_keep_all_of_a_label(tmp_path):
+    figure = drawing.new_figure()
+    axes = figure.subplots()
+    axes.plot([1 / 3, 2 / 3], [0, 1], label="alpha 0.0001")
+    axes.set_yticks([0.025], labels=["0.025"])
+    axes.legend()
+    drawing.write_svg(figure, tmp_path / "a.svg")
+    text = (tmp_path / "a.svg").read_text()
+    assert ">alpha 0.0001<" in text
+    assert ">0.025<" in text
+    assert not re.search(r"<[^>]*\d\.\d{3}[^>]*>", re.sub(r"<!--.*?-->", "", text))
+
+
 def test_list_names_every_experiment(trial, capsys):
     assert main(["--list"]) == 0
     shown = capsys.readouterr().out
