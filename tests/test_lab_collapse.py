@@ -139,6 +139,19 @@ def test_the_gradients_of_one_epoch_are_looked_at_together():
     assert stepped(hook, training, [0.0, 0.0]) == "all gradients of an epoch were zero"
 
 
+@pytest.mark.parametrize(
+    ("loss", "index", "told"), [(1.0, False, 1), (0.0, False, 0), (1.0, True, 0)]
+)
+def test_a_training_that_has_learnt_all_has_no_gradient_and_has_not_collapsed(loss, index, told):
+    """A hinge loss is 0 then; an S-measure has a value of its own, and no gradient only then."""
+    hook, training = watched(stops=False)
+    training.phases[0].loss = SimpleNamespace(takes_index=index)
+    training.loss = torch.tensor(loss)
+    hook.after_step(training)
+    training.loss = torch.tensor(0.0)  # of the last batch
+    assert stepped(hook, training, [0.0]) == "all gradients of an epoch were zero" * told
+
+
 def test_the_metrics_loss_is_looked_at_in_every_epoch_anew():
     one, other = (loss_factories.WeightedSum("bce", "hinge") for _ in range(2))
     hook, training = watched(stops=True)
@@ -198,7 +211,7 @@ def test_first_k_is_named_where_ndcg_has_no_gradient():
 def test_a_training_without_a_gradient_is_told(tmp_path, monkeypatch, capsys, loss, mix, repair):
     """With what helps this loss; `--mix` is refused to the baseline."""
     for name in ("hinge", "bce"):
-        factory = lambda **_: lambda scores, target: 0.0 * scores.sum()  # noqa: E731
+        factory = lambda **_: lambda scores, target: 0.0 * scores.sum() + 1  # noqa: E731
         monkeypatch.setattr(loss_factories, name, factory)
     train(options(tmp_path, loss=loss, mix=mix, epochs=1))
     message = capsys.readouterr().err
