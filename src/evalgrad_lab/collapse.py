@@ -1,7 +1,6 @@
 """Detects a training that has collapsed, and says what may help."""
 
 import math
-import sys
 from typing import Any
 
 import torch
@@ -11,19 +10,20 @@ from torch.nn.utils import get_total_norm
 from evalgrad_lab.fit import Hook, Training, phase_at
 from evalgrad_lab.loss_factories import SOLVED, WeightedSum
 from evalgrad_lab.phases import BASELINES
+from evalgrad_lab.terminal import say
 from evalgrad_lab.validation import Validation
 
 CONSTANT = 8  # items of a batch that must be told apart; a few may be equal
 REPAIR = "Train with --loss auto, or mix in the baseline: --mix sum:0.5."
-OF_BASELINE = "Choose a smaller --learning-rate."  # there is nothing to mix in
+# there is nothing to mix in
+OF_BASELINE = "Choose a smaller --learning-rate, or inputs that tell the items apart."
 
 
 class Collapse(Hook):
     """Detects a collapsed training: the loss is not finite, all gradients of an epoch are zero
     though not all is learnt, or those of the metric's loss in a sum, the network gives the same
     output for all items of the last batch, or the metric on validation is below `least`. `why` is
-    the reason; with `stops` the training ends, otherwise a warning with the `repair` is printed
-    once.
+    the reason, which is printed once if there is a `repair`; with `stops` the training ends.
     """
 
     def __init__(
@@ -61,7 +61,8 @@ class Collapse(Hook):
         if _is_constant(training.output):
             return "the network gives the same output for all items"
         metric = self.validation.curve[-1]["metric"]
-        return f"the metric fell to {metric:.3f} on validation" if metric < self.least else ""
+        half = f"below {self.least:.3f}, half of the first branch's"
+        return f"the metric fell to {metric:.3f} on validation, {half}" * (metric < self.least)
 
     def _stood_still(self, training: Training) -> bool:
         """Whether no step of the epoch had a gradient. A loss that is solved has none, rightly; an
@@ -73,8 +74,8 @@ class Collapse(Hook):
         return norm == 0 and loss > SOLVED
 
     def _found(self, training: Training, why: str) -> None:
-        if not self.why and not self.stops and training.fabric.is_global_zero:
-            print(f"epoch {training.epoch}: {why}. {self.repair}", file=sys.stderr)
+        if self.repair and not self.why and training.fabric.is_global_zero:
+            say(f"epoch {training.epoch}: {why}. {self.repair}")
         self.why = why
         training.stopped |= self.stops
 

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from lightning.fabric import Fabric
 
 # of the training, of its second branch, and of the repeat of that after a collapse
+BRANCHES = ("first branch", "second branch", "its repeat")
 LOGS = ("log.csv", "branch.csv", "branch1.csv")
 # what a run leaves, but for its options and result
 LEFT = (
@@ -99,9 +100,8 @@ def _say_few(ready: Ready, decision: Decision | None) -> None:
 
 def _say_cost(curves: list[list[dict[str, Any]]]) -> None:
     """What each branch took; the result has no seconds, which differ between runs."""
-    names = ("first branch", "second branch", "its repeat")
     if len(curves) > 1:
-        each = zip(names, (totals([rows]) for rows in curves), strict=False)
+        each = zip(BRANCHES, (totals([rows]) for rows in curves), strict=False)
         told = (f"{name}: {steps} steps in {seconds:.1f} s" for name, (steps, seconds) in each)
         print("; ".join(told), file=sys.stderr)
 
@@ -125,13 +125,12 @@ class Run:
     def _watched(self, validation: Validation) -> list[Hook]:
         if self.folder is None:
             return []
-        second = bool(self.logs)
-        path = self.folder / LOGS[len(self.logs)]
-        log = Progress(path, validation, self.ready.options.metric, second)
+        number, options = len(self.logs), self.ready.options
+        branch = BRANCHES[number] if number else ""
+        log = Progress(self.folder / LOGS[number], validation, options.metric, branch)
         self.logs.append(log)
-        if second:  # has one that stops it
+        if number:  # has one that stops it
             return [log]
-        options = self.ready.options
         repair = repair_of(options.loss, options.mix)
         return [log, Collapse(validation, stops=False, repair=repair)]
 
