@@ -239,7 +239,9 @@ def test_a_run_continued_from_another_folder_has_its_own_second_branch(tmp_path)
 def test_a_longer_run_does_not_go_on_with_the_branch_of_the_shorter_one(tmp_path):
     train(options(tmp_path))
     (tmp_path / "run" / "branch0.ckpt").write_bytes(b"")
+    (tmp_path / "run" / "branches").mkdir()  # of the user
     assert train(options(tmp_path, epochs=6)).epochs == 6
+    assert (tmp_path / "run" / "branches").exists()
 
 
 def test_the_second_branch_starts_from_the_fork(tmp_path, monkeypatch):

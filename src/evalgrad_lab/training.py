@@ -32,9 +32,10 @@ if TYPE_CHECKING:
 # of the training, of its second branch, and of the repeat of that after a collapse
 BRANCHES = ("first branch", "second branch", "its repeat")
 LOGS = ("log.csv", "branch.csv", "branch1.csv")
+OF_SECOND = ("branch0.ckpt", "branch1.ckpt", *LOGS[1:])
 # what a run leaves, but for its options and result
 LEFT = (
-    *("last.ckpt", "branch0.ckpt", "branch1.ckpt", *LOGS),
+    *("last.ckpt", *OF_SECOND, "log.csv"),
     *("best.safetensors", "model.json", "parts.json", "report.html"),
 )
 CONTENTS = "contents of --data"  # what the digest is called beside the options
@@ -173,8 +174,8 @@ class Run:
         goes_on = training.step < training.steps and not training.stopped
         anew = goes_on or ready.options.resume != "auto"
         if self.folder is not None and anew and fabric.is_global_zero:
-            for old in self.folder.glob("branch*"):  # of a shorter training, or of another one
-                old.unlink()
+            for old in OF_SECOND:  # of a shorter training, or of another one
+                (self.folder / old).unlink(missing_ok=True)
         fit(training, self.batches, self.hooks, last)
         self.validation.restore_best(training)
         if self.fork is None:
