@@ -163,6 +163,11 @@ def _check_options(name: str, options: dict[str, Any]) -> None:
             f"--loss-options: the solver of {name} must be ratio; lagrangian has steps of its own,"
             " see docs/s_measures.md."
         )
+    if {"weight", "weight_power"} <= {*options}:
+        raise UserError(
+            f"--loss-options: weight of {name} is what weight_power computes from the training"
+            " data. Drop one of them."
+        )
     void = options.get("ignore_index")
     if void is not None and type(void) is not int:  # True is no label
         raise UserError(
