@@ -2,7 +2,9 @@
 repaired.
 """
 
+import sys
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -17,6 +19,7 @@ from evalgrad_lab import (
     recipe,
     train,
 )
+from evalgrad_lab.progress import Progress
 
 
 def plant(monkeypatch, loss, name="direct_average_precision"):
@@ -32,8 +35,14 @@ def planted_collapse(monkeypatch):
     plant(monkeypatch, lambda scores, target: 1e4 * (scores - scores.mean()).abs().mean())
 
 
-def test_a_branch_that_collapses_is_tried_with_less_and_then_left(tmp_path, planted_collapse):
+def test_a_branch_that_collapses_is_tried_with_less_and_then_left(
+    tmp_path, planted_collapse, monkeypatch, capsys
+):
+    monkeypatch.setattr(Progress, "EVERY", 0.0)
     result = train(options(tmp_path, learning_rate=0.3, epochs=20))
+    lines = capsys.readouterr().err.splitlines()
+    ends = [i for i, line in enumerate(lines) if line.endswith(". This branch ends.")]
+    assert [lines[i + 1].partition(", epoch")[0] for i in ends] == ["second branch", "its repeat"]
     why = result.recipe["why"]
     assert result.recipe["chosen"] == "bce"
     assert "With 0.5 of direct_average_precision a branch collapsed" in why
@@ -139,6 +148,19 @@ def test_the_gradients_of_one_epoch_are_looked_at_together():
     assert stepped(hook, training, [0.0, 0.0]) == "all gradients of an epoch were zero"
 
 
+@pytest.mark.parametrize(
+    ("loss", "index", "told"), [(1.0, False, 1), (0.0, False, 0), (1.0, True, 0)]
+)
+def test_a_training_that_has_learnt_all_has_no_gradient_and_has_not_collapsed(loss, index, told):
+    """A hinge loss is 0 then; an S-measure has a value of its own, and no gradient only then."""
+    hook, training = watched(stops=False)
+    training.phases[0].loss = SimpleNamespace(takes_index=index)
+    training.loss = torch.tensor(loss)
+    hook.after_step(training)
+    training.loss = torch.tensor(0.0)  # of the last batch
+    assert stepped(hook, training, [0.0]) == "all gradients of an epoch were zero" * told
+
+
 def test_the_metrics_loss_is_looked_at_in_every_epoch_anew():
     one, other = (loss_factories.WeightedSum("bce", "hinge") for _ in range(2))
     hook, training = watched(stops=True)
@@ -153,7 +175,7 @@ def test_the_metrics_loss_is_looked_at_in_every_epoch_anew():
     assert collapse._sums(training) == [one]
 
 
-def test_a_collapse_stops_or_is_told_once(capsys):
+def test_a_collapse_is_told_once_and_may_stop(capsys):
     for stops in (True, False):
         hook, training = watched(stops=stops, repair="Do something.")
         training.output = torch.full((9,), 1e-3) * (1 + 1e-8 * torch.arange(9).double())
@@ -162,11 +184,32 @@ def test_a_collapse_stops_or_is_told_once(capsys):
                 stepped(hook, training, [1.0]) == "the network gives the same output for all items"
             )
         assert training.stopped == stops
-        told = 0 if stops else 1
-        assert capsys.readouterr().err.count("same output for all items. Do something.") == told
+        assert capsys.readouterr().err.count("same output for all items. Do something.") == 1
         again = watched(stops=stops)[0]
         again.load_state_dict(hook.state_dict())
         assert again.why == hook.why
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_a_line_takes_the_place_of_unfinished_progress_in_a_terminal(capsys, monkeypatch, terminal):
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: terminal, raising=False)
+    log = Progress(Path("log.csv"), None, "ap")
+    log._say(SimpleNamespace(step=1, steps=9, stopped=False, epoch=1), 1.0, 0.5)
+    hook, training = watched(stops=False, repair="Do something.")
+    stepped(hook, training, [0.0])
+    told = capsys.readouterr().err
+    unfinished = "epoch 1, step 1 of 9: loss 1, validation ap 0.5000"
+    between = "\r\033[K" if terminal else "\n"
+    assert f"{unfinished}{between}epoch 1: all gradients of an epoch were zero." in told
+    assert told.endswith("Do something.\n")
+
+
+def test_a_metric_below_half_of_the_first_branchs_is_a_collapse():
+    hook, training = watched(metric=0.1, stops=True, least=0.2)
+    why = "the metric fell to 0.100 on validation, below 0.200, half of the first branch's"
+    assert stepped(hook, training, [1.0]) == why
+    hook, training = watched(metric=0.2, stops=True, least=0.2)
+    assert stepped(hook, training, [1.0]) == ""
 
 
 def test_ranks_stop_together_or_not_at_all():
@@ -191,14 +234,14 @@ def test_first_k_is_named_where_ndcg_has_no_gradient():
     [
         ("hinge", "none", "Train with --loss auto, or mix in the baseline: --mix sum:0.5."),
         ("hinge", "sum:0.5", "Train with --loss auto."),
-        ("bce", "none", "Choose a smaller --learning-rate."),
-        ("auto", "none", "Choose a smaller --learning-rate."),
+        ("bce", "none", "Choose a smaller --learning-rate, or inputs that tell the items apart."),
+        ("auto", "none", "Choose a smaller --learning-rate, or inputs that tell the items apart."),
     ],
 )
 def test_a_training_without_a_gradient_is_told(tmp_path, monkeypatch, capsys, loss, mix, repair):
     """With what helps this loss; `--mix` is refused to the baseline."""
     for name in ("hinge", "bce"):
-        factory = lambda **_: lambda scores, target: 0.0 * scores.sum()  # noqa: E731
+        factory = lambda **_: lambda scores, target: 0.0 * scores.sum() + 1  # noqa: E731
         monkeypatch.setattr(loss_factories, name, factory)
     train(options(tmp_path, loss=loss, mix=mix, epochs=1))
     message = capsys.readouterr().err

@@ -66,6 +66,16 @@ def test_wrong_weights_of_classes_are_told(tmp_path, wrong):
             refused(text, **classes, loss="weighted_cross_entropy", loss_options=own)
 
 
+@pytest.mark.parametrize(
+    ("metric", "loss"), [("accuracy", "auto"), ("f1", "weighted_cross_entropy")]
+)
+def test_class_weights_are_given_or_computed(tmp_path, metric, loss):
+    both = {"weight": [1.0, 2.0], "weight_power": 0.5}
+    asked = {"task": "classification", "metric": metric, "loss": loss}
+    with pytest.raises(UserError, match=r"is what weight_power computes .* Drop one of them"):
+        prepare(options(tmp_path, **asked, loss_options=both)).phases()
+
+
 @pytest.mark.parametrize("loss", ["auto", "lovasz_softmax"])
 @pytest.mark.parametrize(
     ("own", "text"),

@@ -149,7 +149,9 @@ def test_it_is_a_part_of_a_sum():
     ("name", "options", "text"),
     [
         ("direct_ndcg", {"k": 5, "first_k": 2}, "`first_k` must be at least `k`, 5; got 2"),
-        ("direct_ndcg", {"first_k": 2}, "`first_k` must be at least `k`, None; got 2"),
+        ("direct_ndcg", {"k": 5, "first_k": "x"}, "`first_k` must be at least `k`, 5; got 'x'"),
+        ("direct_ndcg", {"first_k": 2}, "`first_k` decreases to `k`, the cutoff of NDCG; pass"),
+        ("direct_average_precision", {"anneal": "x"}, "`anneal` must be above 0 .*; got 'x'"),
         ("direct_average_precision", {"anneal": 0.0}, "`anneal` must be above 0 and at most 1"),
         ("direct_average_precision", {"anneal": 0.5, "epsilon": "much"}, "much"),
         ("direct_average_precision", {"anneal": 0.5, "depth": 3}, "depth"),

@@ -32,7 +32,6 @@ from evalgrad_lab import ready as ready_module
 from evalgrad_lab.comparison import own, own_trials
 from evalgrad_lab.data.batches import Batch
 from evalgrad_lab.errors import UserError
-from evalgrad_lab.given import class_counts
 from evalgrad_lab.performance import Performance
 from evalgrad_lab.ready import prepare
 
@@ -114,7 +113,7 @@ def test_the_share_of_the_metrics_loss_can_be_given(tmp_path):
     assert loss == "bce+direct_average_precision"
     assert own["direct_average_precision"]["epsilon"] == 3.0
     assert branch(0, share=0.0) == ("bce", {})  # the schedule that begins again, alone
-    for wrong in (1.0, -0.1, "half"):
+    for wrong in (1.0, -0.1, "half", False):
         with pytest.raises(UserError, match="share of --loss auto must be at least 0 and below 1"):
             branch(0, share=wrong)
 
@@ -240,7 +239,9 @@ def test_a_run_continued_from_another_folder_has_its_own_second_branch(tmp_path)
 def test_a_longer_run_does_not_go_on_with_the_branch_of_the_shorter_one(tmp_path):
     train(options(tmp_path))
     (tmp_path / "run" / "branch0.ckpt").write_bytes(b"")
+    (tmp_path / "run" / "branches").mkdir()  # of the user
     assert train(options(tmp_path, epochs=6)).epochs == 6
+    assert (tmp_path / "run" / "branches").exists()
 
 
 def test_the_second_branch_starts_from_the_fork(tmp_path, monkeypatch):
@@ -414,6 +415,16 @@ def test_rare_classes_weigh_more_from_the_start(tmp_path):
     assert "rare" not in own.recipe["why"]
 
 
+def test_the_masks_are_read_once_to_count_the_classes(tmp_path, monkeypatch):
+    """Not by every loss that has weights, in every check and in every branch."""
+    write_segmentation(tmp_path / "data", count=120)
+    ready = prepare(options(tmp_path, data=tmp_path / "data", task="segmentation", metric="miou"))
+    assert ready.recipe.first == "weighted_cross_entropy"
+    monkeypatch.setattr(torch, "bincount", lambda *_, **__: 1 / 0)
+    ready.phases()
+    ready.branch(1, 3).phases()
+
+
 def test_of_more_than_255_classes_none_is_void(tmp_path):
     """255 is void in masks alone."""
     target = np.arange(900) % 300
@@ -426,8 +437,7 @@ def test_of_more_than_255_classes_none_is_void(tmp_path):
     np.savez(tmp_path / "classes.npz", **named)
     asked = {"data": tmp_path / "classes.npz", "task": "classification", "test": 0}
     ready = prepare(options(tmp_path, **asked, metric="f1"))
-    given = ready_module._given(ready.options, ready.data)
-    assert class_counts(given).tolist() == [3] * 300
+    assert ready.given.class_counts.tolist() == [3] * 300
     result = train(options(tmp_path, **asked, metric="accuracy", iterations=1))
     assert [sum(row) for row in result.confusion] == [3] * 300
 

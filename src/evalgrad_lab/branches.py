@@ -127,7 +127,8 @@ def _trained(
     other = branch.training(fabric)
     other.network.load_state_dict(start)
     validation = branch.validation(other)
-    collapse = Collapse(validation, stops=True, least=least)
+    end = "" if checkpoint is None else "This branch ends."  # a comparison does not say so
+    collapse = Collapse(validation, stops=True, least=least, repair=end)
     batches, following = branch.feed(fabric)
     hooks: list[Hook] = [validation, collapse, *following, *watch(validation)]
     if checkpoint is not None and checkpoint.exists():

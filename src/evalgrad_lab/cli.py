@@ -3,7 +3,6 @@
 import argparse
 import importlib
 import signal
-import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -11,6 +10,7 @@ from importlib.metadata import version
 
 from evalgrad_lab.errors import UserError
 from evalgrad_lab.options import parse
+from evalgrad_lab.terminal import say
 
 # Each is a module of `commands` with a dataclass of options, called TrainOptions for `train`, and
 # `main(options) -> int`, the exit code.
@@ -64,7 +64,7 @@ def guarded(prog: str, work: Callable[[], int]) -> int:
     except KeyboardInterrupt as error:
         said = "interrupted; finished work is kept, and the same command resumes."
         code = 128 + (signal.SIGTERM if isinstance(error, Ended) else signal.SIGINT)
-    print(f"{prog}: {said}", file=sys.stderr)
+    say(f"{prog}: {said}")
     return code
 
 

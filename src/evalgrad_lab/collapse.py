@@ -1,7 +1,6 @@
 """Detects a training that has collapsed, and says what may help."""
 
 import math
-import sys
 from typing import Any
 
 import torch
@@ -9,20 +8,22 @@ from torch import Tensor, nn
 from torch.nn.utils import get_total_norm
 
 from evalgrad_lab.fit import Hook, Training, phase_at
-from evalgrad_lab.loss_factories import WeightedSum
+from evalgrad_lab.loss_factories import SOLVED, WeightedSum
 from evalgrad_lab.phases import BASELINES
+from evalgrad_lab.terminal import say
 from evalgrad_lab.validation import Validation
 
 CONSTANT = 8  # items of a batch that must be told apart; a few may be equal
 REPAIR = "Train with --loss auto, or mix in the baseline: --mix sum:0.5."
-OF_BASELINE = "Choose a smaller --learning-rate."  # there is nothing to mix in
+# there is nothing to mix in
+OF_BASELINE = "Choose a smaller --learning-rate, or inputs that tell the items apart."
 
 
 class Collapse(Hook):
-    """Detects a collapsed training: the loss is not finite, all gradients of an epoch are zero, or
-    those of the metric's loss in a sum, the network gives the same output for all items of the last
-    batch, or the metric on validation is below `least`. `why` is the reason; with `stops` the
-    training ends, otherwise a warning with the `repair` is printed once.
+    """Detects a collapsed training: the loss is not finite, all gradients of an epoch are zero
+    though not all is learnt, or those of the metric's loss in a sum, the network gives the same
+    output for all items of the last batch, or the metric on validation is below `least`. `why` is
+    the reason, which is printed once if there is a `repair`; with `stops` the training ends.
     """
 
     def __init__(
@@ -30,13 +31,14 @@ class Collapse(Hook):
     ) -> None:
         self.validation, self.stops, self.least, self.why = validation, stops, least, ""
         self.repair = repair
-        self.largest: Tensor | None = None
+        self.largest: Tensor | None = None  # norm of a gradient, and loss
 
     def after_step(self, training: Training) -> None:
         # kept where it is and looked at once in an epoch, not to wait for a GPU
         parameters = training.network.parameters()
         norm = get_total_norm([p.grad.detach() for p in parameters if p.grad is not None])
-        self.largest = norm if self.largest is None else torch.maximum(self.largest, norm)
+        seen = torch.stack([norm, training.loss.to(norm)])
+        self.largest = seen if self.largest is None else torch.maximum(self.largest, seen)
 
     def after_epoch(self, training: Training) -> None:
         why = self._reason(training)
@@ -51,7 +53,7 @@ class Collapse(Hook):
     def _reason(self, training: Training) -> str:
         if not training.loss.isfinite():
             return "the loss was not finite"
-        if self.largest is not None and float(self.largest) == 0:
+        if self._stood_still(training):
             return "all gradients of an epoch were zero"
         sums = _sums(training)
         if sums and all(one.is_dead for one in sums):  # of a multilabel task there are several
@@ -59,11 +61,21 @@ class Collapse(Hook):
         if _is_constant(training.output):
             return "the network gives the same output for all items"
         metric = self.validation.curve[-1]["metric"]
-        return f"the metric fell to {metric:.3f} on validation" if metric < self.least else ""
+        half = f"below {self.least:.3f}, half of the first branch's"
+        return f"the metric fell to {metric:.3f} on validation, {half}" * (metric < self.least)
+
+    def _stood_still(self, training: Training) -> bool:
+        """Whether no step of the epoch had a gradient. A loss that is solved has none, rightly; an
+        S-measure, which takes the index, has none only then, though its value is not 0.
+        """
+        if self.largest is None or getattr(_loss(training), "takes_index", False):
+            return False
+        norm, loss = self.largest.tolist()
+        return norm == 0 and loss > SOLVED
 
     def _found(self, training: Training, why: str) -> None:
-        if not self.why and not self.stops and training.fabric.is_global_zero:
-            print(f"epoch {training.epoch}: {why}. {self.repair}", file=sys.stderr)
+        if self.repair and not self.why and training.fabric.is_global_zero:
+            say(f"epoch {training.epoch}: {why}. {self.repair}")
         self.why = why
         training.stopped |= self.stops
 
@@ -74,9 +86,14 @@ class Collapse(Hook):
         self.why = state["why"]
 
 
+def _loss(training: Training) -> Any:
+    """What was trained on in the last step."""
+    return phase_at(training.phases, training.step - 1)[0].loss
+
+
 def _sums(training: Training) -> list[WeightedSum]:
     """The sums of two losses that are trained on now."""
-    loss: Any = phase_at(training.phases, training.step - 1)[0].loss
+    loss = _loss(training)
     parts = loss.modules() if isinstance(loss, nn.Module) else ()
     return [part for part in parts if isinstance(part, WeightedSum)]
 

@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -23,16 +24,16 @@ class Given:
     ignore_index: int | None = None
     ranks: int = 1
 
-
-def class_counts(given: Given) -> Tensor:
-    """Items of each class in the training data."""
-    count, target = torch.zeros(given.num_classes, dtype=torch.double), given.train.target
-    assert target is not None
-    places = range(0 if isinstance(target, Tensor) else len(target))
-    for part in [target] if isinstance(target, Tensor) else (target[i] for i in places):
-        labels = part if given.ignore_index is None else part[part != given.ignore_index]
-        count += torch.bincount(labels.flatten(), minlength=given.num_classes)
-    return count
+    @cached_property
+    def class_counts(self) -> Tensor:
+        """Items of each class in the training data. Masks are read from files, all of them."""
+        count, target = torch.zeros(self.num_classes, dtype=torch.double), self.train.target
+        assert target is not None
+        places = range(0 if isinstance(target, Tensor) else len(target))
+        for part in [target] if isinstance(target, Tensor) else (target[i] for i in places):
+            labels = part if self.ignore_index is None else part[part != self.ignore_index]
+            count += torch.bincount(labels.flatten(), minlength=self.num_classes)
+        return count
 
 
 def class_weights(given: Given, power: float) -> list[float]:
@@ -42,7 +43,7 @@ def class_weights(given: Given, power: float) -> list[float]:
             f"--loss-options: weight_power must be a number from 0 to {STEEPEST}; got {power!r}. 0"
             " weighs all classes alike, 1 by the inverse of their frequency."
         )
-    weight = class_counts(given).clamp(min=1) ** -power
+    weight = given.class_counts.clamp(min=1) ** -power
     return (weight / weight.mean()).tolist()
 
 

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 import evalgrad as eg
-from evalgrad_lab.loss_factories import Loss
+from evalgrad_lab.loss_factories import Loss, is_number
 
 METRICS: dict[str, Any] = {
     "direct_average_precision": "average_precision",
@@ -55,11 +55,15 @@ class MovingDirectLoss(nn.Module):
         self.loss_at(START if math.isnan(start) else start)  # which checks the other options
 
     def _check(self) -> None:
-        if self.anneal is not None and not 0 < self.anneal <= 1:
-            raise ValueError(f"`anneal` must be above 0 and at most 1; got {self.anneal}.")
-        k = self.options.get("k")
-        if self.first_k is not None and (k is None or self.first_k < k):
-            raise ValueError(f"`first_k` must be at least `k`, {k}; got {self.first_k}.")
+        anneal, first_k, k = self.anneal, self.first_k, self.options.get("k")
+        if anneal is not None and not (is_number(anneal) and 0 < anneal <= 1):
+            raise ValueError(f"`anneal` must be above 0 and at most 1; got {anneal!r}.")
+        if first_k is None:
+            return
+        if not is_number(k):
+            raise ValueError("`first_k` decreases to `k`, the cutoff of NDCG; pass `k` too.")
+        if not is_number(first_k) or first_k < k:
+            raise ValueError(f"`first_k` must be at least `k`, {k}; got {first_k!r}.")
 
     def follow(self, whole: nn.Module, steps: int) -> None:
         """Move on with every call of `whole`, which is called `steps` times."""

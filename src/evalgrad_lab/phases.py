@@ -95,12 +95,7 @@ def on_batches(name: str, options: dict[str, Any], kind: str, given: Given) -> O
     """The loss `name` for these data. Over ranks it is that of the batches of all of them; of
     lists each rank has its own.
     """
-    takes_index = losses.find(name).takes_index
-    if kind == "multilabel" and takes_index:
-        columns = (replace(given, train=_column(given.train, c)) for c in range(given.num_classes))
-        loss: Any = Columns([_made(name, options, "ranking", column) for column in columns])
-    else:
-        loss = _made(name, options, kind, given)
+    takes_index, loss = losses.find(name).takes_index, _loss(name, options, kind, given)
     by_list = given.train.lists is not None and not takes_index
     if given.ranks > 1 and name not in MEANS and not by_list:
         loss = eg.distributed.global_batch(loss, once="index" if takes_index else None)
@@ -111,7 +106,7 @@ def check_on_batch(name: str, options: dict[str, Any], kind: str, given: Given) 
     """Raise for options that only a batch shows to be wrong, such as the weights of too few
     classes. The loss is made for this alone, because a call may change its state.
     """
-    loss = on_batches(name, options, kind, replace(given, ranks=1))
+    loss = OnBatches(_loss(name, options, kind, given), kind, losses.find(name).takes_index)
     count = 1 if "segmentation" in kind else min(FEW, len(given.train))
     target = given.train.take(range(count)).labels()
     several = kind in ("segmentation", "classification")
@@ -121,6 +116,14 @@ def check_on_batch(name: str, options: dict[str, Any], kind: str, given: Given) 
         loss(scores, Batch(scores, target, torch.arange(count)))
     except (TypeError, ValueError) as error:
         raise UserError(f"--loss-options do not fit {name}: {error}") from error
+
+
+def _loss(name: str, options: dict[str, Any], kind: str, given: Given) -> Any:
+    """The loss of one process; of a multilabel task each column may have one of its own."""
+    if kind == "multilabel" and losses.find(name).takes_index:
+        columns = (replace(given, train=_column(given.train, c)) for c in range(given.num_classes))
+        return Columns([_made(name, options, "ranking", column) for column in columns])
+    return _made(name, options, kind, given)
 
 
 def _made(name: str, options: dict[str, Any], kind: str, given: Given) -> Any:
@@ -159,6 +162,11 @@ def _check_options(name: str, options: dict[str, Any]) -> None:
         raise UserError(
             f"--loss-options: the solver of {name} must be ratio; lagrangian has steps of its own,"
             " see docs/s_measures.md."
+        )
+    if {"weight", "weight_power"} <= {*options}:
+        raise UserError(
+            f"--loss-options: weight of {name} is what weight_power computes from the training"
+            " data. Drop one of them."
         )
     void = options.get("ignore_index")
     if void is not None and type(void) is not int:  # True is no label

@@ -10,20 +10,19 @@ import torch
 from evalgrad_lab.errors import UserError
 from evalgrad_lab.fit import Hook, Training
 from evalgrad_lab.store import as_csv, write_atomically
+from evalgrad_lab.terminal import CLEAR
 from evalgrad_lab.validation import Validation
 
 
 class Progress(Hook):
     """Writes loss and metric of every epoch to `path` and prints them. Raises if the loss is not
-    finite, except in a second branch, where `Collapse` handles it.
+    finite, except in a second branch, where `Collapse` handles it; `branch` is what that is called.
     """
 
     EVERY = 10.0  # seconds between two lines that are not in a terminal
 
-    def __init__(
-        self, path: Path, validation: Validation, metric: str, second: bool = False
-    ) -> None:
-        self.path, self.validation, self.metric, self.second = path, validation, metric, second
+    def __init__(self, path: Path, validation: Validation, metric: str, branch: str = "") -> None:
+        self.path, self.validation, self.metric, self.branch = path, validation, metric, branch
         self.rows: list[dict[str, Any]] = []
         self.total, self.steps, self.spoken = torch.tensor(0.0), 0, -self.EVERY
 
@@ -35,7 +34,7 @@ class Progress(Hook):
     def after_epoch(self, training: Training) -> None:
         loss = float(self.total) / self.steps
         self.total, self.steps = torch.tensor(0.0), 0
-        if not torch.tensor(loss).isfinite() and not self.second:
+        if not torch.tensor(loss).isfinite() and not self.branch:
             raise UserError(
                 f"the loss was not finite in epoch {training.epoch}. Start over with a smaller"
                 " --learning-rate."
@@ -49,12 +48,13 @@ class Progress(Hook):
 
     def _say(self, training: Training, loss: float, metric: float) -> None:
         done = training.step == training.steps or training.stopped
+        where = f"{self.branch}, " if self.branch else ""
         line = (
-            f"{'second branch, ' * self.second}epoch {training.epoch}, step {training.step} of"
+            f"{where}epoch {training.epoch}, step {training.step} of"
             f" {training.steps}: loss {loss:.4g}, validation {self.metric} {metric:.4f}"
         )
         if sys.stderr.isatty():
-            print(f"\r\033[K{line}", end="\n" if done else "", file=sys.stderr, flush=True)
+            print(f"{CLEAR}{line}", end="\n" if done else "", file=sys.stderr, flush=True)
         elif done or time.monotonic() - self.spoken >= self.EVERY:
             self.spoken = time.monotonic()
             print(line, file=sys.stderr, flush=True)

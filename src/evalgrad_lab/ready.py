@@ -53,6 +53,7 @@ class Ready:
     description: saved.Description
     alike: bool  # whether all that is measured has one size
     batch_size: int
+    given: Given
     note: str  # of the batch size and the test part; "" where there is nothing to say
     recipe: Recipe | None = None  # of --loss auto
 
@@ -80,8 +81,7 @@ class Ready:
         chosen, mix = {**own, **options.loss_options}, parse_mix(options.mix)
         if self.recipe is not None:
             loss, chosen = self.recipe.first, self.recipe.first_options
-        given = _given(options, self.data)
-        return plan(loss, chosen, self.description.kind, mix, self.steps, given)
+        return plan(loss, chosen, self.description.kind, mix, self.steps, self.given)
 
     def branch(self, attempt: int, steps: int) -> "Ready":
         """The second branch of the recipe as a separate training."""
@@ -114,7 +114,7 @@ class Ready:
     def training(self, fabric: "Fabric | None" = None) -> Training:
         network, phases, compiled = self.network(), self.phases(), self.options.compile
         if alpha := self.options.size_node:
-            labels = size_labels(_given(self.options, self.data))
+            labels = size_labels(self.given)
             phases = [with_size_node(phase, network[1], labels, alpha) for phase in phases]
         return Training(network, phases, self.pace(), fabric, compiled)
 
@@ -213,11 +213,11 @@ def prepare(options: TrainOptions, digest: str | None = None) -> Ready:
     make_view(description.views, description, nn.Identity())  # raises for views of another task
     batch_size, note = batch_size_of(options, data)
     note = "\n".join(filter(None, (note, test_note(options, data))))
-    recipe = None
+    given, recipe = _given(options, data), None
     if options.loss == AUTO:
-        own, given = options.loss_options, _given(options, data)
+        own = options.loss_options
         recipe = recipe_for(metric, description.kind, given, data.validation, own)
-    ready = (options, data, digest, metric, measure, description, alike, batch_size, note)
+    ready = (options, data, digest, metric, measure, description, alike, batch_size, given, note)
     return Ready(*ready, recipe)
 
 

@@ -24,8 +24,8 @@ from torch import Tensor
 from evalgrad_lab.data.dataset import Examples
 from evalgrad_lab.errors import UserError
 from evalgrad_lab.fit import Hook, Training
-from evalgrad_lab.given import Given, class_counts
-from evalgrad_lab.loss_factories import from_data, option_names
+from evalgrad_lab.given import Given
+from evalgrad_lab.loss_factories import from_data, is_number, option_names
 from evalgrad_lab.metrics import Metric
 from evalgrad_lab.phases import BASELINES, check_on_batch
 
@@ -124,7 +124,7 @@ def _shares(asked: Any) -> tuple[float, ...]:
     """
     if asked is None:
         return SHARES
-    if not isinstance(asked, (int, float)) or not 0 <= asked < 1:
+    if not is_number(asked) or not 0 <= asked < 1:
         raise UserError(
             "--loss-options: the share of --loss auto must be at least 0 and below 1; got"
             f" {asked!r}. 0.5 trains on the mean of both losses."
@@ -133,8 +133,7 @@ def _shares(asked: Any) -> tuple[float, ...]:
 
 
 def _has_rare(given: Given) -> bool:
-    counts = class_counts(given)
-    counts = counts[counts > 0]
+    counts = given.class_counts[given.class_counts > 0]
     return bool((counts < RARE * counts.mean()).any())
 
 

@@ -30,10 +30,12 @@ if TYPE_CHECKING:
     from lightning.fabric import Fabric
 
 # of the training, of its second branch, and of the repeat of that after a collapse
+BRANCHES = ("first branch", "second branch", "its repeat")
 LOGS = ("log.csv", "branch.csv", "branch1.csv")
+OF_SECOND = ("branch0.ckpt", "branch1.ckpt", *LOGS[1:])
 # what a run leaves, but for its options and result
 LEFT = (
-    *("last.ckpt", "branch0.ckpt", "branch1.ckpt", *LOGS),
+    *("last.ckpt", *OF_SECOND, "log.csv"),
     *("best.safetensors", "model.json", "parts.json", "report.html"),
 )
 CONTENTS = "contents of --data"  # what the digest is called beside the options
@@ -99,9 +101,8 @@ def _say_few(ready: Ready, decision: Decision | None) -> None:
 
 def _say_cost(curves: list[list[dict[str, Any]]]) -> None:
     """What each branch took; the result has no seconds, which differ between runs."""
-    names = ("first branch", "second branch", "its repeat")
     if len(curves) > 1:
-        each = zip(names, (totals([rows]) for rows in curves), strict=False)
+        each = zip(BRANCHES, (totals([rows]) for rows in curves), strict=False)
         told = (f"{name}: {steps} steps in {seconds:.1f} s" for name, (steps, seconds) in each)
         print("; ".join(told), file=sys.stderr)
 
@@ -125,13 +126,12 @@ class Run:
     def _watched(self, validation: Validation) -> list[Hook]:
         if self.folder is None:
             return []
-        second = bool(self.logs)
-        path = self.folder / LOGS[len(self.logs)]
-        log = Progress(path, validation, self.ready.options.metric, second)
+        number, options = len(self.logs), self.ready.options
+        branch = BRANCHES[number] if number else ""
+        log = Progress(self.folder / LOGS[number], validation, options.metric, branch)
         self.logs.append(log)
-        if second:  # has one that stops it
+        if number:  # has one that stops it
             return [log]
-        options = self.ready.options
         repair = repair_of(options.loss, options.mix)
         return [log, Collapse(validation, stops=False, repair=repair)]
 
@@ -174,8 +174,8 @@ class Run:
         goes_on = training.step < training.steps and not training.stopped
         anew = goes_on or ready.options.resume != "auto"
         if self.folder is not None and anew and fabric.is_global_zero:
-            for old in self.folder.glob("branch*"):  # of a shorter training, or of another one
-                old.unlink()
+            for old in OF_SECOND:  # of a shorter training, or of another one
+                (self.folder / old).unlink(missing_ok=True)
         fit(training, self.batches, self.hooks, last)
         self.validation.restore_best(training)
         if self.fork is None:
