@@ -3,6 +3,7 @@ measure on the items that it is about.
 """
 
 import copy
+import math
 
 import pytest
 import torch
@@ -218,6 +219,8 @@ def test_multipliers_outlive_their_data(make, solver):
     assert torch.equal(grown.groups[0].mu, old.groups[0].mu)
     assert not torch.equal(grown.groups[0].mu, make(labels=Y, solver=solver).groups[0].mu)
     assert grown.groups[0].counts.cache.isnan().all()
+    assert grown.diagnostics()["source"] == "nothing seen yet"
+    assert math.isnan(grown.diagnostics()["certificate"])
     assert grown(X, Y, index=INDEX).isfinite()
     other = FBeta(2.0, labels=Y) if make is not MEASURES[0] else ROCAUC(4, labels=Y)
     with pytest.raises(
