@@ -293,3 +293,11 @@ def test_a_training_that_diverged_meets_and_certifies_nothing(solver, indexed):
     assert "the training diverged" in report["why"]
     reg.groups[0].mu.fill_(torch.nan)
     assert "the training diverged" in reg.diagnostics()["why"]
+
+
+def test_a_multiplier_at_its_cap_is_told_at_once():
+    reg = RecallAtPrecision(0.9, labels=Y, at_least=0.9)
+    reg(torch.where(INDEX % 3 == 0, 1.0, -1.0), Y, index=INDEX)
+    assert "still moving" in reg.diagnostics()["why"]
+    reg.groups[0].mu.fill_(reg.max_multiplier)
+    assert "seems unable to meet it" in reg.diagnostics()["why"]
