@@ -91,6 +91,9 @@ def test_padding_in_a_graph_may_have_any_position(solver):
     step(compiled, X[8:16], target, index=index, mask=torch.zeros(8, dtype=torch.bool))
     torch.testing.assert_close(cache[:4], X[:4])
     assert cache[4:].isnan().all()
+    step(compiled, X[8:16], target.roll(1), index=index.roll(1), mask=mask.roll(1))  # on both sides
+    torch.testing.assert_close(cache[:4], X[9:13])
+    assert cache[4:].isnan().all()
 
 
 @pytest.mark.parametrize(
