@@ -232,6 +232,19 @@ def test_multipliers_outlive_their_data(make, solver):
         other.load_multipliers({})
 
 
+def test_multipliers_are_weighed_by_the_new_frequencies():
+    (old, _), (new, other) = (
+        [FBeta(labels=labels, solver=solver).groups[0] for solver in ("ratio", "lagrangian")]
+        for labels in (Y, INDEX % 2 == 0)
+    )
+    new.load_multipliers(old.state_dict())
+    assert new.weight[0].tolist() == [-float(old.mu), 1.0]  # as many negatives as positives
+    state = other.state_dict()
+    state["lam"] = torch.arange(5.0).unsqueeze(0)
+    other.load_multipliers(state)
+    assert other.lam.eq(2).all()
+
+
 @pytest.mark.parametrize("solver", ["ratio", "lagrangian"])
 @pytest.mark.parametrize(("theirs", "own"), [(3, 4), (4, 3), (3, 2), (2, 3)])
 def test_multipliers_of_other_groups_are_refused_and_nothing_changes(solver, theirs, own):
