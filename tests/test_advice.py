@@ -364,6 +364,7 @@ def test_labels_to_ignore():
     with pytest.raises(ValueError, match=r"pass a `mask`\. Graded .* `target >= 2`"):
         eg.direct_average_precision_loss(LISTS, graded)
     assert learns(eg.average_precision_hinge_loss, LISTS, graded >= 2)
+    assert learns(eg.direct_graded_ndcg_loss, LISTS, graded, epsilon=1.0)
 
 
 def test_more_classes_are_declared_where_they_are():

@@ -137,6 +137,8 @@ def test_messages_of_metrics(call, kind, match):
         (lambda: FBeta(labels="text"), TypeError, "FBeta: `labels` must be a tensor, an array"),
         (lambda: FBeta(labels=[None]), TypeError, "FBeta: `labels` must be a tensor, an array"),
         (lambda: FBeta().dual_step(-0.1), ValueError, "dual_step: `lr` must be .* at least 0"),
+        (lambda: ROCAUC().primal_groups(-0.1), ValueError, "primal_groups: `lr` must be .* 0"),
+        (lambda: ROCAUC().primal_groups("fast"), TypeError, "primal_groups: `lr` must be a number"),
         (
             lambda: FBeta().load_multipliers(FBeta()),
             TypeError,

@@ -171,6 +171,18 @@ def test_anchors_anywhere_show_little_more_than_the_area(anchors, seed, shift, s
     assert shown <= float(metrics.pr_auc(scores, labels)) + slack + 1e-4
 
 
+def test_anchors_that_hover_show_all_between_them():
+    """In turn below and above their precisions: up to twice as far apart as asked."""
+    area = PRAUC(9, at_least=0.5).groups[0].program.area
+    precision = torch.arange(1, 10) / 10 + 0.045 * (-1) ** torch.arange(9)
+    hit = 1 - precision.square()
+    false = hit * (1 - precision) / precision
+    rates = torch.stack([hit, false, false / 9, torch.ones(9)], dim=1)
+    place, level = (F.pad(x.flip(0), (1, 0)) for x in (1 - precision, hit))
+    place, level = (F.pad(x, (0, 1), value=1.0) for x in (place, level))
+    assert float(area.shown(rates)) == pytest.approx(float(torch.trapezoid(level, place)), abs=1e-6)
+
+
 def test_everything_predicted_meets_no_area():
     labels = INDEX[:100] < 5
     reg = PRAUC(8, at_least=0.5, labels=labels)

@@ -273,3 +273,31 @@ def test_several_groups_say_whether_and_why():
     report = reg.diagnostics()
     assert not report["met"]
     assert report["why"].startswith("Group 1: A constraint is unmet by 0.5 (hard counts)")
+
+
+@pytest.mark.parametrize(
+    ("solver", "indexed"), [("ratio", True), ("ratio", False), ("lagrangian", True)]
+)
+def test_a_training_that_diverged_meets_and_certifies_nothing(solver, indexed):
+    """Nothing is wrong by a comparison with NaN: counts alone would show a perfect scorer."""
+    reg = ROCAUC(3, labels=Y, solver=solver)
+    options = {"index": INDEX} if indexed else {}
+    reg(torch.randn(ITEMS), Y, **options)
+    with torch.no_grad():
+        reg.groups[0].threshold[1] = torch.nan
+    report = reg.diagnostics()
+    assert report["met"] is None
+    assert math.isnan(report["certificate"])
+    assert math.isnan(report["at_threshold"])
+    assert math.isnan(report["metric"]) != indexed  # the exact area needs no threshold
+    assert "the training diverged" in report["why"]
+    reg.groups[0].mu.fill_(torch.nan)
+    assert "the training diverged" in reg.diagnostics()["why"]
+
+
+def test_a_multiplier_at_its_cap_is_told_at_once():
+    reg = RecallAtPrecision(0.9, labels=Y, at_least=0.9)
+    reg(torch.where(INDEX % 3 == 0, 1.0, -1.0), Y, index=INDEX)
+    assert "still moving" in reg.diagnostics()["why"]
+    reg.groups[0].mu.fill_(reg.max_multiplier)
+    assert "seems unable to meet it" in reg.diagnostics()["why"]

@@ -3,6 +3,7 @@ measure on the items that it is about.
 """
 
 import copy
+import math
 
 import pytest
 import torch
@@ -89,6 +90,9 @@ def test_padding_in_a_graph_may_have_any_position(solver):
     assert cache[4:].isnan().all()
     step(compiled, X[8:16], target, index=index, mask=torch.zeros(8, dtype=torch.bool))
     torch.testing.assert_close(cache[:4], X[:4])
+    assert cache[4:].isnan().all()
+    step(compiled, X[8:16], target.roll(1), index=index.roll(1), mask=mask.roll(1))  # on both sides
+    torch.testing.assert_close(cache[:4], X[9:13])
     assert cache[4:].isnan().all()
 
 
@@ -218,12 +222,27 @@ def test_multipliers_outlive_their_data(make, solver):
     assert torch.equal(grown.groups[0].mu, old.groups[0].mu)
     assert not torch.equal(grown.groups[0].mu, make(labels=Y, solver=solver).groups[0].mu)
     assert grown.groups[0].counts.cache.isnan().all()
+    assert grown.diagnostics()["source"] == "nothing seen yet"
+    assert math.isnan(grown.diagnostics()["certificate"])
     assert grown(X, Y, index=INDEX).isfinite()
     other = FBeta(2.0, labels=Y) if make is not MEASURES[0] else ROCAUC(4, labels=Y)
     with pytest.raises(
         ValueError, match="load_multipliers: `state_dict` must be of a measure with"
     ):
         other.load_multipliers({})
+
+
+def test_multipliers_are_weighed_by_the_new_frequencies():
+    (old, _), (new, other) = (
+        [FBeta(labels=labels, solver=solver).groups[0] for solver in ("ratio", "lagrangian")]
+        for labels in (Y, INDEX % 2 == 0)
+    )
+    new.load_multipliers(old.state_dict())
+    assert new.weight[0].tolist() == [-float(old.mu), 1.0]  # as many negatives as positives
+    state = other.state_dict()
+    state["lam"] = torch.arange(5.0).unsqueeze(0)
+    other.load_multipliers(state)
+    assert other.lam.eq(2).all()
 
 
 @pytest.mark.parametrize("solver", ["ratio", "lagrangian"])

@@ -102,10 +102,10 @@ def adam(reg):
     [
         (adam, "one with betas"),
         (lambda reg: torch.optim.RMSprop(reg.primal_groups(0.1)), "one with alpha"),
-        (lambda reg: torch.optim.Adam(reg.parameters()), "an optimiser that holds none of them"),
+        (lambda reg: torch.optim.Adam(reg.parameters()), "no optimiser that was given them"),
         (
             lambda reg: torch.optim.SGD([{**g, "momentum": 0.9} for g in reg.primal_groups(0.1)]),
-            "an optimiser that holds none of them",
+            "no optimiser that was given them",
         ),
     ],
 )
@@ -143,7 +143,7 @@ def test_copies_are_in_no_optimiser():
     reg = FBeta(labels=Y, solver="lagrangian")
     torch.optim.SGD(reg.primal_groups(0.1))
     for other in (copy.deepcopy(reg), pickle.loads(pickle.dumps(reg))):
-        with pytest.raises(ValueError, match="holds none of them"):
+        with pytest.raises(ValueError, match="no optimiser that was given them"):
             other.project_()
         kept = torch.optim.SGD(other.primal_groups(0.1))
         other.project_()
@@ -170,7 +170,7 @@ def test_an_optimiser_that_is_copied_with_them_is_theirs():
         with pytest.raises(ValueError, match="SGD with momentum"):
             step(other, optimiser)
     fresh = copy.deepcopy(FBeta(labels=Y, solver="lagrangian"))
-    with pytest.raises(ValueError, match="holds none of them"):  # never asked for
+    with pytest.raises(ValueError, match="no optimiser that was given them"):  # never asked for
         step(fresh, torch.optim.SGD(fresh.parameters(), lr=0.01))
 
 
@@ -236,7 +236,7 @@ def test_the_options_of_a_loaded_optimiser_are_its_own():
 def test_plain_sgd_of_equal_steps_is_refused():
     """The projection is exact for the ratio of the steps of `primal_groups`."""
     reg = FBeta(labels=Y, solver="lagrangian")
-    with pytest.raises(ValueError, match="holds none of them"):
+    with pytest.raises(ValueError, match="no optimiser that was given them"):
         step(reg, torch.optim.SGD(reg.parameters(), lr=0.01))
 
 
@@ -246,11 +246,11 @@ def test_variables_that_no_optimiser_holds_are_told():
     optimiser = torch.optim.SGD(reg.primal_groups(0.01))
     step(reg, optimiser)
     reg.load_state_dict(FBeta(labels=Y, solver="lagrangian").state_dict(), assign=True)
-    with pytest.raises(ValueError, match="got an optimiser that holds none of them"):
+    with pytest.raises(ValueError, match="got no optimiser that was given them"):
         step(reg, optimiser)
     of_tau, of_epsilon = reg.primal_groups(0.01)
     optimiser = torch.optim.SGD([of_tau])
-    with pytest.raises(ValueError, match="got an optimiser that holds some of them"):
+    with pytest.raises(ValueError, match="got an optimiser that was given only some of them"):
         step(reg, optimiser)
     optimiser.add_param_group(of_epsilon)
     step(reg, optimiser)

@@ -11,7 +11,10 @@ from torch import Tensor
 Shape = tuple[int, ...]
 
 SOFT_TARGETS = "soft targets are for soft_jaccard_loss, soft_dice_loss and soft_tversky_loss"
-GRADES = "Graded labels are not supported: apply a threshold, e.g. `{argument} >= 2`."
+GRADES = (
+    "Graded labels are for `direct_graded_ndcg_loss` and `metrics.ndcg`; for other functions apply"
+    " a threshold, e.g. `{argument} >= 2`."
+)
 ROUNDING = 1e-2  # of shares, in half precision or from an interpolation
 MODES = {1: "linear", 2: "bilinear", 3: "trilinear"}  # of F.interpolate, by axes
 

@@ -12,6 +12,10 @@ from evalgrad.s_measures.solver import Settings, Solver
 from evalgrad.s_measures.trapezoids import RequiredArea
 
 NOTHING = "Nothing seen yet: call the measure in training mode, on positives and negatives."
+DIVERGED = (
+    "A multiplier or a threshold is NaN: the training diverged. Start again from a state before it,"
+    " with a lower learning rate."
+)
 TOLERANCE = 1e-3  # of a residual
 SILENT = 0.01  # true positives per positive; a fading sum never forgets the last of them
 FINE = torch.linspace(-1, 1, 33).tolist()  # relative offsets tried around a scale or threshold
@@ -23,7 +27,8 @@ def diagnose(solver: Solver, settings: Settings) -> dict[str, Any]:
     counts, program = solver.counts, solver.program
     totals = counts.cached(solver.thresholds()) if counts.indexed else counts.totals
     nothing = not bool((totals[..., 2] > 0).all())  # of one of the classes, at least
-    unknown = torch.nan if nothing else 0.0
+    # no score is above or below NaN, which counts do not show
+    unknown = torch.nan if nothing or bool(solver.thresholds().isnan().any()) else 0.0
     soft = rates(totals, counts.prior()) + unknown
     hard = rates(totals, counts.prior(), hard=True) + unknown
     prior = _prior(solver, totals)
@@ -52,11 +57,13 @@ def _constraints(solver: Solver, soft: Tensor, hard: Tensor, settings: Settings)
         residual = torch.full_like(residual, _missing_area(solver, program.area, hard))
         surrogate = torch.full_like(surrogate, program.area.missing(soft))
     unseen = bool(residual.isnan().any())
+    diverged = bool(solver.mu.isnan().any() or solver.thresholds().isnan().any())
+    why = DIVERGED if diverged else NOTHING if unseen else ""
     return {
         "residuals": residual.tolist(),
         "surrogate_residuals": surrogate.tolist(),
         "met": None if unseen else bool((residual <= TOLERANCE).all()),
-        "why": NOTHING if unseen else _why(solver, residual, surrogate, hard, settings),
+        "why": why or _why(solver, residual, surrogate, hard, settings),
     }
 
 
@@ -135,7 +142,7 @@ def _certificate(solver: Solver, soft: Tensor, prior: Tensor | float) -> Tensor:
 def _metric(solver: Solver, hard: Tensor) -> float:
     seen = ~solver.counts.cache.isnan()
     if not solver.counts.indexed:
-        return float(solver.program.certificate(hard).sum())
+        return float(solver.program.certificate(hard).sum() + 0 * hard.sum())  # NaN shows
     return float(solver.program.metric(solver.counts.cache[seen], solver.counts.labels[seen]))
 
 

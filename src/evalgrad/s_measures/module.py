@@ -44,6 +44,7 @@ _above_zero = number(above=0, repair="Leave it out for the default.")
 _FRACTION = "Pass a fraction, not a percentage."
 _rate = number(above=0, below=1, repair=_FRACTION)
 _step = number(at_least=0, none=True, repair="Leave it out for `dual_lr`.")
+_lr = number(at_least=0, repair="Try 0.01.")
 _share = number(above=0, at_most=1, repair=_FRACTION)
 
 
@@ -151,11 +152,12 @@ class SMeasure(OptionsModule, Settings):
         """Parameter groups of the measure's own variables for a plain `torch.optim.SGD`; empty
         where there are none.
         """
+        _lr("primal_groups", "lr", lr)  # SGD checks no `lr` of a group
         return [entry for solver in self._solvers() for entry in solver.primal_groups(lr)]
 
     def load_multipliers(self, state_dict: Mapping[str, Any]) -> None:
         """Take over what was learned on other data, from the `state_dict()` of a measure with the
-        same options: multipliers, thresholds and totals, but no scores of items.
+        same options: multipliers, thresholds and totals of batches, but no scores of items.
 
         For data that grew or were replaced: build a measure with the new labels, and a new
         optimiser for its `primal_groups`, where it has any.

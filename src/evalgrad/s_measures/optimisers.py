@@ -113,8 +113,10 @@ def _wrong_groups(given: list[Groups], known: list[_Variable], stepped: bool) ->
     groups = next(filter(None, map(taken, reversed(given))), [])
     held = {id(variable) for group in groups for variable in group["params"]}
     missing = [variable for variable in known if id(variable.alive()) not in held]
-    if missing:  # all of them also after a load_state_dict(assign=True)
-        return f"an optimiser that holds {'some' if len(missing) < len(known) else 'none'} of them"
+    if len(missing) == len(known):  # also after a load_state_dict(assign=True)
+        return "no optimiser that was given them"
+    if missing:
+        return "an optimiser that was given only some of them"
     if stepped:
         return None
     names = (

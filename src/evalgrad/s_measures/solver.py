@@ -79,6 +79,8 @@ class Solver(nn.Module):
         """What `state` holds besides the items; see `SMeasure.load_multipliers`."""
         for key, own in self._shared().items():
             own.copy_(state[key])
+        if state.get("counts._extra_state", {}).get("indexed"):
+            self.counts.totals.zero_()  # they were those of the old cache
 
     def multipliers_fit(self, state: Mapping[str, Any]) -> bool:
         """Whether `load_multipliers` can take all of `state`."""
