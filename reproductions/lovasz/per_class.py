@@ -125,7 +125,7 @@ def judge(numbers: Mapping[str, Any]) -> list[Claim]:
                 f"{name} is smallest after training with it",
                 {loss: [-value for value in losses[loss][name]] for loss in EVALUATED},
                 name,
-                digits=3,
+                digits=4,
                 **how,
             )
             for name in EVALUATED
