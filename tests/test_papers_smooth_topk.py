@@ -13,8 +13,8 @@ from evalgrad_lab.data.fetched import labelled
 from evalgrad_lab.models.densenet import densenet
 from evalgrad_lab.runs import Runs
 from evalgrad_lab.store import Store
-from reproductions.experiment import SkippedError
 from reproductions.ladder import arrays
+from reproductions.sizes import SkippedError
 from reproductions.smooth_topk import (
     algorithms,
     crops,
@@ -322,7 +322,7 @@ def test_the_densenet_is_judged_by_its_numbers(cifar, monkeypatch, tmp_path):
     for name, seen in (("L5,1, noise 1", 1), ("CE, noise 1", 2), ("L5,1, noise 0", 3)):
         good[name]["train"] = around(56.0)
         assert verdicts(dense.EXPERIMENT, good).count("not testable here") == seen
-    monkeypatch.setattr("reproductions.experiment.place", lambda name: name)
+    monkeypatch.setattr("reproductions.sizes.place", lambda name: name)
     outcome = dense.EXPERIMENT.run("tiny", Runs(Store(tmp_path)))
     assert set(outcome.numbers) == set(good)
     with pytest.raises(SkippedError, match="--full"):

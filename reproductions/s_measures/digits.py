@@ -8,10 +8,11 @@ from evalgrad_lab.runs import Runs, Settings
 from evalgrad_lab.tune import product
 from reproductions.claims import Claim, above, each, exact, similar, spread
 from reproductions.drawing import draw_epochs
-from reproductions.experiment import Experiment, Outcome, Size, Table, by_size
+from reproductions.experiment import Experiment, Outcome, Table
 from reproductions.s_measures.literal import PRIMAL_STEP
 from reproductions.s_measures.regulariser import ALPHAS
 from reproductions.s_measures.training import train_digits, train_measure
+from reproductions.sizes import Size, by_size
 from reproductions.training import repeated, tuned
 
 SETTINGS = by_size(

@@ -8,7 +8,8 @@ from typing import Any
 
 from evalgrad_lab.runs import Runs
 from reproductions.claims import Claim, above, each, spread
-from reproductions.experiment import Experiment, Outcome, Size, Table, by_size, on_fetched_data
+from reproductions.experiment import Experiment, Outcome, Table
+from reproductions.sizes import Size, by_size, on_fetched_data
 from reproductions.smooth_topk.training import CROSS_ENTROPY, smooth, train_pairs
 from reproductions.training import repeated
 
