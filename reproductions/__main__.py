@@ -18,7 +18,8 @@ from evalgrad_lab.runs import Runs
 from evalgrad_lab.store import Store
 from reproductions import pages
 from reproductions.data_sets import CAMVID
-from reproductions.experiment import Experiment, Outcome, Size, SkippedError, Table
+from reproductions.experiment import Experiment, Outcome, Table
+from reproductions.sizes import Size, SkippedError
 
 PROG = "python -m reproductions"
 

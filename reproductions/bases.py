@@ -21,7 +21,7 @@ from evalgrad_lab.fit import scores_of
 from evalgrad_lab.runs import Runs, Settings
 from evalgrad_lab.store import write_atomically
 from reproductions.data_sets import DATA_SETS, DataSet, rescaled
-from reproductions.experiment import Size
+from reproductions.sizes import Size
 from reproductions.training import Loss, adam_poly, seeded, train
 
 Start = Mapping[str, Any]  # plain data: data, setting, seed and the file of the weights, base

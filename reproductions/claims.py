@@ -5,10 +5,13 @@ A claim is *found* if the interval lies on its side, *not found* if it lies on t
 leaves out the paper's effect, else *undecided*; *not testable here* if the networks cannot tell.
 """
 
+import math
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
+
+import numpy as np
 
 from evalgrad_lab.report.panels import CONFIDENCE, Difference, paired_difference
 
@@ -94,7 +97,8 @@ def best(
     of all comparisons together, for the rival is chosen among several.
     """
     others = {name: statistics.fmean(some) for name, some in named.items() if name != expected}
-    rival = max(others, key=others.__getitem__)
+    # one without a finite mean comes first: NaN is above nothing, and would be passed over
+    rival = max(others, key=lambda name: (not math.isfinite(others[name]), others[name]))
     found = gap(named[expected], named[rival], 1 - (1 - CONFIDENCE) / len(others))
     return _claim(f"{text}; next {rival}", paper, found, _side(found, paper), unless, digits)
 
@@ -107,6 +111,8 @@ def exact(text: str, holds: bool, ours: str, *, paper: str = "") -> Claim:
 def _claim(
     text: str, paper: float | None, found: Difference, verdict: Any, unless: str, digits: int
 ) -> Claim:
+    if not math.isfinite(found.mean):
+        unless = unless or "a training ended without a finite result"
     theirs = "" if paper is None else f"{paper:+.{digits}f}"
     shown = (theirs, in_words(found, digits), str(found.pairs))
     return Claim(text, *shown, "not testable here" if unless else verdict, unless)
@@ -125,7 +131,7 @@ def obstacle(
         if lead.verdict != "win":
             return f"{name} does not beat the constant prediction ({in_words(lead)})"
     further = statistics.fmean(moved) if moved is not None else 0.0
-    if abs(further) > MOVES:
+    if not abs(further) <= MOVES:  # NaN too
         return f"the base has not converged (further training changes it by {further:+.1f})"
     return ""
 
@@ -136,7 +142,8 @@ def gap(
     """Ours minus theirs, seed by seed, with Student's interval; one number stands for each seed."""
     others = [theirs] * len(ours) if isinstance(theirs, (int, float)) else theirs
     pairs = dict(enumerate(ours)), dict(enumerate(others))
-    found = paired_difference(*pairs, confidence)
+    with np.errstate(invalid="ignore"):  # of infinite values
+        found = paired_difference(*pairs, confidence)
     if found is None or len(ours) != len(others):
         raise ValueError(
             f"gap: `ours` and `theirs` must hold a value per seed; got {len(ours)} and"

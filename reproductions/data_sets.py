@@ -4,8 +4,7 @@ them: digit scenes, which are drawn, and CamVid, whose folder the command line n
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from functools import partial
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -24,12 +23,11 @@ from evalgrad_lab.models.enet import ENet
 from evalgrad_lab.models.unet import UNet
 from evalgrad_lab.models.weights import load_weights
 from evalgrad_lab.runs import Settings
-from reproductions.experiment import Experiment, Size, SkippedError, by_size
 from reproductions.ladder.arrays import camvid
+from reproductions.sizes import Size, SkippedError, by_size
 from reproductions.training import Counts, Loss
 
 CAMVID = "EVALGRAD_CAMVID"  # the environment variable that --camvid sets
-WITH_CAMVID = " --camvid FOLDER"  # the option of experiments that need it
 SPAN = (0.5, 1.0)  # of the factors of the size: those at which the test looks, too
 
 
@@ -66,19 +64,6 @@ class DataSet:
     def loss(self, name: str, **options: Any) -> Loss:
         """A loss of the lab's table, which leaves out the void."""
         return make(name, options if self.void is None else {**options, "ignore_index": self.void})
-
-
-def elsewhere(experiment: Experiment, data: DataSet) -> Experiment:
-    """The same experiment on other data, which its `run` takes as `data`."""
-    run: Any = experiment.run
-    return replace(
-        experiment,
-        name=f"{experiment.name}-{data.name.replace(' ', '-')}",
-        title=f"{experiment.title}, {data.title}",
-        source=f"{experiment.source}, {data.title}",
-        run=partial(run, data=data),
-        options=WITH_CAMVID,
-    )
 
 
 def rescaled(batches: Batches, seed: int) -> Batches:
@@ -144,8 +129,7 @@ DRIVES = (
     "CamVid at 120 x 88 pixels, 11 classes: trained on the drives {drives}, validated on 0006R0"
     " (101 images), tested on the 101 images of `val`, which are from 0016E5; each batch is"
     " rescaled by a random factor between 0.5 and 1 and flipped at random. Seeds differ in the"
-    " newly initialised weights and in the batches, not in the images. The sweep over p and the"
-    " curves over time of the loss max-pooling paper are left out on CamVid. Base:"
+    " newly initialised weights and in the batches, not in the images. Base:"
 )
 
 

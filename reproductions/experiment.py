@@ -1,44 +1,20 @@
 """What an experiment is: plain data, a function that runs it and one that judges the numbers."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Literal
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 from matplotlib.figure import Figure
 
-from evalgrad_lab.data.fetched import place
 from evalgrad_lab.runs import Runs
 from reproductions.claims import COLUMNS, Claim
+from reproductions.sizes import Size
 
-# tiny: seconds, for tests; default: minutes, on embedded data; full: on what `make data` fetches,
-# or with more classes. Some experiments have no default size, most have no full one.
-Size = Literal["tiny", "default", "full"]
+if TYPE_CHECKING:
+    from reproductions.data_sets import DataSet
 
-
-class SkippedError(Exception):
-    """The experiment cannot run at this size on this machine; the message says what to do."""
-
-
-def on_fetched_data(name: str, size: Size, *folders: str) -> None:
-    """For an experiment that has no embedded data: skip its default size, and raise for a folder
-    that `make data` has not fetched before anything runs.
-    """
-    if size == "default":
-        raise SkippedError(
-            f"it needs data that `make data` fetches ({', '.join(folders)}); `python -m"
-            f" reproductions {name} --full` runs it."
-        )
-    for folder in folders:
-        place(folder)
-
-
-def by_size(names: str, **sizes: Sequence[Any]) -> dict[str, dict[str, Any]]:
-    """The settings of every size, as rows under the names of their columns.
-
-    >>> by_size("images seeds", tiny=(8, [0]), default=(80, [0, 1]))["default"]
-    {'images': 80, 'seeds': [0, 1]}
-    """
-    return {size: dict(zip(names.split(), row, strict=True)) for size, row in sizes.items()}
+WITH_CAMVID = " --camvid FOLDER"  # the option of experiments that need it
 
 
 @dataclass(frozen=True)
@@ -90,6 +66,19 @@ class Experiment:
     def claims(self, outcome: Outcome) -> Table:
         """The verdicts, a row for each claim."""
         return Table("", COLUMNS, [claim.cells() for claim in self.judge(outcome.numbers)])
+
+
+def elsewhere(experiment: Experiment, data: "DataSet") -> Experiment:
+    """The same experiment on other data, which its `run` takes as `data`."""
+    run: Any = experiment.run
+    return replace(
+        experiment,
+        name=f"{experiment.name}-{data.name.replace(' ', '-')}",
+        title=f"{experiment.title}, {data.title}",
+        source=f"{experiment.source}, {data.title}",
+        run=partial(run, data=data),
+        options=WITH_CAMVID,
+    )
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,8 @@ import evalgrad
 from evalgrad_lab.store import write_atomically
 from reproductions.claims import COLUMNS
 from reproductions.drawing import write_svg
-from reproductions.experiment import Experiment, Outcome, Paper, Size, Table
+from reproductions.experiment import Experiment, Outcome, Paper, Table
+from reproductions.sizes import Size
 
 SIZES: tuple[Size, ...] = ("tiny", "default", "full")
 NOT_RUN = "\nNot run: "

@@ -19,7 +19,6 @@ from evalgrad_lab.runs import Runs
 from evalgrad_lab.store import Store
 from reproductions import bases, training
 from reproductions.data_sets import SCENES
-from reproductions.experiment import SkippedError
 from reproductions.lovasz import (
     binary,
     binary_pieces,
@@ -35,6 +34,7 @@ from reproductions.lovasz import (
     scenes_claims,
     scenes_pieces,
 )
+from reproductions.sizes import SkippedError
 
 
 def test_equibatches_visit_every_class_that_occurs():

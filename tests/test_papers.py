@@ -1,17 +1,18 @@
 """Every experiment of every paper runs at its tiny size, gives plain data, and judges it."""
 
+import importlib
 import json
 
 import pytest
 
 import reproductions
 from evalgrad_lab.data.fetched import NotFetchedError
-from evalgrad_lab.runs import Runs
+from evalgrad_lab.runs import Runs, modules_behind
 from evalgrad_lab.store import Store
-from reproductions.experiment import SkippedError
+from reproductions.sizes import SkippedError
 
 SEGMENTATIONS = {
-    *(f"lovasz/{table}" for table in ("table-1", "table-a1", "table-a2", "table-2", "table-4")),
+    *(f"lovasz/{table}" for table in ("table-1", "table-a1", "table-a2", "table-2")),
     *(f"loss_max_pooling/{item}" for item in ("table-2", "figure-3", "figure-4")),
     *("lovasz/figure-6", "lovasz/table-b2", "s_measures/experiment-2", "s_measures/experiment-3"),
 }
@@ -51,3 +52,17 @@ def test_names_are_unique_and_belong_to_their_paper():
     assert len(names) == len(set(names))
     for paper in reproductions.papers():
         assert {experiment.paper for experiment in paper.experiments} == {paper.name}
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("bases", "training", "loss_max_pooling.training", "loss_max_pooling.likeness"),
+        *(f"lovasz.{pieces}_pieces" for pieces in ("binary", "brain", "enet", "per_class", "prox")),
+        *("lovasz.scenes_pieces", "s_measures.training", "smooth_topk.training"),
+        *("direct_loss.training", "direct_loss.class_training"),
+    ],
+)
+def test_a_change_in_the_verdicts_voids_no_finished_run(name):
+    behind = modules_behind(importlib.import_module(f"reproductions.{name}"))
+    assert "reproductions.claims" not in {module.__name__ for module in behind}

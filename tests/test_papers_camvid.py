@@ -17,8 +17,8 @@ from reproductions import bases
 from reproductions.__main__ import main
 from reproductions.crf import Crf
 from reproductions.data_sets import APART, CAMVID, CAMVID_ENET, SHARED, rescaled
-from reproductions.experiment import SkippedError
 from reproductions.lovasz import enet_pieces, scenes_claims, scenes_pieces
+from reproductions.sizes import SkippedError
 
 NAMES = [one.name for one in reproductions.find(["all"]) if "camvid" in one.name]
 COUNTS = {"0001TP": 8, "0006R0": 3, "0016E5": 1}

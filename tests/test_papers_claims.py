@@ -141,6 +141,23 @@ def test_gaps_are_paired_by_seed():
             gap(ours, theirs)
 
 
+@pytest.mark.parametrize("broken", [float("nan"), float("inf"), -float("inf")])
+def test_a_training_without_a_finite_result_gets_no_verdict(broken):
+    good, bad = [70.0, 71.0, 70.5], [60.0, broken, 61.0]
+    claims = [
+        above("", good, bad),
+        above("", bad, good, paper=3.0),
+        similar("", bad, good, bound=1.0),
+        best("", {"ours": good, "theirs": [1.0, 1.1, 1.2], "third": bad}, "ours"),
+        best("", {"third": bad, "ours": good, "theirs": [1.0, 1.1, 1.2]}, "ours"),
+        best("", {"ours": bad, "theirs": good}, "ours"),
+    ]
+    assert {claim.verdict for claim in claims} == {"not testable here"}
+    assert {claim.why for claim in claims} == {"a training ended without a finite result"}
+    assert claims[3].text == "; next third"
+    assert "further training changes it by" in obstacle({"ours": good}, 8.0, [0.1, broken])
+
+
 ROW = re.compile(
     r"\| (?P<text>[^|]*) \| (?P<paper>[^|]*) \| [+-][\d.]+ \[(?P<low>[^,]*), (?P<high>[^\]]*)\]"
     r" \| \d+ \| \*\*(?P<verdict>[^*:]*)"

@@ -10,7 +10,7 @@ from evalgrad_lab.runs import Runs
 from evalgrad_lab.store import Store
 from reproductions.direct_loss import boxes, detection, objects
 from reproductions.direct_loss.boxes import Objects
-from reproductions.experiment import SkippedError
+from reproductions.sizes import SkippedError
 
 SQUARE = torch.tensor([[0.0, 0.0, 10.0, 10.0]])
 
@@ -127,7 +127,7 @@ def test_ignored_boxes_move_no_loss():
 
 
 def test_detection_runs_and_is_judged_by_its_numbers(sources, monkeypatch, tmp_path):
-    monkeypatch.setattr("reproductions.experiment.place", lambda name: name)
+    monkeypatch.setattr("reproductions.sizes.place", lambda name: name)
     outcome = detection.DETECTION.run("tiny", Runs(Store(tmp_path)))
     assert all(0 <= value <= 100 for some in outcome.numbers.values() for value in some["area"])
     with pytest.raises(SkippedError, match="--full"):

@@ -159,6 +159,8 @@ def test_projections_are_judged_by_their_numbers():
     level, lost = way(LOW, [93.1, 93.9, 93.4]), way([0.0, 0.1, 0.0], LOW)
     numbers = {"accuracy": dict.fromkeys(names, level), "certified F1": dict.fromkeys(names, lost)}
     assert verdicts(PROJECTIONS, numbers) == ["found"] * 2 + ["not found"] * 2
+    failed = dict.fromkeys(names, level) | {"paper's steps": way([0.0] * 3, [0.0] * 3)}
+    assert verdicts(PROJECTIONS, {"certified F1": failed}) == ["found", "not testable here"]
 
 
 def masks(regularised, **changes):

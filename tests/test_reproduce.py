@@ -18,7 +18,8 @@ import os
 from pathlib import Path
 import torch
 from reproductions.drawing import new_figure
-from reproductions.experiment import Experiment, Outcome, Paper, SkippedError, Table
+from reproductions.experiment import Experiment, Outcome, Paper, Table
+from reproductions.sizes import SkippedError
 from reproductions.claims import above, exact
 
 FACTOR = 2

@@ -9,7 +9,8 @@ from evalgrad_lab.runs import Runs
 from evalgrad_lab.tune import product
 from reproductions.claims import Claim, above, each, spread
 from reproductions.direct_loss.training import Hyper, train_scorer
-from reproductions.experiment import Experiment, Outcome, Size, Table, by_size
+from reproductions.experiment import Experiment, Outcome, Table
+from reproductions.sizes import Size, by_size
 from reproductions.training import tuned
 
 SETTINGS = by_size(

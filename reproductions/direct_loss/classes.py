@@ -17,7 +17,8 @@ from reproductions.direct_loss.class_training import (
     Hyper,
     train_classes,
 )
-from reproductions.experiment import Experiment, Outcome, Size, Table, by_size
+from reproductions.experiment import Experiment, Outcome, Table
+from reproductions.sizes import Size, by_size
 
 REPORTED = {"logistic": 64.8, "hinge": 63.6, "ours": 66.7}
 DIGITS: dict[str, list[int]] = {"linear": [], "16 hidden units": [16]}

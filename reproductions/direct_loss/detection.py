@@ -19,7 +19,8 @@ from reproductions.claims import Claim, above, each, spread
 from reproductions.direct_loss.boxes import Objects, average_precision, detections, hits
 from reproductions.direct_loss.class_training import CLASSES, LOSSES, Bank, Hyper
 from reproductions.direct_loss.objects import IGNORED, Regions, pasted
-from reproductions.experiment import Experiment, Outcome, Size, Table, by_size, on_fetched_data
+from reproductions.experiment import Experiment, Outcome, Table
+from reproductions.sizes import Size, by_size, on_fetched_data
 from reproductions.training import rates_in_words, seeded, train, tuned
 
 SETTINGS = by_size(

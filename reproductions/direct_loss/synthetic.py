@@ -14,7 +14,8 @@ from evalgrad_lab.tune import Tuned, product
 from reproductions.claims import Claim, above, best, each, similar, spread
 from reproductions.direct_loss.training import ALGORITHMS, DIRECT, WIDTH, Hyper, train_scorer
 from reproductions.drawing import mean_curve, new_figure
-from reproductions.experiment import Experiment, Outcome, Size, Table
+from reproductions.experiment import Experiment, Outcome, Table
+from reproductions.sizes import Size
 from reproductions.training import tuned
 
 SIZES = {"tiny": [200, 100, 200], "default": list(PAPER)}

@@ -10,9 +10,9 @@ from matplotlib.figure import Figure
 from evalgrad_lab.report.panels import rank_correlation
 from evalgrad_lab.runs import Runs
 from reproductions.claims import Claim, above, best, each, last_looks, minus, spread
-from reproductions.data_sets import APART, SCENES, SHARED, DataSet, elsewhere
+from reproductions.data_sets import APART, SCENES, SHARED, DataSet
 from reproductions.drawing import new_figure
-from reproductions.experiment import Experiment, Outcome, Size, Table
+from reproductions.experiment import Experiment, Outcome, Table, elsewhere
 from reproductions.loss_max_pooling.sizes import (
     METHODS,
     SEEDS,
@@ -21,6 +21,7 @@ from reproductions.loss_max_pooling.sizes import (
     seeds_of,
     tuned,
 )
+from reproductions.sizes import Size
 
 # bootstrapping is a deeper network of others, without a number for its own base
 REPORTED = dict(zip(METHODS, (72.55, 73.63, 69.81, 74.64, 74.17, 75.06), strict=True))

@@ -9,9 +9,9 @@ from evalgrad_lab.tune import Tuned
 from reproductions.bases import in_words, with_bases
 from reproductions.claims import each, minus, obstacle
 from reproductions.data_sets import SCENES, DataSet
-from reproductions.experiment import Size, by_size
 from reproductions.loss_max_pooling.likeness import likeness
 from reproductions.loss_max_pooling.training import fine_tune_methods
+from reproductions.sizes import Size, by_size
 from reproductions.training import best_forks, rates_in_words
 
 Method = Mapping[str, Any]

@@ -7,8 +7,8 @@ from typing import Any
 
 from evalgrad_lab.runs import Runs
 from reproductions.claims import Claim, above, best, spread
-from reproductions.data_sets import SHARED, DataSet, elsewhere
-from reproductions.experiment import Experiment, Outcome, Size, Table
+from reproductions.data_sets import SHARED, DataSet
+from reproductions.experiment import Experiment, Outcome, Table, elsewhere
 from reproductions.loss_max_pooling.sizes import (
     BLEND,
     METHODS,
@@ -18,6 +18,7 @@ from reproductions.loss_max_pooling.sizes import (
     seeds_of,
     tuned,
 )
+from reproductions.sizes import Size
 
 EXPONENTS = ["1", "1.1", "1.2", "1.3", "1.4", "1.5", "1.6", "1.7", "1.8", "1.9", "2.3"]
 FOUND = (74.54, 74.52, 74.60, 74.64, 74.44, 74.02, 74.33, 74.57, 74.00, 74.22, 74.09)

@@ -13,7 +13,8 @@ from evalgrad import loss_max_pooling_weights
 from evalgrad_lab.runs import Runs
 from reproductions.claims import Claim, exact
 from reproductions.drawing import new_figure, plot_lines
-from reproductions.experiment import Experiment, Outcome, Size, Table
+from reproductions.experiment import Experiment, Outcome, Table
+from reproductions.sizes import Size
 
 PIXELS = 100
 EXPONENTS = (1, 1.2, 1.4, 1.7, 2, 3, 4, 10, math.inf)  # of figure 2 at m = n/3

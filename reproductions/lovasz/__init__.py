@@ -18,7 +18,8 @@ PAPER = Paper(
     "The synthetic experiments are those of the paper. Pascal VOC and Cityscapes are not"
     " available here; scikit-learn's digits replace them, with small networks, and CamVid if"
     " `--camvid` gives its folder. As in the paper, one network per seed is trained with"
-    " cross-entropy first, then fine-tuned with every loss. Learning rates are chosen on"
+    " cross-entropy first, then fine-tuned with every loss; the networks of table B.2 are trained"
+    " with each loss from the start. Learning rates are chosen on"
     ' validation data, with the same budget for every loss; where a section says "not tuned",'
     " all have the same one. Figure C.2 is left out: on thin"
     " strokes, training the last layer with the Lovász hinge hardly lowered the loss below its"

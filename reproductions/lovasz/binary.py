@@ -10,8 +10,9 @@ from evalgrad_lab.data.fetched import place
 from evalgrad_lab.runs import Runs
 from evalgrad_lab.tune import Tuned
 from reproductions.claims import Claim, above, best, each, minus, obstacle, spread
-from reproductions.experiment import Experiment, Outcome, Size, Table, by_size
+from reproductions.experiment import Experiment, Outcome, Table
 from reproductions.lovasz.binary_pieces import EVALUATED, fine_tune_binary
+from reproductions.sizes import Size, by_size
 from reproductions.training import best_forks, rates_in_words
 
 RATES = [0.001, 0.003, 0.01, 0.03]

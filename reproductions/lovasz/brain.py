@@ -7,8 +7,9 @@ from typing import Any
 from evalgrad_lab.runs import Runs
 from evalgrad_lab.tune import product
 from reproductions.claims import Claim, above, each, obstacle, spread
-from reproductions.experiment import Experiment, Outcome, Size, Table, by_size, on_fetched_data
+from reproductions.experiment import Experiment, Outcome, Table
 from reproductions.lovasz.brain_pieces import BEND, FOLDS, LOSSES, NAMES, train_brain
+from reproductions.sizes import Size, by_size, on_fetched_data
 from reproductions.training import rates_in_words, tuned
 
 INDICES = ("Jaccard", "Dice")

@@ -12,7 +12,8 @@ from evalgrad_lab.loss_factories import make
 from evalgrad_lab.runs import Runs
 from reproductions.claims import Claim, above, each, similar, spread
 from reproductions.drawing import new_figure
-from reproductions.experiment import Experiment, Outcome, Size, Table
+from reproductions.experiment import Experiment, Outcome, Table
+from reproductions.sizes import Size
 from reproductions.training import repeated
 
 BIASES = [round(-5 + 0.04 * step, 2) for step in range(151)]

@@ -10,10 +10,10 @@ from evalgrad_lab.tune import Tuned
 from reproductions.bases import in_words, with_bases
 from reproductions.claims import MOVES, Claim, above, each, minus, obstacle, similar, spread
 from reproductions.data_sets import CAMVID_ENET as DATA
-from reproductions.data_sets import WITH_CAMVID
 from reproductions.drawing import mean_curve, new_figure, plot_lines
-from reproductions.experiment import Experiment, Outcome, Size, Table, by_size
+from reproductions.experiment import WITH_CAMVID, Experiment, Outcome, Table
 from reproductions.lovasz.enet_pieces import fine_tunings
+from reproductions.sizes import Size, by_size
 from reproductions.training import best_forks, rates_in_words
 
 RATES = [0.001, 0.003]

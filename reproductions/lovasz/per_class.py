@@ -10,10 +10,11 @@ from evalgrad_lab.tune import Tuned
 from reproductions.bases import in_words, with_bases
 from reproductions.claims import Claim, above, best, each, obstacle, spread
 from reproductions.data_sets import SCENES
-from reproductions.experiment import Experiment, Outcome, Size, Table, by_size
+from reproductions.experiment import Experiment, Outcome, Table
 from reproductions.lovasz.binary import TABLE_A2, numbers_in
 from reproductions.lovasz.binary_pieces import EVALUATED
 from reproductions.lovasz.per_class_pieces import one_by_one
+from reproductions.sizes import Size, by_size
 from reproductions.training import best_forks, rates_in_words
 
 RATES = [0.001, 0.003]
@@ -125,7 +126,7 @@ def judge(numbers: Mapping[str, Any]) -> list[Claim]:
                 f"{name} is smallest after training with it",
                 {loss: [-value for value in losses[loss][name]] for loss in EVALUATED},
                 name,
-                digits=3,
+                digits=4,
                 **how,
             )
             for name in EVALUATED

@@ -11,9 +11,10 @@ from matplotlib.figure import Figure
 from evalgrad_lab.runs import Runs
 from reproductions.claims import Claim, exact
 from reproductions.drawing import new_figure
-from reproductions.experiment import Experiment, Outcome, Size, Table
+from reproductions.experiment import Experiment, Outcome, Table
 from reproductions.lovasz.greedy_prox import greedy_counts
 from reproductions.lovasz.prox_pieces import METHODS, descend
+from reproductions.sizes import Size
 
 SLOPES = [1.0, 2.0, 0.2]  # nu of equation C.4; the paper does not give its three
 GREEDY = {"draws": 300, "items": 8}

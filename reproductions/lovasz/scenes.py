@@ -12,11 +12,12 @@ from evalgrad_lab.runs import Runs
 from evalgrad_lab.tune import Tuned
 from reproductions.bases import in_words, with_bases
 from reproductions.claims import each, last_looks, spread
-from reproductions.data_sets import APART, SCENES, SHARED, DataSet, elsewhere
+from reproductions.data_sets import APART, SCENES, SHARED, DataSet
 from reproductions.drawing import mean_curve, new_figure, plot_lines
-from reproductions.experiment import Experiment, Outcome, Size, Table, by_size
+from reproductions.experiment import Experiment, Outcome, Table, elsewhere
 from reproductions.lovasz.scenes_claims import ENDS, LOSSES, TABLE_2, judge_curves, judge_table
 from reproductions.lovasz.scenes_pieces import STRENGTHS, fine_tune
+from reproductions.sizes import Size, by_size
 from reproductions.training import best_forks, rates_in_words
 
 RATES = [0.001, 0.003]

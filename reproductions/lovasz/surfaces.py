@@ -13,7 +13,8 @@ from evalgrad_lab.data.dataset import permutation
 from evalgrad_lab.runs import Runs
 from reproductions.claims import Claim, exact
 from reproductions.drawing import new_figure
-from reproductions.experiment import Experiment, Outcome, Size, Table
+from reproductions.experiment import Experiment, Outcome, Table
+from reproductions.sizes import Size
 
 TRUTHS = [(0, 0), (0, 1), (1, 0), (1, 1)]  # of two pixels
 CORNERS = torch.tensor(TRUTHS, dtype=torch.float64)  # 1 = this pixel is mispredicted

@@ -8,10 +8,11 @@ from evalgrad_lab.runs import Runs, Settings
 from evalgrad_lab.tune import Tuned, product
 from reproductions.claims import Claim, above, each, obstacle, spread
 from reproductions.drawing import draw_epochs
-from reproductions.experiment import Experiment, Outcome, Size, Table
+from reproductions.experiment import Experiment, Outcome, Table
 from reproductions.s_measures.digits import BASE, NAMES, PAPERS, best_alpha, by_alpha
 from reproductions.s_measures.regulariser import ALPHAS
 from reproductions.s_measures.training import THRESHOLDS, train_masks
+from reproductions.sizes import Size
 from reproductions.training import repeated, tuned
 
 ONE_CLASS = {

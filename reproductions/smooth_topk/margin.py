@@ -6,7 +6,8 @@ from typing import Any
 
 from evalgrad_lab.runs import Runs
 from reproductions.claims import Claim, above, each, spread
-from reproductions.experiment import Experiment, Outcome, Size, Table
+from reproductions.experiment import Experiment, Outcome, Table
+from reproductions.sizes import Size
 from reproductions.smooth_topk.sizes import SCALES
 from reproductions.smooth_topk.training import smooth
 

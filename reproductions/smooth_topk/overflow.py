@@ -6,7 +6,8 @@ from typing import Any
 from evalgrad_lab.data.fetched import place
 from evalgrad_lab.runs import Runs
 from reproductions.claims import Claim, exact
-from reproductions.experiment import Experiment, Outcome, Size, Table
+from reproductions.experiment import Experiment, Outcome, Table
+from reproductions.sizes import Size
 from reproductions.smooth_topk.measurements import STABLE, stability
 
 TEMPERATURES = (1e1, 1e0, 1e-1, 1e-2, 1e-3, 1e-4, 1e-36)

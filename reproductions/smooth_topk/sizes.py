@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 from evalgrad_lab.runs import Runs, Settings
 from evalgrad_lab.tune import product
-from reproductions.experiment import Size
+from reproductions.sizes import Size
 from reproductions.smooth_topk.training import train_pairs
 from reproductions.training import Counts, Name, tuned
 

@@ -8,7 +8,8 @@ from typing import Any
 
 from evalgrad_lab.runs import Runs
 from reproductions.claims import Claim, above, minus
-from reproductions.experiment import Experiment, Outcome, Size, Table, by_size
+from reproductions.experiment import Experiment, Outcome, Table
+from reproductions.sizes import Size, by_size
 from reproductions.smooth_topk.measurements import BOTH, FORWARD, seconds, training_seconds
 
 MOST = (100, 1000, 10000, 100000)

@@ -5,7 +5,8 @@ from typing import Any
 
 from evalgrad_lab.runs import Runs
 from reproductions.claims import Claim, above, each, minus, similar, spread
-from reproductions.experiment import Experiment, Outcome, Size, Table
+from reproductions.experiment import Experiment, Outcome, Table
+from reproductions.sizes import Size
 from reproductions.smooth_topk.photographs import CLASSES
 from reproductions.smooth_topk.sizes import SCALES
 from reproductions.smooth_topk.training import CROSS_ENTROPY, smooth

@@ -7,7 +7,8 @@ from evalgrad_lab.runs import Runs
 from evalgrad_lab.tune import product
 from reproductions.claims import Claim, above, best, each, exact, similar, spread
 from reproductions.drawing import new_figure
-from reproductions.experiment import Experiment, Outcome, Size, Table
+from reproductions.experiment import Experiment, Outcome, Table
+from reproductions.sizes import Size
 from reproductions.smooth_topk.sizes import SCALES
 from reproductions.smooth_topk.training import gradient_density, smooth
 
