@@ -90,7 +90,7 @@ def line(mean, low, high, p=0.5):
 def test_the_page_counts_wins_ties_and_losses():
     lines = [line(0.02, 0.01, 0.03), line(0.0, -0.01, 0.01), line(-0.01, -0.015, -0.005, p=0.01)]
     text = page.page(lines, [])
-    assert "1 wins, 1 ties, 1 losses. Mean of all tasks: +0.33" in text
+    assert "1 win, 1 tie, 1 loss. Mean of all tasks: +0.33" in text
     others = "+0.0 (-1.0 to +1.0) | +2.0 (+1.0 to +3.0) | -1.0 (-2.0 to +1.0)"
     assert f"| loss | 0.03 | {others} | 1 of 5 |" in text  # 0.01 times three tasks
     assert "Against the other baseline: 0 wins, 3 ties, 0 losses, mean -1.00" in text

@@ -85,7 +85,7 @@ CLIMBED = [
     ladder_row("c", "-1.0 (-1.5 to -0.5)", "loss", 4),
     ladder_row("d", "+0.0 (+0.0 to +0.0)", "tie", 0),
     "",
-    "Against the other baseline: 3 wins, 1 ties, 0 losses, mean +0.31.",
+    "Against the other baseline: 3 wins, 1 tie, 0 losses, mean +0.31.",
 ]
 HELD_OUT = [
     "",
@@ -94,7 +94,7 @@ HELD_OUT = [
     LADDER_HEAD,
     ladder_row("e", "+0.3 (+0.2 to +0.4)", "win", 5),
     "",
-    "Against the other baseline: 0 wins, 0 ties, 1 losses, mean -1.07.",
+    "Against the other baseline: 0 wins, 0 ties, 1 loss, mean -1.07.",
     "",
     "## Sizes",
     "",

@@ -1,6 +1,7 @@
 """What the ladder's page says: its tables, their sums, and where the recipe fails."""
 
 import math
+from collections import Counter
 from dataclasses import dataclass
 from statistics import fmean
 
@@ -14,7 +15,12 @@ LEVEL = 0.05  # of the criterion: a loss whose corrected p is below it
 LOW = 0.01  # a mean this far below the reference is explained
 RESTART = "without the metric's loss"
 MORE = ("in equal time", RESTART, "to the other baseline", "branch taken")
-WORDS: dict[Verdict, str] = {"win": "wins", "tie": "ties", "loss": "losses"}
+# of one and of several
+WORDS: dict[Verdict, tuple[str, str]] = {
+    "win": ("win", "wins"),
+    "tie": ("tie", "ties"),
+    "loss": ("loss", "losses"),
+}
 
 
 @dataclass(frozen=True)
@@ -223,8 +229,8 @@ def _counted(differences: list[Difference]) -> tuple[str, str]:
     """Wins, ties and losses; the mean over the tasks with two 95 % intervals: what other seeds
     would change on these tasks, and what other tasks would.
     """
-    verdicts = [one.verdict for one in differences]
-    counts = ", ".join(f"{verdicts.count(v)} {n}" for v, n in WORDS.items())
+    found = Counter(one.verdict for one in differences)
+    counts = ", ".join(f"{found[v]} {words[found[v] != 1]}" for v, words in WORDS.items())
     mean, seeds, tasks = _spreads(differences)
     return counts, f"{mean:+.2f} (± {seeds:.2f} over seeds, ± {tasks:.2f} over tasks)"
 
