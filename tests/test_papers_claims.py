@@ -7,10 +7,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import reproductions
+from reproductions import pages
 from reproductions.claims import above, best, exact, gap, in_words, obstacle, similar
 
 DRAWS = 400
-PAGES = sorted((Path(__file__).parent.parent / "docs/papers").glob("*.md"))
+PAPERS = Path(__file__).parent.parent / "docs/papers"
+PAGES = sorted(PAPERS.glob("*.md"))
 
 
 def noise(arms, seeds, draws=DRAWS):
@@ -187,3 +190,12 @@ def test_every_row_of_the_pages_is_by_the_rule(page):
         text, paper, low, high, verdict = row.groups()
         allowed = {*by_the_rule(text, paper, low, high), "not testable here"}
         assert verdict in allowed, row[0]
+
+
+@pytest.mark.parametrize("paper", reproductions.papers(), ids=lambda paper: paper.name)
+def test_every_size_of_every_experiment_has_a_result_on_its_page(paper):
+    sections = pages.read_sections(PAPERS / f"{paper.name}.md")
+    ran = {key for key, text in sections.items() if pages.NOT_RUN not in text}
+    for experiment in paper.experiments:
+        assert {(experiment.name, "default"), (experiment.name, "full")} & ran, experiment.name
+        assert ((experiment.name, "full") in ran) == experiment.full, experiment.name
