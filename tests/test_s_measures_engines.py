@@ -101,6 +101,19 @@ def test_totals_leave_out_what_was_not_seen(surrogate, request):
 
 
 @surrogates
+def test_items_are_seen_also_at_a_threshold_that_is_nan(surrogate, request):
+    scores = X.clone()
+    scores[::4] = torch.nan
+    threshold, seen = torch.tensor([torch.nan]), ~scores.isnan()
+    counts = torch.stack([(seen & Y).sum(), (seen & ~Y).sum()]).float()
+    for _ in ("kernel", "pure"):
+        (totals,) = error_totals(scores, Y, threshold, SURROGATES[surrogate])
+        assert totals[:, 0].isnan().all()  # surrogate errors
+        torch.testing.assert_close(totals[:, 1:], torch.stack([torch.zeros(2), counts], dim=1))
+        request.getfixturevalue("pure")
+
+
+@surrogates
 @pytest.mark.parametrize("rows", [1, 3])
 def test_kernel_gradient_equals_autograd_of_the_formula(surrogate, rows, request):
     kind, weight = SURROGATES[surrogate], torch.rand(rows, 2, dtype=torch.float64)

@@ -241,9 +241,9 @@ def _pure_totals(
     if not due:
         return scores.new_zeros(len(threshold), 2, 3)
     offset = scale.unsqueeze(-1) * (scores - threshold.unsqueeze(-1))
-    rows = []
+    known, rows = ~scores.isnan(), []  # also at a threshold that is NaN
     for side, u in ((positive, -offset), (~positive, offset)):
-        seen = side & ~u.isnan()
+        seen = side & known
         counted = [
             torch.where(seen, x, 0).sum(-1)
             for x in (_BY_CODE[surrogate](1 + u), (u >= 0).to(u), torch.ones_like(u))
