@@ -2,6 +2,7 @@
 
 import importlib
 import json
+import multiprocessing.connection
 import os
 import signal
 import subprocess
@@ -29,6 +30,18 @@ def killed(*, call):
         os.kill(os.getpid(), signal.SIGKILL)
 
 
+def half_sent(*, marker, call):
+    """A run that is ended when it has sent only a part of its result."""
+
+    def send(connection, data):
+        os.write(connection.fileno(), len(data).to_bytes(4, "big") + bytes(data[:1]))
+        Path(marker).touch()
+        time.sleep(600)
+
+    multiprocessing.connection.Connection._send_bytes = send
+    return call
+
+
 def test_a_run_is_stored_with_its_description_and_counts_once(tmp_path):
     bench = Runs(Store(tmp_path))
     for _ in range(2):
@@ -53,6 +66,41 @@ def test_workers_are_kept_from_run_to_run_and_given_up_after_a_failure(tmp_path)
         with pytest.raises(ZeroDivisionError):
             bench.run(process_of, [{"call": 5}, {"call": 6, "divisor": 0}])
         assert workers.isdisjoint(bench.run(process_of, [{"call": 7}, {"call": 8}]))
+
+
+INTERRUPTED_WHILE_SENDING = """
+import os, signal, sys, threading, time
+from pathlib import Path
+from test_lab_runs import half_sent
+from evalgrad_lab.runs import Runs
+from evalgrad_lab.store import Store
+
+def interrupt():
+    while not Path(marker).exists():
+        time.sleep(0.02)
+    os.kill(os.getpid(), signal.SIGINT)
+
+if __name__ == "__main__":
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    folder, marker = sys.argv[1], sys.argv[1] + "/marker"
+    threading.Thread(target=interrupt, daemon=True).start()
+    settings = [{"marker": marker, "call": call} for call in range(2)]
+    try:
+        with Runs(Store(Path(folder)), jobs=2) as several:
+            several.run(half_sent, settings)
+    except KeyboardInterrupt:
+        print("interrupted")
+"""
+
+
+def test_ctrl_c_while_a_worker_sends_its_result_ends_the_command(tmp_path):
+    script = tmp_path / "script.py"
+    script.write_text(INTERRUPTED_WHILE_SENDING)
+    command = [sys.executable, str(script), str(tmp_path)]
+    here = Path(__file__).parent
+    environment = {**os.environ, "PYTHONPATH": f"{here}{os.pathsep}{here.parent}"}
+    done = subprocess.run(command, env=environment, timeout=120, capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (0, "interrupted\n"), done.stderr
 
 
 def test_a_killed_worker_is_told_and_not_waited_for(tmp_path):

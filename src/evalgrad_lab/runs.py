@@ -65,9 +65,14 @@ class Runs:
         """End the workers, and what they are at."""
         if self._pool is not None:
             workers = multiprocessing.active_children()
+            results: Any = vars(self._pool).get("_result_queue")
             self._pool.shutdown(wait=False, cancel_futures=True)
             for worker in workers:
                 worker.terminate()
+            # A worker that was sending a result leaves the pool's thread waiting for the rest, and
+            # Python's exit for that thread. Nobody else holds this end: now the thread sees an end.
+            if results is not None:
+                results._writer.close()
             self._pool = None
 
     @property
