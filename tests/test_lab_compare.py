@@ -352,7 +352,7 @@ def test_ctrl_c_in_a_terminal_stops_the_workers_and_the_same_command_goes_on(tmp
     while process.poll() is None and not list((tmp_path / "store").glob("*.json")):
         time.sleep(0.05)
     os.killpg(process.pid, signal.SIGINT)  # as a terminal does: to the parent and to the workers
-    _, message = process.communicate()
+    _, message = process.communicate(timeout=300)
     assert process.returncode == 130
     assert message.endswith(
         "evalgrad compare: interrupted; finished work is kept, and the same command resumes.\n"

@@ -134,7 +134,7 @@ def test_a_killed_training_resumed_ends_as_an_uninterrupted_one(
         time.sleep(0.01)
     time.sleep(0.2)  # into the next epoch
     process.send_signal(ending)
-    _, message = process.communicate()
+    _, message = process.communicate(timeout=300)
     assert process.returncode == code
     assert message.endswith(said)
     assert "Traceback" not in message
