@@ -17,6 +17,8 @@ from reproductions.ladder import arrays
 from reproductions.sizes import SkippedError
 from reproductions.smooth_topk import (
     algorithms,
+    cost,
+    cost_pieces,
     crops,
     dense,
     margin,
@@ -139,6 +141,82 @@ def test_times_are_judged_by_their_numbers(slow, custom, expected):
     numbers = {"n": [10, 100], "forward": forward, "both": both}
     numbers["step"] = {"CE": times(1.0, 1.0)[0], "L5,0.1": times(1.0, custom + 0.95)[1]}
     assert verdicts(speed.EXPERIMENT, numbers) == expected
+
+
+def cost_numbers(*shares):
+    """Seconds of three seeds, by the share of cross-entropy's that each network takes."""
+    ce = [30.0, 31.0, 29.0]
+
+    def longer(share):
+        ours = [share * one * (1 + noise) for one, noise in zip(ce, (0.0, 0.004, -0.002))]
+        return {"CE": {"seconds": ce}, "L5,0.1": {"seconds": ours}}
+
+    return dict(zip(cost_pieces.NETWORKS, map(longer, shares), strict=True))
+
+
+def test_costs_of_whole_trainings_are_judged_by_their_numbers():
+    assert verdicts(cost.EXPERIMENT, cost_numbers(1.02, 1.05)) == ["found"] * 4
+    longer = verdicts(cost.EXPERIMENT, cost_numbers(1.2, 0.9))
+    assert longer == ["not found", "found", "found", "not found"]
+    assert verdicts(cost.EXPERIMENT, cost_numbers(1.1, 1.0))[::3] == ["undecided", "not found"]
+    first, second = (row.ours for row in cost.judge(cost_numbers(1.02, 1.05))[:2])
+    assert first.startswith("+7.9 [")
+    assert second.startswith("+2.1 [")
+
+
+def test_trainings_take_turns_and_each_has_its_own_time(monkeypatch):
+    clock, taken = [0.0], []
+    monkeypatch.setattr(cost_pieces.time, "process_time", lambda: clock[0])
+
+    def training(name, lasts):
+        for value in range(3):
+            clock[0] += lasts
+            taken.append(name)
+            yield float(value)
+
+    for seed, order in ((0, "abbaab"), (1, "baabba")):
+        taken.clear()
+        both = {"a": training("a", 1.0), "b": training("b", 10.0)}
+        found = cost_pieces.in_turns(both, epochs=2, seed=seed)
+        assert "".join(taken) == order
+        assert found == {
+            "a": {"seconds": 3.0, "top5": 2.0},
+            "b": {"seconds": 30.0, "top5": 2.0},
+        }
+
+
+@pytest.mark.parametrize(("network", "width"), [("DenseNet-BC", 2), ("perceptron", 8)])
+def test_a_training_that_takes_turns_is_the_same_as_alone(network, width):
+    settings = {"network": network, "width": width, "seed": 0, "sizes": (300, 100, 100)}
+    found = cost_pieces.whole_trainings(**settings, epochs=3, cases=cost.CASES)
+    for name, case in cost.CASES.items():
+        *seen, test = cost_pieces.by_epochs(**settings, **case, epochs=3)
+        assert seen == sorted(seen)
+        assert len(seen) == 3
+        assert found[name]["top5"] == test
+
+
+def test_a_training_by_epochs_is_one_training(monkeypatch):
+    """As many steps as one call of `fit` takes, on one schedule; a validation for every epoch."""
+    made = []
+
+    class Watched(cost_pieces.Training):
+        def __init__(self, *arguments):
+            super().__init__(*arguments)
+            self.rates = []
+            made.append(self)
+
+        def take(self, batch):
+            self.rates.append(self.optimiser.param_groups[0]["lr"])
+            return super().take(batch)
+
+    monkeypatch.setattr(cost_pieces, "Training", Watched)
+    settings = {"network": "perceptron", "width": 8, "seed": 0, "sizes": (300, 50, 50)}
+    seen = list(cost_pieces.by_epochs(**settings, **cost.CASES["CE"], epochs=4))
+    assert len(seen) == 5
+    (only,) = made
+    assert only.rates == pytest.approx([0.1] * 6 + [0.01] * 3 + [0.001] * 3)
+    assert only.epoch == 4
 
 
 @pytest.mark.parametrize(

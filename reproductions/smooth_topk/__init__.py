@@ -1,7 +1,16 @@
 """The experiments of the smooth top-k paper."""
 
 from reproductions.experiment import Paper
-from reproductions.smooth_topk import dense, margin, noise, overflow, speed, subsets, temperature
+from reproductions.smooth_topk import (
+    cost,
+    dense,
+    margin,
+    noise,
+    overflow,
+    speed,
+    subsets,
+    temperature,
+)
 
 PAPER = Paper(
     name="smooth_topk",
@@ -33,6 +42,7 @@ PAPER = Paper(
         subsets.SHARES_EXPERIMENT,
         subsets.CROPS_EXPERIMENT,
         speed.EXPERIMENT,
+        cost.EXPERIMENT,
         overflow.EXPERIMENT,
         margin.EXPERIMENT,
     ],
