@@ -8,7 +8,7 @@ from reproductions.claims import Claim, above, each, minus, similar, spread
 from reproductions.experiment import Experiment, Outcome, Table
 from reproductions.sizes import Size
 from reproductions.smooth_topk.photographs import CLASSES
-from reproductions.smooth_topk.sizes import SCALES
+from reproductions.smooth_topk.sizes import GRID, SCALES, Scale
 from reproductions.smooth_topk.training import CROSS_ENTROPY, smooth
 
 SHARES = (100, 50, 25, 10, 5)
@@ -20,11 +20,17 @@ REPORTED: dict[str, Any] = {
 OBJECTIVES = {"CE": CROSS_ENTROPY, "L5,0.1": smooth(0.1)}
 SAME = 0.5  # points of accuracy: level
 PREDICTIONS = ("one crop", "softmax", "marginals")
+# more pairs than the other experiments have: the smallest share has five of every class, not one
+LARGER = Scale("cifar", (10000, 1000, 2000), 2000, (0, 1, 2, 3, 4), GRID, width=16)
+
+
+def _scale(size: Size) -> Scale:
+    return LARGER if size == "full" else SCALES[size]
 
 
 def measure(size: Size, runs: Runs) -> dict[str, Any]:
     """Top-5 accuracy by objective and way to predict, for each share; both experiments read it."""
-    scale = SCALES[size]
+    scale = _scale(size)
     shares = SHARES if size != "tiny" else (100, 50)
     most = scale.sizes[0] // CLASSES
     counts = {share: 0 if share == 100 else max(most * share // 100, 1) for share in shares}
@@ -44,7 +50,7 @@ def measure(size: Size, runs: Runs) -> dict[str, Any]:
 
 def _setting(size: Size) -> str:
     return (
-        f"{SCALES[size].sentence()} Each share has the same number of pairs of every class; the"
+        f"{_scale(size).sentence()} Each share has the same number of pairs of every class; the"
         " number of steps is the same for all shares, and the network that is best on validation"
         " is tested. Training images are shifted by up to one pixel; nine shifts replace the"
         " paper's ten crops. Unlike the labels of ImageNet, the labels here are not noisy."
@@ -62,7 +68,7 @@ def run_shares(size: Size, runs: Runs) -> Outcome:
         rows.append([f"{share} %", *paper, numbers["pairs"][row], *ours])
     columns = ["share", "paper CE", "paper L5,0.1", "pairs", "CE", "L5,0.1"]
     table = Table("Top-5 accuracy in %", columns, rows)
-    return Outcome(numbers, _setting(size), SCALES[size].seeds, [table])
+    return Outcome(numbers, _setting(size), _scale(size).seeds, [table])
 
 
 def judge_shares(numbers: Mapping[str, Any]) -> list[Claim]:
@@ -89,7 +95,7 @@ def run_crops(size: Size, runs: Runs) -> Outcome:
         ]
     columns = ["share", "loss", "one crop", "softmax over crops", "top-5 marginals over crops"]
     table = Table("Top-5 accuracy in %", columns, rows)
-    return Outcome(numbers, _setting(size), SCALES[size].seeds, [table])
+    return Outcome(numbers, _setting(size), _scale(size).seeds, [table])
 
 
 def judge_crops(numbers: Mapping[str, Any]) -> list[Claim]:
@@ -116,6 +122,7 @@ SHARES_EXPERIMENT = Experiment(
     " accuracy; with all of it they tie.",
     run_shares,
     judge_shares,
+    full=True,
 )
 CROPS_EXPERIMENT = Experiment(
     "smooth_topk/crops",
@@ -125,4 +132,5 @@ CROPS_EXPERIMENT = Experiment(
     " points, and up to 1 point for CE with little data.",
     run_crops,
     judge_crops,
+    full=True,
 )
