@@ -2,7 +2,8 @@
 the networks at the test: several scales, a CRF, Nowozin's decisions.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from statistics import fmean
 from typing import Any
 
 import torch
@@ -17,7 +18,7 @@ from reproductions.crf import Crf
 from reproductions.data_sets import DataSet
 from reproductions.training import Loss, adam_poly, equibatches, forked, train
 
-GROUP = 21  # images whose labels Nowozin's rule decides together, as in the paper
+BATCHES, GROUP = 20, 21  # on which the paper tries Nowozin's rule, and images in each
 STRENGTHS = (0.5, 1.0, 2.0)  # of both messages of the CRF, chosen on validation
 EVERY = 4  # of so many validation images one chooses it
 
@@ -35,6 +36,25 @@ def class_table(target: Tensor, classes: int) -> Tensor:
     """Which classes each image has: (images, classes); the void is none."""
     table = torch.zeros(len(target), 256, dtype=torch.bool)
     return table.scatter_(1, target.flatten(1), True)[:, :classes]
+
+
+def whole_batches(presence: Tensor, seed: int) -> list[Tensor]:
+    """The paper's random batches with every class that an image of the table has: their indices."""
+    present = presence[:, presence.any(0)]
+    found: list[Tensor] = []
+    generator = torch.Generator().manual_seed(seed)
+    while len(found) < BATCHES:
+        drawn = torch.randperm(len(present), generator=generator)[:GROUP]
+        if present[drawn].any(0).all():
+            found.append(drawn)
+    return found
+
+
+def on_batches(base: Base, labels: Callable[[Tensor], Tensor]) -> float:
+    """Mean mIoU of those batches of test images; `labels` takes the indices of a batch."""
+    target = base.split.test.target
+    batches = whole_batches(class_table(target, len(base.data.classes)), base.seed)
+    return fmean(base.mious(labels(at), target[at])["dataset"] for at in batches)
 
 
 @torch.no_grad()
@@ -57,23 +77,26 @@ def crf_strength(base: Base) -> float:
 
 
 def at_test(base: Base, model: nn.Module, views: Sequence[str], strength: float) -> dict[str, Any]:
-    """All kinds of mIoU on test, the IoU of the classes, and by `views` the mIoU of the dataset at
-    several scales, with a CRF of the `strength` on them, or with Nowozin's rule on one scale.
+    """All kinds of mIoU on test, the mean of `on_batches`, the IoU of the classes, and by `views`
+    the mIoU of the dataset at several scales or with a CRF of the `strength` on them, and the mean
+    of the batches by Nowozin's rule.
     """
     part, labels = base.split.test, {}
     found = scores_of(model, part.inputs, 32)
+    likely = found.argmax(1)
     if "multi-scale" in views:
         scales = several_scales(model, part.inputs)
         labels["multi-scale"] = scales.argmax(1)
     if "CRF" in views:
         labels["CRF"] = Crf(strength, strength)(scales, part.inputs).argmax(1)
-    if "Nowozin" in views:
-        groups = found.softmax(1).split(GROUP)
-        labels["Nowozin"] = torch.cat([eg.decisions.dataset_jaccard_labels(p) for p in groups])
     extra = {name: base.mious(some, part.target)["dataset"] for name, some in labels.items()}
-    counts = base.counts(found.argmax(1), part.target)
+    extra["batches"] = on_batches(base, lambda at: likely[at])
+    if "Nowozin" in views:
+        rule = eg.decisions.dataset_jaccard_labels
+        extra["Nowozin"] = on_batches(base, lambda at: rule(found[at].softmax(1)))
+    counts = base.counts(likely, part.target)
     by_class = {"per_class": class_ious(counts), "pixels": counts[:, 2].tolist()}
-    return {**base.mious(found.argmax(1), part.target), **extra, **by_class}
+    return {**base.mious(likely, part.target), **extra, **by_class}
 
 
 def fine_tune(
@@ -111,7 +134,9 @@ def fine_tune(
         test = at_test(base, model, views[name], strength)
         return {"validation": curve[-1][own], "test": test, "curve": curve}
 
-    kept = {"constant": base.mious(base.constant(split.test), split.test.target)}
+    constant = base.constant(split.test)
+    kept = {"constant": base.mious(constant, split.test.target)}
+    kept["constant"]["batches"] = on_batches(base, lambda at: constant[at])
     kept["base"] = base.evaluate(base.network, split.test)
     return {
         **kept,
