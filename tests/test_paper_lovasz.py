@@ -3,13 +3,19 @@
 import itertools
 import math
 
+import numpy as np
+import oracles
 import pytest
 import torch
+from scipy.optimize import linprog
 
 from evalgrad_lab.data.embedded.points import circles
+from evalgrad_lab.loss_factories import make
 from reproductions.lovasz import surfaces
 from reproductions.lovasz.circles import BIASES, CIRCLES, LOSSES, excess, losses_of_bias
 
+PIXELS = 4
+SETS = list(itertools.product((0, 1), repeat=PIXELS))
 ERRORS = torch.tensor([[0.3, 0.9], [0.8, 0.1], [1.7, 0.4]], dtype=torch.float64)
 
 
@@ -41,6 +47,45 @@ def test_surfaces_interpolate_the_jaccard_loss(truth):
         [expected_extension(truth, errors) for errors in torch.sigmoid(-differences)]
     )
     torch.testing.assert_close(surfaces.softmax(truth, differences), expected)
+
+
+@pytest.mark.parametrize("pixels", [1, 2, 7])
+def test_the_extension_of_the_hamming_distance_is_the_hinge(pixels):
+    """Section 2.1: the sum of the hinge errors, and for one pixel the Lovász hinge is the hinge."""
+    scores, target = 2 * torch.randn(1, pixels, dtype=torch.float64), torch.rand(1, pixels) < 0.5
+    errors = (1 - scores * (2.0 * target - 1)).clamp(min=0)
+    found = oracles.extension(errors[0].tolist(), None, lambda wrong, _: sum(wrong))
+    assert found == pytest.approx(pixels * make("hinge", {})(scores, target).item())
+    if pixels == 1:
+        assert found == pytest.approx(make("lovasz_hinge", {})(scores, target).item())
+
+
+def random_function(power, seed):
+    """A power of a random sum, minus another sum: submodular if the power is concave. It takes the
+    ground truth as the oracles do, and does not need it.
+    """
+    first, second = np.random.default_rng(seed).random((2, PIXELS))
+    return lambda wrong, truth=None: (first @ wrong) ** power - second @ wrong
+
+
+def closure(function, errors):
+    """The convex closure: the least mean of the function over the sets that have this mean."""
+    means = np.vstack([np.array(SETS).T, np.ones(len(SETS))])
+    costs = [function(one) for one in SETS]
+    return linprog(costs, A_eq=means, b_eq=[*errors, 1.0], bounds=(0, None)).fun
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize(("power", "submodular"), [(0.5, True), (2, False)])
+def test_sorting_gives_the_convex_closure_of_a_submodular_function(power, submodular, seed):
+    """Definitions 1 and 2, for set functions that are no loss of the library."""
+    function = random_function(power, seed)
+    pairs = np.array(list(itertools.combinations(SETS, 2)))
+    gaps = [function(a) + function(b) - function(a | b) - function(a & b) for a, b in pairs]
+    assert (min(gaps) >= -1e-12) == submodular
+    errors = np.random.default_rng(100 + seed).random(PIXELS)
+    found, below = oracles.extension(errors, None, function), closure(function, errors)
+    assert (found == pytest.approx(below)) == submodular
 
 
 def test_convexity_gap_finds_a_dent(monkeypatch):
