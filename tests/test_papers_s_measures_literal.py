@@ -35,11 +35,28 @@ def test_the_loss_is_equation_4():
     )
     torch.testing.assert_close(measure(f, labels, index=index), torch.as_tensor(expected))
     measure.project_()
-    measure.ascend(0.5 / 2, 0.5 / 2)  # algorithm 1: c / e in epoch e
+    measure.ascend(0.25, 0.25)
     torch.testing.assert_close(
         measure.lam, torch.tensor([0.5, 0.25]) + 0.25 * (torch.tensor([0.5, 0.5]) - hit)
     )
     assert measure.mu == pytest.approx(0.7)
+
+
+def test_the_dual_steps_of_algorithm_1_are_c_over_the_epoch():
+    """At the same residuals for E epochs the multipliers move c (1 + 1/2 + ... + 1/E) times these:
+    from its start at 0 towards -V <= -1, mu comes 4.3 c times the residual in the paper's 40.
+    """
+    measure, steps = LiteralF1(torch.tensor([1, 1, 0])), (0.9, 0.3)
+    with torch.no_grad():
+        measure.tau.copy_(torch.tensor([0.1, 0.4]))
+    measure(torch.tensor([0.5, 0.2, 0.0]), torch.tensor([1, 1, 0]), index=torch.arange(3))
+    for epoch in range(1, 41):
+        measure.ascend(*steps, epoch=epoch)
+    harmonic = sum(1 / epoch for epoch in range(1, 41))
+    assert measure.mu == pytest.approx(steps[1] * harmonic * (0.1 + 0.4 - 1), rel=1e-5)
+    torch.testing.assert_close(
+        measure.lam, steps[0] * harmonic * torch.tensor([0.1 - 0.5, 0.4 - 0.2])
+    )
 
 
 def test_the_letter_certifies_less_than_the_correction():

@@ -46,12 +46,12 @@ class LiteralF1(nn.Module):
         self.epsilon.copy_(epsilon)
 
     @torch.no_grad()
-    def ascend(self, lam: float, mu: float) -> None:
+    def ascend(self, lam: float, mu: float, *, epoch: int = 1) -> None:
         """The last two lines of algorithm 1, by steps of lambda and mu; lambda is not kept from
-        falling below 0.
+        falling below 0. Section 4 has constant steps, algorithm 1 c / e in epoch e = 1, 2, ...
         """
-        self.lam += lam * (self.tau - self.get_buffer("scores"))
-        self.mu += mu * (self.tau.sum() - 1)
+        self.lam += lam / epoch * (self.tau - self.get_buffer("scores"))
+        self.mu += mu / epoch * (self.tau.sum() - 1)
 
 
 def rule_for_two(tau: Tensor, epsilon: Tensor) -> tuple[Tensor, Tensor]:
