@@ -63,6 +63,22 @@ def rule_for_two(tau: Tensor, epsilon: Tensor) -> tuple[Tensor, Tensor]:
     return torch.where(above, middle, tau), torch.where(above, middle, epsilon.clamp_min(0))
 
 
+def sketched_projection(
+    tau: Tensor,
+    epsilon: Tensor,
+    *,
+    sample: int,
+    rho: float = 1.0,
+    generator: torch.Generator | None = None,
+) -> tuple[Tensor, Tensor]:
+    """Section 7.5: the threshold of a sample of tau, drawn without replacement, for all of it. Each
+    value that was drawn stands for len(tau) / sample of them, which the section leaves out.
+    """
+    drawn = tau[torch.randperm(len(tau), generator=generator)[:sample]]
+    _, level = eg.project_onto_ceiling(drawn, epsilon, rho=rho * len(tau) / len(drawn))
+    return tau.minimum(level), level
+
+
 def soft_projection(
     tau: Tensor, epsilon: Tensor, *, temperature: float, transport: float = 0.3, rounds: int = 200
 ) -> tuple[Tensor, Tensor]:
