@@ -62,6 +62,7 @@ bench: $(VENV)/installed  ## cost against cross-entropy; writes benchmarks/resul
 	$(BIN)/python benchmarks/smooth_topk.py
 	$(BIN)/python benchmarks/direct_loss.py
 	$(BIN)/python benchmarks/s_measures.py
+	$(BIN)/python benchmarks/projections.py
 
 DATA := mnist fashion-mnist cifar-10 landsat earth brain nuclei keel imagenet-logits
 UNPACK := for file in *.whl; do ../../$(BIN)/python -m zipfile -e $$file .; done && rm *.whl

@@ -46,12 +46,12 @@ class LiteralF1(nn.Module):
         self.epsilon.copy_(epsilon)
 
     @torch.no_grad()
-    def ascend(self, lam: float, mu: float) -> None:
+    def ascend(self, lam: float, mu: float, *, epoch: int = 1) -> None:
         """The last two lines of algorithm 1, by steps of lambda and mu; lambda is not kept from
-        falling below 0.
+        falling below 0. Section 4 has constant steps, algorithm 1 c / e in epoch e = 1, 2, ...
         """
-        self.lam += lam * (self.tau - self.get_buffer("scores"))
-        self.mu += mu * (self.tau.sum() - 1)
+        self.lam += lam / epoch * (self.tau - self.get_buffer("scores"))
+        self.mu += mu / epoch * (self.tau.sum() - 1)
 
 
 def rule_for_two(tau: Tensor, epsilon: Tensor) -> tuple[Tensor, Tensor]:
@@ -61,6 +61,22 @@ def rule_for_two(tau: Tensor, epsilon: Tensor) -> tuple[Tensor, Tensor]:
     middle = (tau + epsilon) / 2
     above = (epsilon >= 0) & (tau > epsilon)
     return torch.where(above, middle, tau), torch.where(above, middle, epsilon.clamp_min(0))
+
+
+def sketched_projection(
+    tau: Tensor,
+    epsilon: Tensor,
+    *,
+    sample: int,
+    rho: float = 1.0,
+    generator: torch.Generator | None = None,
+) -> tuple[Tensor, Tensor]:
+    """Section 7.5: the threshold of a sample of tau, drawn without replacement, for all of it. Each
+    value that was drawn stands for len(tau) / sample of them, which the section leaves out.
+    """
+    drawn = tau[torch.randperm(len(tau), generator=generator)[:sample]]
+    _, level = eg.project_onto_ceiling(drawn, epsilon, rho=rho * len(tau) / len(drawn))
+    return tau.minimum(level), level
 
 
 def soft_projection(
