@@ -65,6 +65,12 @@ def test_the_gap_of_the_average_falls_faster_than_one_over_the_root_of_the_steps
     assert (found[1:] < found[:-1] / 10**0.5).all()
 
 
+def test_it_does_not_if_tau_overshoots():
+    """0.1 * 8 * 5, at the default `augment`; 0.03 * 8 * 5 is less than 2."""
+    found = gaps(batches=8, step=0.1)
+    assert found[-1] > found[-2]
+
+
 def test_it_does_not_with_a_projection_in_another_metric(monkeypatch):
     """The broken version: Euclidean, for steps of tau and epsilon that are not the same."""
     monkeypatch.setattr(
