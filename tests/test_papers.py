@@ -59,8 +59,8 @@ def test_names_are_unique_and_belong_to_their_paper():
     [
         *("bases", "training", "loss_max_pooling.training", "loss_max_pooling.likeness"),
         *(f"lovasz.{pieces}_pieces" for pieces in ("binary", "brain", "enet", "per_class", "prox")),
-        *("lovasz.scenes_pieces", "s_measures.training", "smooth_topk.training"),
-        "smooth_topk.cost_pieces",
+        *("lovasz.scenes_pieces", "s_measures.training", "s_measures.mask_training"),
+        *("smooth_topk.training", "smooth_topk.cost_pieces"),
         *("direct_loss.training", "direct_loss.class_training"),
     ],
 )

@@ -4,25 +4,35 @@ import pytest
 import torch
 
 import evalgrad as eg
-from evalgrad_lab.data.dataset import Dataset, Part, Sizes
+from evalgrad_lab.data.dataset import Part, Sizes
+from evalgrad_lab.data.embedded import digits
+from evalgrad_lab.data.embedded.digits import INK
 from evalgrad_lab.data.fetched import mapped
 from evalgrad_lab.models.segnet import SegNet
 from evalgrad_lab.models.unet import UNet
 from reproductions.s_measures import sized
-from reproductions.s_measures.digits import DIGITS, PROJECTIONS
+from reproductions.s_measures.digits import BASE, DIGITS, PROJECTIONS
 from reproductions.s_measures.literal import LAMBDA_STEP, MU_STEP
-from reproductions.s_measures.masks import AVERAGE, COURSE, MASKS, SCENES_TABLE
-from reproductions.s_measures.regulariser import Regulariser
-from reproductions.s_measures.sized import WIDTH, Sized, sized_classifier, sized_segnet, sized_unet
-from reproductions.s_measures.training import (
+from reproductions.s_measures.many_sizes import MANY_SIZES, WAYS
+from reproductions.s_measures.mask_training import (
     THRESHOLDS,
     by_size,
     constant,
+    majority,
     quality,
-    size_labels,
-    train_digits,
-    train_measure,
 )
+from reproductions.s_measures.masks import AVERAGE, COURSE, MASKS, SCENES_TABLE, THEIRS
+from reproductions.s_measures.regulariser import Regulariser
+from reproductions.s_measures.sized import (
+    NOISE,
+    Sized,
+    digits_of_all_sizes,
+    noisy_foreground,
+    sized_classifier,
+    sized_segnet,
+    with_size,
+)
+from reproductions.s_measures.training import train_digits, train_measure
 
 DIGIT_SETTINGS = {
     "data": "s-digits",
@@ -82,9 +92,9 @@ def test_the_sized_networks_score_images_and_pixels():
     digits, size = sized_classifier(256, 4)(torch.zeros(3, 256))
     assert (digits.shape, size.shape) == ((3, 10), (3,))
     torch.manual_seed(0)
-    sized = sized_unet(1, 2).eval()
+    sized = with_size(UNet(1, 2, 8), 8).eval()
     torch.manual_seed(0)
-    plain, images = UNet(1, 2, WIDTH).eval(), torch.randn(2, 1, 16, 24)
+    plain, images = UNet(1, 2, 8).eval(), torch.randn(2, 1, 16, 24)
     assert torch.equal(sized(images)[0], plain(images))
     torch.manual_seed(0)
     sized = sized_segnet(3, 1).eval()
@@ -112,10 +122,10 @@ def test_sizes_come_from_the_masks():
     masks = torch.zeros(3, 4, 4, dtype=torch.int64)
     masks[0, :3], masks[1, 0] = 1, 1
     # the mean foreground is 16 / 3
-    assert size_labels("strokes", masks, 0.05).tolist() == [1, 0, 0]
+    assert eg.SizeLabels().fit(masks)(masks).tolist() == [1, 0, 0]
     # Background and class 1 both cover more than a fifth of the first image: two of two votes.
-    assert size_labels("scenes", masks, 0.2).tolist() == [1, 1, 1]
-    assert size_labels("scenes", masks, 0.3).tolist() == [0, 0, 1]
+    assert majority(masks, 0.2).tolist() == [1, 1, 1]
+    assert majority(masks, 0.3).tolist() == [0, 0, 1]
 
 
 def verdicts(experiment, numbers):
@@ -185,12 +195,70 @@ def test_experiment_2_is_judged_by_its_numbers():
 
 
 def test_experiment_3_is_judged_by_its_numbers():
-    numbers = masks([48.0, 49.0, 48.4]) | {"paper's steps": [47.0, 48.0, 47.5]}
+    theirs = dict(zip(THEIRS, (LOW, [40.0, 41.0, 40.6])))
+    numbers = masks([48.0, 49.0, 48.4]) | {"theirs": theirs}
     numbers["ours"][AVERAGE] = [53.0, 54.1, 53.3]
     for kind in COURSE:
         numbers[kind][AVERAGE] = numbers[kind]["alpha 0.01"]
     one = ["found", "found", "found", "not found", "not found"]
     assert verdicts(SCENES_TABLE, numbers) == one
+
+
+def many_sizes(paper, two, certificate=80.0):
+    names = [BASE, *(f"{way}, alpha {alpha}" for way in WAYS for alpha in (0.01, 0.001))]
+    low, high = LOW, [score + gain for score, gain in zip(LOW, (2.0, 2.1, 2.2))]
+    scores = dict.fromkeys(names, low)
+    scores |= {f"4 sizes, pairwise, alpha {a}": high if paper else low for a in (0.01, 0.001)}
+    scores |= {f"two sizes, alpha {a}": high if two else low for a in (0.01, 0.001)}
+    return {
+        "test": scores,
+        "course": scores,
+        "validation": dict.fromkeys(names, 90.0) | {"4 sizes, pairwise, alpha 0.001": 91.0},
+        "certificate": dict.fromkeys(names, [certificate] * 3),
+    }
+
+
+def test_more_than_two_sizes_are_judged_by_their_numbers():
+    def found(*how):
+        return [claim.verdict for claim in MANY_SIZES.judge(many_sizes(*how))]
+
+    assert found(True, False) == ["found"] * 3 + ["undecided"] * 3
+    assert found(True, True) == ["found"] * 2 + ["undecided", "found"] + ["undecided"] * 2
+    assert set(found(True, False, 100.0)) == {"not testable here"}
+    (first, *_) = MANY_SIZES.judge(many_sizes(True, False))
+    assert first.text.startswith("4 sizes, pairwise, alpha 0.001 is")  # validation chooses it
+
+
+def test_digits_of_all_sizes_share_groups_but_no_glyphs():
+    split = digits_of_all_sizes(0, 4)
+    assert [len(part) for part in (split.train, split.validation, split.test)] == [2154, 540, 900]
+    ink = [(part.inputs / 3 + 0.3 > INK).sum(1) for part in (split.train, split.test)]
+    digit, group = split.train.target.T
+    assert torch.equal(digit[:1077], digit[1077:])  # every glyph twice
+    shares = torch.bincount(group, minlength=4) / len(group)
+    assert (shares - 0.25).abs().max() < 0.03
+    # the groups are intervals of the foreground, in training and by the same bounds in test
+    for size, some in zip(ink, (group, split.test.target[:, 1])):
+        for at in range(3):
+            assert size[some <= at].max() <= size[some > at].min()
+    bounds = [ink[0][group == at].max() for at in range(3)]
+    assert all(ink[1][split.test.target[:, 1] == at].max() <= bounds[at] for at in range(3))
+
+
+@pytest.mark.parametrize("average", ["macro", "micro", "pairwise"])
+def test_the_regulariser_tells_more_than_two_sizes_apart(average):
+    how = DIGIT_SETTINGS | {"data": "all sizes", "hidden": 8, "solver": "ratio", "groups": 4}
+    plain, found = (train_digits(alpha=a, average=average, **how) for a in (0.0, 0.01))
+    assert found["weights"] != plain["weights"]
+    assert found["f1"] > plain["f1"] + 5
+    assert 0 <= plain["certificate"][-1] < found["certificate"][-1] < 100
+
+
+def test_the_foreground_of_noisy_scenes_is_that_of_the_clean_ones():
+    noisy, clean = noisy_foreground(0, Sizes(6, 2, 2)), digits.digit_scenes(0, Sizes(6, 2, 2))
+    for part, source in ((noisy.train, clean.train), (noisy.test, clean.test)):
+        assert torch.equal(part.target, (source.target > 0).long())
+        assert (part.inputs - source.inputs).std() == pytest.approx(NOISE, rel=0.1)
 
 
 def test_small_and_large_images_are_judged_apart():
@@ -199,10 +267,10 @@ def test_small_and_large_images_are_judged_apart():
     logits = torch.where(target == 1, 5.0, -5.0)[:, None]
     logits[1] = -5.0  # one of the two small ones is missed
     fixed = Sized(torch.nn.Identity(), torch.nn.Identity(), torch.nn.Identity())
-    part = Part(logits, target)
-    split = Dataset(part, part, part)
-    assert by_size(fixed, split, "strokes", 0.05) == pytest.approx([50.0, 100.0])
-    assert constant(part, 1) == pytest.approx(100 * (12 + 1 + 1) / 16 / 3)
+    part, rule = Part(logits, target), eg.SizeLabels().fit(target)
+    assert by_size(fixed, part, rule) == pytest.approx([50.0, 100.0])
+    assert by_size(fixed, Part(logits[:1], target[:1]), rule) == [None, pytest.approx(100.0)]
+    assert constant(part) == pytest.approx(100 * (12 + 1 + 1) / 16 / 3)
 
 
 def test_earth_tiles_keep_their_land(monkeypatch):

@@ -4,33 +4,37 @@ from collections.abc import Mapping
 from statistics import fmean, stdev
 from typing import Any
 
-from evalgrad_lab.runs import Runs, Settings
+from evalgrad_lab.runs import Runs
 from evalgrad_lab.tune import Tuned, product
-from reproductions.claims import Claim, above, each, obstacle, spread
+from reproductions.bases import in_words, with_bases
+from reproductions.claims import Claim, above, each, minus, obstacle, spread
+from reproductions.data_sets import SCENES
 from reproductions.drawing import draw_epochs
 from reproductions.experiment import Experiment, Outcome, Table
 from reproductions.s_measures.digits import BASE, NAMES, PAPERS, best_alpha, by_alpha
+from reproductions.s_measures.literal import PRIMAL_STEP
+from reproductions.s_measures.mask_training import BATCH, THRESHOLDS, fine_tune_scenes, train_masks
 from reproductions.s_measures.regulariser import ALPHAS
-from reproductions.s_measures.training import THRESHOLDS, train_masks
-from reproductions.sizes import Size
-from reproductions.training import repeated, tuned
+from reproductions.sizes import Size, by_size
+from reproductions.training import best_forks, rates_in_words, repeated, tuned
 
-ONE_CLASS = {
-    "tiny": ("strokes", [32, 8, 8], 1),
-    "default": ("strokes", [600, 100, 200], 30),
-    "full": ("earth", [600, 100, 200], 20),
-}
-SCENES = {
-    "tiny": ([32, 8, 8], 1),
-    "default": ([1500, 200, 400], 40),
-}
-RATES = {"tiny": (0.01,), "default": (0.007, 0.02), "full": (0.007, 0.02)}
-SEEDS = {"tiny": [0], "default": [0, 1, 2], "full": [0, 1, 2]}
+ONE_CLASS = by_size(
+    "data sizes epochs seeds rates",
+    tiny=("foreground", [32, 8, 8], 1, [0], (0.01,)),
+    default=("foreground", [600, 100, 200], 12, [0, 1, 2, 3, 4], (0.007, 0.02)),
+    full=("earth", [600, 100, 200], 20, [0, 1, 2], (0.007, 0.02)),
+)
+MANY = by_size(
+    "images epochs seeds rates",
+    tiny=(32, 1, [0], [0.001]),
+    default=(1500, 4, [0, 1, 2, 3], [0.001, 0.003]),
+)
 VOLUMES = (0.05, 0.07, 0.09)
 REPORTED = {"one class": {BASE: 77.6, "ours": 80.0}, "many classes": {BASE: 30.0, "ours": 32.0}}
 
 
 AVERAGE, COURSE = "average over the thresholds", ("swing", "large - small")
+THEIRS = {"paper's steps, baseline": 0.0, f"paper's steps, alpha {ALPHAS[0]:g}": ALPHAS[0]}
 SHOWN = ("ours", "small images", "large images", "swing over the epochs")
 
 
@@ -46,28 +50,26 @@ def on_test(method: Tuned) -> list[float]:
     return each(method.results, "test")
 
 
-def _tuned(size: Size, runs: Runs, cases: Mapping[str, Settings]) -> dict[str, Tuned]:
-    """Every case with its own learning rate."""
-    return tuned(runs, train_masks, cases, product({"learning_rate": RATES[size]}), SEEDS[size])
-
-
 def run_one_class(size: Size, runs: Runs) -> Outcome:
     """Experiment 2: three alphas with the ratio solver, and with the paper's algorithm."""
-    data, sizes, epochs = ONE_CLASS[size]
-    seeds, common = SEEDS[size], {"data": data, "sizes": sizes, "epochs": epochs}
-    ours = _tuned(size, runs, by_alpha(common, {"solver": "ratio"}))
+    data, sizes, epochs, seeds, rates = ONE_CLASS[size].values()
+    common = {"data": data, "sizes": sizes, "epochs": epochs}
+    cases, grid = by_alpha(common, {"solver": "ratio"}), product({"learning_rate": rates})
+    ours = tuned(runs, train_masks, cases, grid, seeds)
     found = repeated(runs, train_masks, by_alpha(common, PAPERS), seeds)
     theirs = {name: each(results, "test") for name, results in found.items()}
     reported: list[object] = [REPORTED["one class"][BASE]]
     reported += [f"{REPORTED['one class']['ours']} (best alpha)", "", ""]
-    rates = [f"{method.point['learning_rate']:g}" for method in ours.values()]
-    course = _course(ours)
+    chosen = [f"{method.point['learning_rate']:g}" for method in ours.values()]
+    curves = each(ours[BASE].results, "curve")
+    moved = [curve[-1] - curve[-1 - len(curve) // 4] for curve in curves]
+    course = {**_course(ours), "constant": each(ours[BASE].results, "constant"), "moved": moved}
     rows = [
         [name, *_shown(ours[name], course, name), rate, spread(theirs[name]), paper]
-        for name, rate, paper in zip(NAMES, rates, reported, strict=True)
+        for name, rate, paper in zip(NAMES, chosen, reported, strict=True)
     ]
     what = {
-        "strokes": "thin lines of digits under heavy noise",
+        "foreground": "where one to three digits of random sizes and places are under noise",
         "earth": "views of the Earth from above with 5 to 95 % land",
     }[data]
     rows.append(["constant prediction", spread(course["constant"]), *[""] * 6])
@@ -81,7 +83,7 @@ def run_one_class(size: Size, runs: Runs) -> Outcome:
         " last features; an image is large if its foreground is above the mean of the training"
         f" masks. {epochs} epochs, Adam, batch 16; image IoU averaged over the thresholds"
         f" {', '.join(map(str, THRESHOLDS))}; learning rate from"
-        f" {', '.join(f'{rate:g}' for rate in RATES[size])} chosen on validation for each alpha;"
+        f" {', '.join(f'{rate:g}' for rate in rates)} chosen on validation for each alpha;"
         " `paper's steps` uses the paper's algorithm and step sizes.",
         seeds,
         [Table("Test IoU, %", ["", *SHOWN, "learning rate", "paper's steps", "paper (sky)"], rows)],
@@ -112,13 +114,13 @@ def judge_one_class(numbers: Mapping[str, Any]) -> list[Claim]:
 
 
 def _obstacle(numbers: Mapping[str, Any]) -> str:
-    """Every network against the constant prediction; what the last quarter of the epochs moved."""
+    """Every network against the constant prediction; what further training moved."""
     return obstacle(numbers["ours"], numbers["constant"], numbers["moved"])
 
 
 def _course(found: Mapping[str, Tuned]) -> dict[str, Any]:
-    """How the trainings went, by seed: their swing over the second half of the epochs, what the
-    last quarter moved the baseline, how far small images are behind large ones.
+    """How the trainings went, by seed: their swing over the second half of the epochs, and how far
+    small images are behind large ones.
     """
 
     def swing(curve: list[float]) -> float:
@@ -130,56 +132,73 @@ def _course(found: Mapping[str, Tuned]) -> dict[str, Any]:
         return 0.0 if small is None or large is None else abs(large - small)
 
     results = {name: method.results for name, method in found.items()}
-    curves = each(results[BASE], "curve")
     return {
         "swing": {name: [swing(one["curve"]) for one in some] for name, some in results.items()},
         "large - small": {n: [apart(one["by size"]) for one in s] for n, s in results.items()},
-        "moved": [curve[-1] - curve[-1 - len(curve) // 4] for curve in curves],
-        "constant": each(results[BASE], "constant"),
     }
 
 
 def run_scenes(size: Size, runs: Runs) -> Outcome:
     """Experiment 3: one training per volume threshold."""
-    (sizes, epochs), seeds = SCENES[size], SEEDS[size]
+    images, epochs, seeds, rates = MANY[size].values()
     volumes = VOLUMES[1:] if size == "tiny" else VOLUMES
-    common = {"data": "scenes", "sizes": sizes, "epochs": epochs, "solver": "ratio"}
-    cases = {BASE: {**common, "alpha": 0.0, "volume": volumes[0]}}
-    cases |= {f"{v:.2f}": {**common, "alpha": ALPHAS[0], "volume": v} for v in volumes}
-    middle = {**common, "volume": volumes[len(volumes) // 2]}
-    cases |= {f"alpha {alpha:g}": {**middle, "alpha": alpha} for alpha in ALPHAS[1:]}
-    found = _tuned(size, runs, cases)
-    by_letter = {"paper's steps": {**middle, **PAPERS, "alpha": ALPHAS[0]}}
-    (theirs,) = repeated(runs, train_masks, by_letter, seeds).values()
-    course, tests = _course(found), {name: on_test(method) for name, method in found.items()}
+    middle = volumes[len(volumes) // 2]
+    ours = {BASE: _way(0.0, middle), **{f"{v:.2f}": _way(ALPHAS[0], v) for v in volumes}}
+    ours |= {f"alpha {alpha:g}": _way(alpha, middle) for alpha in ALPHAS[1:]}
+    theirs = {name: {**_way(alpha, middle), "solver": "paper"} for name, alpha in THEIRS.items()}
+    how = {"ours": ours, "theirs": theirs, "rates": rates, "images": images, "epochs": epochs}
+    starts = with_bases(runs, SCENES, size, seeds)
+    found = runs.run(fine_tune_scenes, [{"start": start, **how} for start in starts])
+    best = best_forks(ours, each(found, "ours"), rates)
+    letter = best_forks(theirs, each(found, "theirs"), [PRIMAL_STEP])
+    course, tests = _course(best | letter), {name: on_test(one) for name, one in best.items()}
+    fixed = {name: each(found, name) for name in ("base", "constant")}
     for some in (tests, *(course[kind] for kind in COURSE)):
         by_volume = [some[f"{v:.2f}"] for v in volumes]
         some[AVERAGE] = [fmean(values) for values in zip(*by_volume, strict=True)]
-    numbers = {"ours": tests, "paper's steps": each(theirs, "test"), **course}
-    reported = REPORTED["many classes"]
-    rows = []
-    for name, method in found.items():
-        large = "" if name == BASE else f"{fmean(each(method.results, 'large')):.0%}"
-        paper = reported[BASE] if name == BASE else ""
-        rows.append([name, *_shown(method, course, name), large, paper])
-    rows.append([AVERAGE, spread(tests[AVERAGE]), *[""] * 4, reported["ours"]])
-    rows.append(["paper's steps", spread(numbers["paper's steps"]), *[""] * 5])
-    rows.append(["constant prediction", spread(course["constant"]), *[""] * 5])
+    numbers = {
+        "ours": tests,
+        "theirs": {name: on_test(one) for name, one in letter.items()},
+        "constant": fixed["constant"],
+        "moved": minus(tests[BASE], fixed["base"]),
+        **course,
+    }
+    reported: Any = REPORTED["many classes"]
+    papers = {BASE: reported[BASE], AVERAGE: reported["ours"]}
+    rows: list[list[object]] = [
+        [name, *_shown(one, course, name), _share(one, name), papers.get(name, "")]
+        for name, one in (best | letter).items()
+    ]
+    others = {
+        AVERAGE: tests[AVERAGE],
+        "base": fixed["base"],
+        "constant prediction": fixed["constant"],
+    }
+    rows += [[name, spread(some), *[""] * 4, papers.get(name, "")] for name, some in others.items()]
     columns = ["volume threshold", *SHOWN, "share of large images", "paper (COCO Stuff)"]
     return Outcome(
         numbers,
-        "digit scenes of 32x32 pixels in place of MS-COCO Stuff, which is not available here; a"
-        " class is large if it covers more than the threshold, an image if most of its classes"
-        " are large. The paper's thresholds 0.01 to 0.09 lie around the volume of its classes;"
-        " here a digit covers 5 to 10 %, and below 0.05 every image is large, so ours are"
-        f" {', '.join(map(str, volumes))}. alpha {ALPHAS[0]:g}, the others at the middle"
-        f" threshold; a small U-Net, {sizes[0]} scenes for training, {epochs} epochs, Adam, batch"
-        f" 16; learning rate from {', '.join(f'{rate:g}' for rate in RATES[size])} chosen on"
-        " validation for the baseline and for each threshold; `paper's steps` uses the paper's"
-        f" algorithm and step sizes at the middle threshold with alpha {ALPHAS[0]:g}.",
+        "digit scenes in place of MS-COCO Stuff, which is not available here:"
+        f" {in_words(SCENES, SCENES.setting(size))}. It is trained further on the first"
+        f" {images} scenes with the size node on its last features, {epochs} epochs, batch {BATCH},"
+        f" Adam, poly schedule; {rates_in_words(best, rates, 'validation mIoU')}. A class is large"
+        " if it covers more than the threshold, an image if most of its classes are large. The"
+        " paper's thresholds 0.01 to 0.09 lie around the volume of its classes; here a digit covers"
+        " 5 to 10 %, and below 0.05 every image is large, so ours are"
+        f" {', '.join(map(str, volumes))}, with alpha {ALPHAS[0]:g}; the other rows, and the"
+        f" small and large images of the baseline, are at {middle}. `paper's steps` uses the"
+        f" paper's algorithm and step sizes, also for the network: {PRIMAL_STEP:g}, constant.",
         seeds,
         [Table("Test mIoU, %", columns, rows)],
     )
+
+
+def _way(alpha: float, volume: float) -> dict[str, Any]:
+    return {"alpha": alpha, "volume": volume, "solver": "ratio"}
+
+
+def _share(method: Tuned, name: str) -> str:
+    return "" if name in (BASE, *THEIRS) else f"{fmean(each(method.results, 'large')):.0%}"
 
 
 def judge_scenes(numbers: Mapping[str, Any]) -> list[Claim]:
@@ -191,7 +210,7 @@ def judge_scenes(numbers: Mapping[str, Any]) -> list[Claim]:
     base, average = scores.pop(BASE), scores.pop(AVERAGE)
     swing, apart = ([numbers[kind][n] for n in (BASE, AVERAGE)] for kind in COURSE)
     alphas = {name: some for name, some in scores.items() if name.startswith("alpha")}
-    text = f"the {AVERAGE}"
+    text, (plain, letter) = f"the {AVERAGE}", THEIRS
     return [
         above(f"{text} is above the baseline", average, base, **how),
         above(f"{text} is steadier over the epochs", *swing, unless=unless),
@@ -200,7 +219,7 @@ def judge_scenes(numbers: Mapping[str, Any]) -> list[Claim]:
             above(f"{name} is above the baseline", some, base, **how)
             for name, some in alphas.items()
         ),
-        above("the paper's steps", numbers["paper's steps"], base, **how),
+        above(letter, numbers["theirs"][letter], numbers["theirs"][plain], **how),
     ]
 
 

@@ -1,4 +1,6 @@
-"""The regulariser, alpha times the F1 of a node that tells large from small; three solvers."""
+"""The regulariser, alpha times the F1 of a node that tells sizes apart; three solvers."""
+
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -10,6 +12,7 @@ from reproductions.s_measures.literal import LAMBDA_STEP, MU_STEP, PRIMAL_STEP, 
 ALPHAS = (1e-2, 1e-3, 1e-4)  # the paper's
 # of tau and epsilon with the corrected algorithm: plain SGD, as the projection needs
 OWN_STEP = 0.01
+Average = Literal["macro", "micro", "pairwise"]  # of more than two sizes
 
 
 class Regulariser(Hook):
@@ -18,7 +21,7 @@ class Regulariser(Hook):
     `solver`: "ratio", the library's default; "lagrangian", the paper's algorithm corrected;
     "paper", its letter, with its variables and step sizes. `project` says when tau and epsilon
     return to their set: after every "step", or once per "epoch" as the paper does. `step` is that
-    of the corrected algorithm.
+    of the corrected algorithm, `average` the F1 of more than two groups.
     """
 
     def __init__(
@@ -28,10 +31,11 @@ class Regulariser(Hook):
         solver: str = "ratio",
         project: str = "epoch",
         step: float = OWN_STEP,
+        average: Average | None = None,
     ) -> None:
         self.alpha, self.solver, self.project, self.projections = alpha, solver, project, 0
-        self.step = step
-        self.measure = LiteralF1(labels) if solver == "paper" else _measure(labels, solver)
+        self.step, self.average = step, average
+        self.measure = LiteralF1(labels) if solver == "paper" else self._measure(labels)
         self.optimiser = self._optimiser() if alpha > 0 and solver != "ratio" else None
 
     def _optimiser(self) -> torch.optim.Optimizer:
@@ -69,10 +73,10 @@ class Regulariser(Hook):
 
     def certificate(self, scores: Tensor, target: Tensor) -> float:
         """The guaranteed F1 in per cent of the training scores of the final network."""
-        measure = eg.FBeta(labels=target)
+        measure = eg.FBeta(labels=target, average=self.average)
         measure(scores, target, index=torch.arange(len(target)))
         return 100 * float(measure.diagnostics()["certificate"])
 
-
-def _measure(labels: Tensor, solver: str) -> eg.FBeta:
-    return eg.FBeta(labels=labels, solver="ratio" if solver == "ratio" else "lagrangian")
+    def _measure(self, labels: Tensor) -> eg.FBeta:
+        solver: Literal["ratio", "lagrangian"] = "ratio" if self.solver == "ratio" else "lagrangian"
+        return eg.FBeta(labels=labels, solver=solver, average=self.average)

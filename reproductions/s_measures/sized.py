@@ -1,4 +1,4 @@
-"""What is trained: networks with an extra node for the size, and digits of two sizes."""
+"""What is trained: networks with an extra node for the size, and images of different sizes."""
 
 from functools import cache
 
@@ -8,15 +8,24 @@ from torch import Tensor, nn
 
 import evalgrad as eg
 from evalgrad_lab.data.dataset import Dataset, Part, Sizes, cut, permutation
-from evalgrad_lab.data.embedded.digits import two_sizes
+from evalgrad_lab.data.embedded.digits import (
+    CANVAS,
+    INK,
+    digit_scenes,
+    pools,
+    resized,
+    scaled,
+    two_sizes,
+)
 from evalgrad_lab.data.fetched.labelled import images
 from evalgrad_lab.fit import scores_of
 from evalgrad_lab.models.segnet import SegNet
-from evalgrad_lab.models.unet import UNet
 from reproductions.ladder import arrays
 
 MNIST_TRAIN, MNIST_VALIDATION = 10_000, 2_500  # of each size
-WIDTH = 12  # of the U-Net, and of the first stage of the SegNet
+SIDES = range(8, CANVAS + 1)  # of digits of all sizes
+WIDTH = 12  # of the first stage of the SegNet
+NOISE = 0.6  # of the scenes whose foreground is sought: without it a threshold would find it
 
 
 class Sized(nn.Module):
@@ -37,25 +46,63 @@ class Sized(nn.Module):
         return scores_of(nn.Sequential(self.trunk, self.size), inputs)
 
 
-def sized_classifier(inputs: int, hidden: int) -> Sized:
+def sized_classifier(inputs: int, hidden: int, groups: int = 2) -> Sized:
     """Ten digits; `hidden` 0 is the paper's single layer, where digits and size share nothing."""
     trunk = nn.Sequential(nn.Linear(inputs, hidden), nn.ReLU()) if hidden else nn.Identity()
-    return Sized(trunk, nn.Linear(hidden or inputs, 10), eg.SizeHead(hidden or inputs))
+    return Sized(trunk, nn.Linear(hidden or inputs, 10), eg.SizeHead(hidden or inputs, groups))
 
 
-def sized_unet(channels: int, outputs: int) -> Sized:
-    """Pixels; the trunk is a U-Net without its last layer, for sides that are multiples of 8."""
-    body = UNet(channels, outputs, WIDTH)
-    head, body.head = body.head, nn.Sequential()
-    return Sized(body, head, eg.SizeHead(WIDTH))
+def with_size(body: nn.Module, features: int) -> Sized:
+    """A network of pixels and a node on its last features: the trunk is the network without its
+    `head`.
+    """
+    head = body.get_submodule("head")
+    body.add_module("head", nn.Sequential())
+    return Sized(body, head, eg.SizeHead(features))
 
 
 def sized_segnet(channels: int, outputs: int) -> Sized:
-    """The same of a SegNet of three stages, the network of experiment 2."""
-    body = SegNet(channels, outputs, (WIDTH, 2 * WIDTH, 4 * WIDTH))
-    head = body.head
-    body.add_module("head", nn.Sequential())
-    return Sized(body, head, eg.SizeHead(WIDTH))
+    """A SegNet of three stages, the network of experiment 2."""
+    return with_size(SegNet(channels, outputs, (WIDTH, 2 * WIDTH, 4 * WIDTH)), WIDTH)
+
+
+def digits_of_all_sizes(seed: int, groups: int) -> Dataset[Part]:
+    """Pixels (n, 256) of digits in the middle of the canvas, every glyph twice, each time at a
+    random size; targets (n, 2): the digit, and the group of its foreground. The groups share the
+    training images equally, but for ties.
+    """
+    generator = torch.Generator().manual_seed(seed)
+    parts = [_at_random_sizes(pool, generator) for pool in pools(seed)]
+    sizes = [(part.inputs > INK).flatten(1).sum(1).double() for part in parts]
+    bounds = sizes[0].quantile(torch.arange(1, groups).double() / groups)
+    found = []
+    for part, size in zip(parts, sizes, strict=True):
+        group = (size[:, None] > bounds).sum(1)
+        found.append(Part(scaled(part.inputs), torch.stack([part.target, group], 1)))
+    return Dataset(*found)
+
+
+def _at_random_sizes(pool: Part, generator: torch.Generator) -> Part:
+    glyphs, digit = pool.inputs.repeat(2, 1, 1), pool.target.repeat(2)
+    sides = torch.randint(SIDES[0], SIDES[-1] + 1, (len(glyphs),), generator=generator)
+    images = torch.zeros(len(glyphs), CANVAS, CANVAS)
+    for side in SIDES:
+        first = (CANVAS - side) // 2
+        middle = slice(first, first + side)
+        images[sides == side, middle, middle] = resized(glyphs[sides == side], side)
+    return Part(images, digit)
+
+
+def noisy_foreground(seed: int, sizes: Sizes) -> Dataset[Part]:
+    """Images (n, 1, 32, 32) of digit scenes under noise, and where one of their digits is."""
+    generator = torch.Generator().manual_seed(seed)
+
+    def noisy(part: Part) -> Part:
+        noise = torch.randn(part.inputs.shape, generator=generator)
+        return Part(part.inputs + NOISE * noise, (part.target > 0).long())
+
+    scenes = digit_scenes(seed, sizes)
+    return Dataset(noisy(scenes.train), noisy(scenes.validation), noisy(scenes.test))
 
 
 @cache

@@ -52,8 +52,9 @@ def _setting(size: Size) -> str:
     return (
         f"{_scale(size).sentence()} Each share below 100 % has the same number of pairs of every"
         " class, as far as there are; the number of steps is the same for all shares, and the"
-        " network that is best on validation is tested. Training images are shifted by up to one pixel; nine shifts replace the"
-        " paper's ten crops. Unlike the labels of ImageNet, the labels here are not noisy."
+        " network that is best on validation is tested. Training images are shifted by up to one"
+        " pixel; nine shifts replace the paper's ten crops. Unlike the labels of ImageNet, the"
+        " labels here are not noisy."
     )
 
 
