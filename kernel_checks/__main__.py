@@ -27,10 +27,11 @@ class Variant:
     compiler: str
     flags: tuple[str, ...]
     threads: tuple[int, ...]
-    emulator: str | None = None
+    emulator: tuple[str, ...] = ()
+    library: Path | None = None  # of kernels that were compiled before
 
     def missing(self) -> str | None:
-        needed = [self.compiler] + ([self.emulator] if self.emulator else [])
+        needed = [self.compiler, *self.emulator[:1]]
         return next((tool for tool in needed if shutil.which(tool) is None), None)
 
 
@@ -53,7 +54,7 @@ COMPILERS = (
     Variant("g++-11", "g++-11", ("-O3",), (1, 2, 5)),
     Variant("clang++-16", "clang++-16", ("-O3",), (1, 2, 5)),
     Variant("clang++", "clang++", ("-O3",), (1, 2, 5)),
-    Variant("aarch64", "aarch64-linux-gnu-g++", ("-O3", "-static"), (1, 2, 5), "qemu-aarch64"),
+    Variant("aarch64", "aarch64-linux-gnu-g++", ("-O3", "-static"), (1, 2, 5), ("qemu-aarch64",)),
 )
 
 
@@ -88,13 +89,15 @@ def checked(variant: Variant, calls: Path, fuzzing: float) -> bool:
     flags = ["-std=c++17", *variant.flags, *MATHS, "-Wno-psabi", "-pthread"]
     folders = [f"-I{ROOT / 'csrc'}", f"-I{BUILD}"]
     replay = str(ROOT / "kernel_checks" / "replay.cpp")
-    command = [variant.compiler, *flags, *folders, *sources(), replay, "-ldl", "-o", str(program)]
+    kernels = [str(variant.library)] if variant.library else sources()
+    command = [variant.compiler, *flags, *folders, replay, *kernels, "-ldl", "-o", str(program)]
     subprocess.run(command, check=True)
     built = time.monotonic()
     run = [str(program), str(calls), str(fuzzing), *map(str, variant.threads)]
-    whole = [variant.emulator, *run] if variant.emulator else run
     try:
-        done = subprocess.run(whole, capture_output=True, text=True, timeout=LONGEST)
+        done = subprocess.run(
+            [*variant.emulator, *run], capture_output=True, text=True, timeout=LONGEST
+        )
     except subprocess.TimeoutExpired:
         print(f"{variant.name}: FAILED, not at its end after {LONGEST} s")
         return False
@@ -104,8 +107,8 @@ def checked(variant: Variant, calls: Path, fuzzing: float) -> bool:
     return not done.returncode
 
 
-def replayed(variants: tuple[Variant, ...], seconds: float, fuzzing: float) -> bool:
-    """Record calls, replay them in all variants and disturb them; whether all are clean."""
+def recorded(seconds: float) -> bool:
+    """Record calls, and whether there are some of every kernel."""
     from evalgrad import _native
     from kernel_checks.record import record
 
@@ -117,6 +120,13 @@ def replayed(variants: tuple[Variant, ...], seconds: float, fuzzing: float) -> b
     if unseen := {(kernel.name, kernel.types) for kernel in _native.kernels.values()} - set(counts):
         names = sorted(f"{name} {types}" for name, types in unseen)
         print(f"not called, and so not checked: {', '.join(names)}")
+        return False
+    return True
+
+
+def replayed(variants: tuple[Variant, ...], seconds: float, fuzzing: float) -> bool:
+    """Record calls, replay them in all variants and disturb them; whether all are clean."""
+    if not recorded(seconds):
         return False
     clean = [checked(variant, BUILD / "calls", fuzzing) for variant in variants]  # all of them
     return all(clean)
