@@ -1,6 +1,6 @@
-"""`python -m kernel_checks sanitizers|compilers|warnings`: a line of each build says what a replay
-of recorded calls found, and of the same calls with disturbed tensors. What a machine lacks, a
-compiler or an emulator, is said and left out.
+"""`python -m kernel_checks sanitizers|compilers|warnings|wheel`: a line of each build says what a
+replay of recorded calls found, and of the same calls with disturbed tensors. What a machine lacks,
+a compiler or an emulator, is said and left out.
 """
 
 import argparse
@@ -10,6 +10,9 @@ import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
+
+from kernel_checks import wheel
+from kernel_checks.wheel import Target
 
 ROOT = Path(__file__).parents[1]
 BUILD = ROOT / "build" / "kernel_checks"
@@ -148,15 +151,44 @@ def warned() -> bool:
     return right
 
 
+def wheels(seconds: float, fuzzing: float) -> bool:
+    """Build wheels for older systems; whether their kernels are those of the ordinary build."""
+    from evalgrad import _native
+
+    if _native.library is None:
+        print("there are no compiled kernels to compare with; no wheel is built")
+        return True
+    variants, right = [], True
+    for target in wheel.TARGETS:
+        if tool := target.missing():
+            print(f"wheel for {target.machine}: {tool} is missing; not built")
+            continue
+        path = wheel.tagged(target, wheel.built(target))
+        faults = wheel.faults(path, None if target.foreign else Path(_native.library._name))
+        said = "; ".join(faults) or "glibc, symbols and clones are right"
+        print(f"{path.relative_to(ROOT)}: {said}", flush=True)
+        right &= not faults
+        variants.append(variant_of(target, wheel.library_of(path)))
+    return (not variants or replayed(tuple(variants), seconds, fuzzing)) and right
+
+
+def variant_of(target: Target, library: Path) -> Variant:
+    """The replay with the kernels of a wheel."""
+    name = f"wheel for {target.machine}"
+    return Variant(name, target.compiler, ("-O1",), (1, 2, 5), target.run_by(), library)
+
+
 def main() -> int:
     """The command."""
     parser = argparse.ArgumentParser(prog="python -m kernel_checks", description=__doc__)
-    parser.add_argument("what", choices=["sanitizers", "compilers", "warnings"])
+    parser.add_argument("what", choices=["sanitizers", "compilers", "warnings", "wheel"])
     parser.add_argument("--seconds", type=float, default=30, help="of recording calls (30)")
     parser.add_argument("--fuzz", type=float, default=60, help="seconds of disturbed calls (60)")
     arguments = parser.parse_args()
     if arguments.what == "warnings":
         return not warned()
+    if arguments.what == "wheel":
+        return not wheels(arguments.seconds, arguments.fuzz)
     variants = SANITIZERS if arguments.what == "sanitizers" else COMPILERS
     return not replayed(variants, arguments.seconds, arguments.fuzz)
 
