@@ -169,13 +169,28 @@ def wheels(seconds: float, fuzzing: float) -> bool:
         print(f"{path.relative_to(ROOT)}: {said}", flush=True)
         right &= not faults
         variants.append(variant_of(target, wheel.library_of(path)))
-    return (not variants or replayed(tuple(variants), seconds, fuzzing)) and right
+    right = (not variants or replayed(tuple(variants), seconds, fuzzing)) and right
+    for variant in variants:
+        if not variant.emulator and right:
+            print_times(variant)
+    return right
 
 
 def variant_of(target: Target, library: Path) -> Variant:
     """The replay with the kernels of a wheel."""
     name = f"wheel for {target.machine}"
     return Variant(name, target.compiler, ("-O1",), (1, 2, 5), target.run_by(), library)
+
+
+def print_times(variant: Variant) -> None:
+    """What the losses take with a wheel's kernels, against those that are installed."""
+    from kernel_checks.speed import compared
+
+    assert variant.library is not None
+    for loss, (installed, copy, other) in compared(variant.library).items():
+        ratio = f"{other / installed:.2f} of the installed build's"
+        times = f"{1e3 * other:.3f} ms, {ratio}; a copy of that: {copy / installed:.2f}"
+        print(f"{variant.name}: {loss}: {times}", flush=True)
 
 
 def main() -> int:
