@@ -57,7 +57,8 @@ def test_a_wheel_without_a_manylinux_tag_promises_no_glibc(tmp_path, tag):
     assert wheel.glibc_of(tmp_path / f"evalgrad-0.1.0-py3-none-{tag}.whl") > wheel.GLIBC
 
 
-def test_containers_have_the_same_glibc():
+def test_containers_and_the_page_name_the_same_glibc():
     stated = "manylinux_{}_{}".format(*wheel.GLIBC)
     settings = (wheel.ROOT / "pyproject.toml").read_text()
     assert set(re.findall(r'image = "(\w+)"', settings)) == {stated}
+    assert stated in (wheel.ROOT / "docs" / "releasing.md").read_text()
