@@ -222,6 +222,20 @@ def test_an_undeclared_label_is_nan_where_it_cannot_be_read(loss, scores, target
 
 
 @pytest.mark.filterwarnings("ignore")  # the compiler's own
+@pytest.mark.parametrize(
+    ("loss", "scores", "target"), UNREAD, ids=lambda x: getattr(x, "__name__", "")
+)
+def test_an_undeclared_label_is_nan_in_a_graph(loss, scores, target):
+    torch._dynamo.reset()
+    compiled = torch.compile(loss, fullgraph=True, backend="eager")
+    for wrong in (255, 77, -1):
+        bad = target.clone()
+        bad.view(-1)[-1] = wrong
+        assert compiled(scores, bad).isnan().all()
+    torch.testing.assert_close(compiled(scores, target), loss(scores, target))
+
+
+@pytest.mark.filterwarnings("ignore")  # the compiler's own
 def test_an_undeclared_label_is_nan_under_compile():
     """The kernel is what runs there."""
     target = BITS.clone()

@@ -23,6 +23,7 @@ void copied(const float* x, float* y, int64_t n, int64_t fault, int64_t threads)
     if (fault == 2) y[0] = 1.0f / zero;
     if (fault == 3) y[0] = static_cast<float>(threads);
     if (fault == 4) y[0] = large.reserve(n)[n];
+    if (fault == 5) y[0] = static_cast<float>(static_cast<int32_t>(x[0]));
 }
 }  // namespace
 
@@ -45,6 +46,7 @@ FAULTS = {
     "division": (2, "division by zero"),
     "threads": (3, "first difference: copied"),
     "scratch": (4, "heap-buffer-overflow"),
+    "cast": (5, "is outside the range of representable values"),
 }
 
 

@@ -48,6 +48,9 @@ def command(*more, out="run"):
     return ["train", *map(str, [*fixed, *more])]
 
 
+REPAIR = "remove its result.json and repeat the same `evalgrad train`, which writes the file again."
+
+
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory):
     path = tmp_path_factory.mktemp("finished")
@@ -326,10 +329,21 @@ def test_damaged_weights(run, capsys, damage):
     path.write_bytes(damage(data)) if damage else path.unlink()
     said = told(capsys, ["evaluate", run / "run", "--data", run / "data.npz"])
     assert "best.safetensors cannot be read" in said
-    # the repair: what measures a run again writes its weights again
+    assert REPAIR in said
     (run / "run" / "result.json").unlink()
     assert main(command("--epochs", 4)) == 0
     assert path.read_bytes() == data
+
+
+@pytest.mark.parametrize("name", ["model.json", "parts.json"])
+def test_a_damaged_description_is_written_again(run, capsys, name):
+    path = run / "run" / name
+    path.write_bytes(path.read_bytes()[:60])
+    evaluate = ["evaluate", str(run / "run")]
+    assert REPAIR in told(capsys, evaluate)
+    (run / "run" / "result.json").unlink()
+    assert main(command("--epochs", 4)) == 0
+    assert main(evaluate) == 0
 
 
 def test_predictions_never_overwrite_the_data(capsys, tmp_path):
@@ -538,6 +552,8 @@ def test_a_path_that_no_system_has(run, capsys, name):
     [
         (MemoryError(), "there is not enough memory. Use less data"),
         (MemoryError("kernel rows: 9 GB"), "not enough memory (kernel rows: 9 GB). Use"),
+        (RuntimeError("can't allocate memory: 9 TB\nmore"), "can't allocate memory: 9 TB). Use"),
+        (RuntimeError("CUDA out of memory. Tried"), "not enough memory (CUDA out of memory."),
         (OSError(5, "Input/output error", "x.png"), "x.png cannot be used (Input/output error)."),
         (OSError("odd"), "a file cannot be used (odd). Check"),
     ],

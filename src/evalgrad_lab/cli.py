@@ -49,6 +49,9 @@ def _run(command: str, rest: Sequence[str]) -> int:
     return int(module.main(options))
 
 
+OUT_OF_MEMORY = ("can't allocate memory", "out of memory")  # torch's words on a CPU and on a GPU
+
+
 def guarded(prog: str, work: Callable[[], int]) -> int:
     """The exit code of `work`. What the user can repair ends in one sentence and code 2."""
     try:
@@ -61,6 +64,10 @@ def guarded(prog: str, work: Callable[[], int]) -> int:
         said, code = f"{error.name} is missing. Install the lab: {install}.", 2
     except (MemoryError, OSError) as error:
         said, code = _of_the_system(error), 2
+    except RuntimeError as error:
+        if not any(words in str(error) for words in OUT_OF_MEMORY):
+            raise
+        said, code = _of_the_system(MemoryError(str(error).splitlines()[0])), 2
     except KeyboardInterrupt as error:
         said = "interrupted; finished work is kept, and the same command resumes."
         code = 128 + (signal.SIGTERM if isinstance(error, Ended) else signal.SIGINT)

@@ -21,7 +21,10 @@ from evalgrad_lab.options import fits, in_words
 from evalgrad_lab.store import read_json, sealed, unsealed, write_atomically
 from evalgrad_lab.view_options import Views
 
-FINISHED = "Pass the --out folder of a finished `evalgrad train`."
+FINISHED = (
+    "Pass the --out folder of a finished `evalgrad train`. If it is one, remove its result.json and"
+    " repeat the same `evalgrad train`, which writes the file again."
+)
 
 
 @dataclass(frozen=True)
@@ -162,10 +165,7 @@ def read_weights(path: Path) -> dict[str, Tensor]:
         if check_sum(weights) != expected:
             raise OSError("its checksum is wrong: it has been damaged or edited")
     except (OSError, SafetensorError) as error:
-        raise UserError(
-            f"{path} cannot be read ({error}). Let `evalgrad train` finish, or give the folder of"
-            " another run."
-        ) from error
+        raise UserError(f"{path} cannot be read ({error}). {FINISHED}") from error
     return weights
 
 
