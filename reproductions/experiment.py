@@ -56,7 +56,8 @@ class Experiment:
     run: Callable[[Size, Runs], Outcome]
     judge: Callable[[Mapping[str, Any]], Sequence[Claim]]
     options: str = ""  # without which the command cannot run it
-    headlines: Sequence[str] = ()  # how the claims begin that stand for it; if none, the first
+    # how the claims begin that stand for it; None: the first does, (): it tests none of the paper's
+    headlines: Sequence[str] | None = None
     full: bool = False  # whether it has this size, too
 
     @property

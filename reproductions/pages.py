@@ -101,6 +101,8 @@ def write_summary(papers: Iterable[Paper], folder: Path) -> None:
     for paper in papers:
         found = read_sections(folder / f"{paper.name}.md")
         for experiment in paper.experiments:
+            if experiment.headlines == ():
+                continue
             texts = {size: found.get((experiment.name, size), "") for size in SIZES[1:]}
             link = f"[{experiment.source}]({paper.name}.md)"
             told = [(size, row) for size in texts for row in _headlines(experiment, texts[size])]
@@ -115,7 +117,7 @@ def _headlines(experiment: Experiment, text: str) -> list[str]:
     """Rows of its claims that stand for the experiment; a paper's claim may have several."""
     found = CLAIMS.search(text)
     rows = found[1].splitlines() if found else []
-    begins = tuple(f"| {words}" for words in experiment.headlines)
+    begins = tuple(f"| {words}" for words in experiment.headlines or ())
     return [row for row in rows if row.startswith(begins)] if begins else rows[:1]
 
 

@@ -181,6 +181,7 @@ def masks(regularised, **changes):
         "swing": both([2.0, 2.1, 2.2], [1.0, 1.2, 1.1]),
         "large - small": both([9.0, 9.1, 9.2], [5.0, 5.1, 5.3]),
         "moved": [0.2, 0.3, 0.1],
+        "moved by the paper's": [-0.2, 0.3, 0.1],
         "constant": [5.0, 5.1, 5.2],
     } | changes
 
@@ -189,9 +190,13 @@ def test_experiment_2_is_judged_by_its_numbers():
     won, lost = masks([53.0, 54.1, 53.3]), masks([48.0, 49.0, 48.4])
     assert verdicts(MASKS, won) == ["found"] * 3 + ["not found"]  # the paper's +2.4 is excluded
     assert verdicts(MASKS, lost)[0] == "not found"
-    for change in ({"moved": [4.0, 5.0, 6.0]}, {"constant": [50.0, 51.0, 50.3]}):
-        stopped = verdicts(MASKS, masks([53.0, 54.1, 53.3], **change))
-        assert set(stopped) == {"not testable here"}
+    none, far = "not testable here", [4.0, 5.0, 6.0]
+    constant = verdicts(MASKS, masks([53.0, 54.1, 53.3], constant=[50.0, 51.0, 50.3]))
+    assert constant[:3] == [none] * 3
+    assert verdicts(MASKS, won | {"moved": far}) == [none] * 3 + ["not found"]
+    assert verdicts(MASKS, won | {"moved by the paper's": far}) == ["found"] * 3 + [none]
+    nothing = won | {"paper's steps": both([5.0, 5.2, 5.1], [9.0, 9.2, 9.1])}
+    assert verdicts(MASKS, nothing)[3] == none
 
 
 def test_experiment_3_is_judged_by_its_numbers():
@@ -199,10 +204,15 @@ def test_experiment_3_is_judged_by_its_numbers():
     numbers = masks([48.0, 49.0, 48.4]) | {"theirs": theirs}
     numbers["ours"][AVERAGE] = [53.0, 54.1, 53.3]
     numbers["swing"][AVERAGE] = numbers["swing"]["alpha 0.01"]
-    numbers |= {"middle": "0.07"}
+    numbers |= {"middle": "0.07", "base": [50.0, 51.0, 50.3]}
     numbers["large - small"]["0.07"] = numbers["large - small"]["alpha 0.01"]
     one = ["found", "found", "found", "not found", "not found"]
     assert verdicts(SCENES_TABLE, numbers) == one
+    still = {name: [score + 0.1 for score in numbers["base"]] for name in numbers["ours"]}
+    rest = verdicts(SCENES_TABLE, numbers | {"ours": still})
+    assert rest == ["not testable here"] * 4 + ["not found"]  # the paper's steps do move it
+    spoilt = verdicts(SCENES_TABLE, numbers | {"moved by the paper's": [-8.0, -7.0, -9.0]})
+    assert spoilt == [*one[:-1], "not testable here"]
 
 
 def many_sizes(paper, two, certificate=80.0):

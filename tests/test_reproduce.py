@@ -5,6 +5,7 @@ messages.
 import importlib
 import re
 import sys
+from dataclasses import replace
 
 import pytest
 import torch
@@ -106,6 +107,18 @@ def test_the_readme_opens_with_the_headline_of_every_experiment(trial):
     ]
     assert "old" not in readme.read_text()
     assert readme.read_text().endswith("<!-- end claims -->\n\nmore\n")
+
+
+def test_an_experiment_of_no_claim_of_the_paper_is_not_among_them(trial):
+    readme = trial / "docs" / "README.md"
+    readme.parent.mkdir()
+    readme.write_text("<!-- begin claims -->\n<!-- end claims -->\n")
+    reproduce(trial, "trial/table-1", "--jobs", "1")
+    assert "A trial" in readme.read_text()
+    (paper,) = reproductions.papers()
+    ours = [replace(paper.experiments[0], headlines=())]
+    pages.write_summary([replace(paper, experiments=ours)], readme.parent)
+    assert "A trial" not in readme.read_text()
 
 
 def test_an_interrupted_command_resumes_with_what_is_missing(trial, capsys):

@@ -64,13 +64,13 @@ def run(size: Size, runs: Runs) -> Outcome:
         numbers,
         "scikit-learn's digits, each twice in the middle of 16 x 16 pixels and each time with a"
         f" side between {SIDES[0]} and {SIDES[-1]} pixels drawn at random; the groups share the"
-        " training images equally, by the size of the foreground. A shared layer of"
+        " training images equally, by the size of the foreground; 2154 images for training, 540 for"
+        " validation, 900 for test. A shared layer of"
         f" {HIDDEN} units, batches of {BATCH}, {epochs} epochs, Adam, ratio solver, alpha"
         f" {', '.join(f'{alpha:g}' for alpha in ALPHAS)}, learning rate from"
         f" {', '.join(f'{rate:g}' for rate in rates)} chosen on validation for each, by all"
-        " seeds. The certified"
-        " F1 is that of the training images in the average that is trained (macro for the"
-        " baseline), the test F1 that of one size against the rest.",
+        " seeds. The certified F1 is that of the training images in the average that is trained"
+        " (macro for the baseline), the test F1 that of one size against the rest.",
         seeds,
         [Table("Accuracy of the digits and F1 of the sizes, %", columns, rows)],
     )
@@ -92,7 +92,8 @@ def judge(numbers: Mapping[str, Any]) -> list[Claim]:
     def claim(text: str, name: str, scores: Any, other: str = BASE) -> Claim:
         done = all(score >= 99.9 for score in numbers["certificate"][name])
         unless = "the size task is solved: the term has no gradient" if done else ""
-        return above(f"{name} {text}", scores[name], scores[other], unless=unless, digits=2)
+        text = f"{name} {text} (not in the paper)"
+        return above(text, scores[name], scores[other], unless=unless, digits=2)
 
     others = [name for name in chosen.values() if name != ours]
     return [
@@ -117,4 +118,5 @@ MANY_SIZES = Experiment(
     " experiment shows it.",
     run,
     judge,
+    headlines=(),
 )

@@ -1,6 +1,6 @@
 """Experiments 2 and 3: the size of foreground or classes as a regulariser of segmentation."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from statistics import fmean, stdev
 from typing import Any
 
@@ -15,6 +15,7 @@ from reproductions.s_measures.digits import BASE, NAMES, PAPERS, best_alpha, by_
 from reproductions.s_measures.literal import PRIMAL_STEP
 from reproductions.s_measures.mask_training import BATCH, THRESHOLDS, fine_tune_scenes, train_masks
 from reproductions.s_measures.regulariser import ALPHAS
+from reproductions.s_measures.sized import NOISE
 from reproductions.sizes import Size, by_size
 from reproductions.training import best_forks, rates_in_words, repeated, tuned
 
@@ -22,7 +23,7 @@ ONE_CLASS = by_size(
     "data sizes epochs seeds rates",
     tiny=("foreground", [32, 8, 8], 1, [0], (0.01,)),
     default=("foreground", [600, 100, 200], 24, [0, 1, 2, 3, 4], (0.007, 0.02)),
-    full=("earth", [600, 100, 200], 20, [0, 1, 2], (0.007, 0.02)),
+    full=("earth", [600, 100, 200], 20, [0, 1, 2], (0.007, 0.02, 0.05)),
 )
 MANY = by_size(
     "images epochs seeds rates",
@@ -35,6 +36,8 @@ REPORTED = {"one class": {BASE: 77.6, "ours": 80.0}, "many classes": {BASE: 30.0
 
 AVERAGE = "average over the thresholds"
 THEIRS = {"paper's steps, baseline": 0.0, f"paper's steps, alpha {ALPHAS[0]:g}": ALPHAS[0]}
+SWING = "The swing is the standard deviation of the second half of the epochs, on test"
+STILL = 0.2  # points of mIoU: if no way moves the network by more, there is nothing to tell apart
 SHOWN = ("ours", "small images", "large images", "swing over the epochs")
 
 
@@ -61,14 +64,19 @@ def run_one_class(size: Size, runs: Runs) -> Outcome:
     reported: list[object] = [REPORTED["one class"][BASE]]
     reported += [f"{REPORTED['one class']['ours']} (best alpha)", "", ""]
     chosen = [f"{method.point['learning_rate']:g}" for method in ours.values()]
-    fixed = {"constant": each(ours[BASE].results, "constant"), "moved": _moved(ours[BASE])}
-    course = {**_course(ours), **fixed}
+    course = {
+        **_course(ours),
+        "constant": each(ours[BASE].results, "constant"),
+        "moved": _moved(each(ours[BASE].results, "curve")),
+        "moved by the paper's": _moved(each(found[BASE], "curve")),
+    }
     rows = [
         [name, *_shown(ours[name], course, name), rate, spread(theirs[name]), paper]
         for name, rate, paper in zip(NAMES, chosen, reported, strict=True)
     ]
     what = {
-        "foreground": "where one to three digits of random sizes and places are under noise",
+        "foreground": "where one to three digits of random sizes and places are under noise of"
+        f" standard deviation {NOISE:g}",
         "earth": "views of the Earth from above with 5 to 95 % land",
     }[data]
     rows.append(["constant prediction", spread(course["constant"]), *[""] * 6])
@@ -80,12 +88,14 @@ def run_one_class(size: Size, runs: Runs) -> Outcome:
         f"{data}, {what}, in place of the sky class of MS-COCO, which is not available here;"
         f" {sizes[0]} images for training; a SegNet of three stages, with the size node on its"
         " last features; an image is large if its foreground is above the mean of the training"
-        f" masks. {epochs} epochs, Adam, batch 16; image IoU averaged over the thresholds"
+        f" masks. {epochs} epochs (the paper: 40), Adam, batches of {BATCH} (the paper: 7); image"
+        " IoU averaged over the thresholds"
         f" {', '.join(map(str, THRESHOLDS))}; learning rate from"
         f" {', '.join(f'{rate:g}' for rate in rates)} chosen on validation by two seeds for"
         " each alpha; `paper's steps` uses the paper's algorithm and step sizes. The baseline has"
         " converged if the mean over its last quarter of the epochs is within a point of that over"
-        " the quarter before.",
+        f" the quarter before. {SWING}. Data, number of epochs, rates and this rule were chosen"
+        " after earlier versions of the table had been seen.",
         seeds,
         [Table("Test IoU, %", ["", *SHOWN, "learning rate", "paper's steps", "paper (sky)"], rows)],
         {
@@ -99,8 +109,9 @@ def run_one_class(size: Size, runs: Runs) -> Outcome:
 def judge_one_class(numbers: Mapping[str, Any]) -> list[Claim]:
     """The alpha of validation against the baseline: IoU, steadiness, and the smaller images."""
     name, ours = best_alpha(numbers), numbers["ours"]
-    how: Any = {"unless": _obstacle(numbers)}
+    how: Any = {"unless": obstacle(ours, numbers["constant"], numbers["moved"])}
     steps = dict(numbers["paper's steps"])
+    failed = obstacle(steps, numbers["constant"], numbers["moved by the paper's"])
     base, swing, apart = steps.pop(BASE), numbers["swing"], numbers["large - small"]
     chosen = f"the alpha chosen on validation ({name})"
     return [
@@ -108,22 +119,16 @@ def judge_one_class(numbers: Mapping[str, Any]) -> list[Claim]:
         above(f"{chosen} is steadier over the epochs", swing[BASE], swing[name], **how),
         above(f"{chosen} brings small and large images closer", apart[BASE], apart[name], **how),
         *(
-            above(f"the paper's steps, {n}", values, base, paper=2.4, **how)
+            above(f"the paper's steps, {n}", values, base, paper=2.4, unless=failed)
             for n, values in steps.items()
         ),
     ]
 
 
-def _obstacle(numbers: Mapping[str, Any]) -> str:
-    """Every network against the constant prediction; what further training moved."""
-    return obstacle(numbers["ours"], numbers["constant"], numbers["moved"])
-
-
-def _moved(method: Tuned) -> list[float]:
+def _moved(curves: Sequence[Sequence[float]]) -> list[float]:
     """What the last quarter of the epochs gains over the one before. Single epochs swing by more
     than a point for ever, at a constant learning rate.
     """
-    curves: list[list[float]] = each(method.results, "curve")
     quarters = [max(len(curve) // 4, 1) for curve in curves]
     return [
         fmean(curve[-some:]) - fmean(curve[-2 * some : -some] or curve)
@@ -169,11 +174,14 @@ def run_scenes(size: Size, runs: Runs) -> Outcome:
     for some in (tests, course["swing"]):
         by_volume = [some[f"{v:.2f}"] for v in volumes]
         some[AVERAGE] = [fmean(values) for values in zip(*by_volume, strict=True)]
+    by_letter = {name: on_test(one) for name, one in letter.items()}
     numbers = {
         "ours": tests,
-        "theirs": {name: on_test(one) for name, one in letter.items()},
+        "theirs": by_letter,
         "constant": fixed["constant"],
         "moved": minus(tests[BASE], fixed["base"]),
+        "moved by the paper's": minus(next(iter(by_letter.values())), fixed["base"]),
+        "base": fixed["base"],
         "middle": f"{middle:.2f}",
         **course,
     }
@@ -201,7 +209,9 @@ def run_scenes(size: Size, runs: Runs) -> Outcome:
         " 5 to 10 %, and below 0.05 every image is large, so ours are"
         f" {', '.join(map(str, volumes))}, with alpha {ALPHAS[0]:g}; the other rows, and the"
         f" small and large images of the baseline, are at {middle}. `paper's steps` uses the"
-        f" paper's algorithm and step sizes, also for the network: {PRIMAL_STEP:g}, constant.",
+        f" paper's algorithm and step sizes, also for the network: {PRIMAL_STEP:g}, constant."
+        f" {SWING}. A network that has converged is hardly moved by any way at the rate that"
+        " validation chooses; the paper trains with the term from the start.",
         seeds,
         [Table("Test mIoU, %", columns, rows)],
     )
@@ -220,7 +230,9 @@ def judge_scenes(numbers: Mapping[str, Any]) -> list[Claim]:
     for each divides the images otherwise, the small and the large ones; then the smaller alphas and
     the paper's own algorithm.
     """
-    unless, scores = _obstacle(numbers), dict(numbers["ours"])
+    scores, constant = dict(numbers["ours"]), numbers["constant"]
+    unless = obstacle(scores, constant, numbers["moved"]) or _at_rest(scores, numbers["base"])
+    failed = obstacle(numbers["theirs"], constant, numbers["moved by the paper's"])
     how: Any = {"unless": unless, "paper": 2.0}
     base, average = scores.pop(BASE), scores.pop(AVERAGE)
     swing, middle = numbers["swing"], numbers["middle"]
@@ -235,8 +247,16 @@ def judge_scenes(numbers: Mapping[str, Any]) -> list[Claim]:
             above(f"{name} is above the baseline", some, base, **how)
             for name, some in alphas.items()
         ),
-        above(letter, numbers["theirs"][letter], numbers["theirs"][plain], **how),
+        above(
+            letter, numbers["theirs"][letter], numbers["theirs"][plain], paper=2.0, unless=failed
+        ),
     ]
+
+
+def _at_rest(ways: Mapping[str, Sequence[float]], base: Sequence[float]) -> str:
+    """Why trainings that change nothing decide nothing, or nothing."""
+    most = max(abs(fmean(minus(scores, base))) for scores in ways.values())
+    return f"no way moves the network by more than {STILL:g}" if most <= STILL else ""
 
 
 MASKS = Experiment(
