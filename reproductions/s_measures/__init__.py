@@ -18,7 +18,9 @@ PAPER = Paper(
     " its text alone, are tried on the same digits. Experiments 2 and 3 follow its protocol on"
     " other data: experiment 2 on noisy digits and with `--full` on land of the Earth, with a"
     " smaller version of the paper's network, SegNet; experiment 3 trains a converged network"
-    " further. The paper's histograms of sizes and pictures of masks are left out: they show"
-    " MS-COCO, and decide no claim.",
+    " further. `paper's steps` are the constant ones of section 4; algorithm 1 divides those of the"
+    " multipliers by the epoch, with which they move even less"
+    " (`reproductions/s_measures/literal.py` has both). The paper's histograms of sizes and"
+    " pictures of masks are left out: they show MS-COCO, and decide no claim.",
     [DIGITS, MANY_SIZES, PROJECTIONS, MASKS, SCENES_TABLE],
 )
