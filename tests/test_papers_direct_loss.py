@@ -163,7 +163,7 @@ def test_figures_4_and_5_are_judged_by_their_numbers():
     assert verdicts(LINEAR, {"linear": clean, "noisy": noisy}) == ["found"] * 5
     perfect = {name: [99.99, 100.0, 100.0] for name in ALGORITHMS}
     level = verdicts(LINEAR, {"linear": perfect, "noisy": noisy | {"per-AP": [60.0, 60.1, 60.0]}})
-    assert level == ["not testable here", "found", "found", "found", "not found"]
+    assert level == [*["not testable here"] * 2, "found", "found", "not found"]
 
 
 def test_table_1_is_judged_by_its_numbers():
