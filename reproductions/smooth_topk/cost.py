@@ -23,6 +23,7 @@ SETTINGS = by_size(
     default=([2000, 1000, 2000], 40, (8, 128), [0, 1, 2, 3, 4]),
 )
 AT_MOST = "{}: a whole training takes at most 10 % longer with L5,0.1"
+IN_PLACE = "DenseNet-BC"  # of the paper's network; the perceptron is an addition
 
 
 def run(size: Size, runs: Runs) -> Outcome:
@@ -51,15 +52,17 @@ def _setting(sizes: Counts, epochs: int, widths: Sequence[int]) -> str:
     return (
         "processor time on one CPU thread, which is the time on a free machine, from making the"
         " data to the test; nothing is said of a GPU. The paper trains a ResNet-18 on ImageNet for"
-        f" 120 epochs; here it is digits-100 (scikit-learn's digits in pairs), {train} pairs for"
-        f" training, {validation} for validation, {test} for test, with a DenseNet-BC of depth 16"
-        f" and growth {growth}, and with a perceptron with two hidden layers of {units} units,"
-        " whose steps are so short that the loss is a large part of them. SGD with Nesterov"
-        f" momentum, the paper's learning rates ({rates}), divided by ten after half and after"
-        f" three quarters of {epochs} epochs with batches of 100, and weight decays ({decays});"
-        " nothing is tuned. As in the paper, every epoch ends with the top-5 accuracy on"
-        " validation, and the network that was best there is tested. The two trainings of a seed"
-        " take turns, an epoch at a time."
+        " 120 epochs, dividing the learning rate by ten at 30, 60 and 90; here it is digits-100"
+        f" (scikit-learn's digits in pairs), {train} pairs for training, {validation} for"
+        f" validation, {test} for test, with a DenseNet-BC of depth 16 and growth {growth}, and, in"
+        f" addition to the paper, with a perceptron with two hidden layers of {units} units, whose"
+        " steps are so short that the loss is a large part of them. SGD with Nesterov momentum, the"
+        f" paper's learning rates ({rates}), divided by ten after half and after three quarters of"
+        f" {epochs} epochs with batches of 100, and weight decays ({decays}); nothing is tuned. A"
+        " learning rate of 1 is too high for the perceptron (at 0.3, in table 1, it is nearly as"
+        " good as with CE); this costs accuracy, not time. As in the paper, every epoch ends with"
+        " the top-5 accuracy on validation, and the network that was best there is tested. The two"
+        " trainings of a seed take turns, an epoch at a time."
     )
 
 
@@ -69,7 +72,8 @@ def _table(numbers: Mapping[str, Any]) -> Table:
         for name, found in numbers[network].items():
             share = [1 + more / 100 for more in longer(numbers[network], name)]
             shown = "1" if name == "CE" else spread(share, 3)
-            paper = 1.0 if name == "CE" else 1 + LONGER / 100
+            theirs: object = 1.0 if name == "CE" else 1 + LONGER / 100
+            paper = theirs if network == IN_PLACE else ""
             row = [network, name, spread(found["seconds"], 2), shown, paper, spread(found["top5"])]
             rows.append(row)
     columns = ["network", "loss", "seconds", "as a share of CE", "paper", "top-5 on test in %"]
@@ -83,13 +87,16 @@ def longer(found: Mapping[str, Any], name: str = "L5,0.1") -> list[float]:
 
 
 def judge(numbers: Mapping[str, Any]) -> list[Claim]:
-    """Claim: at most 10 % longer; and whether it is longer at all."""
+    """Claim: at most 10 % longer; and whether it is longer at all. Both again where steps are
+    short, of which the paper says nothing.
+    """
     rows = []
     for network in NETWORKS:
         more = longer(numbers[network])
-        room = f"{AT_MOST.format(network)} (points of room left)"
-        text = f"{network}: it takes longer than with CE, in % of CE"
-        rows += [above(room, [LONGER] * len(more), more), above(text, more, 0.0, paper=LONGER)]
+        paper, added = (LONGER, "") if network == IN_PLACE else (None, " (not in the paper)")
+        room = f"{AT_MOST.format(network)} (points of room left){added}"
+        text = f"{network}: it takes longer than with CE, in % of CE{added}"
+        rows += [above(room, [LONGER] * len(more), more), above(text, more, 0.0, paper=paper)]
     return rows
 
 
@@ -101,5 +108,5 @@ EXPERIMENT = Experiment(
     ' L5,0.1 than with CE)".',
     run,
     judge,
-    headlines=[AT_MOST.format(network) for network in NETWORKS],
+    headlines=[AT_MOST.format(IN_PLACE)],
 )

@@ -33,7 +33,11 @@ def run(size: Size, runs: Runs) -> Outcome:
         names = [f"k = {k}, temperature {temperature:g}", margin, f"top-{metric[3:]}"]
         rows.append([*names, REPORTED[metric][margin], spread(found)])
     table = Table("Accuracy in %", ["loss", "margin", "accuracy", "paper", "ours"], rows)
-    return Outcome(numbers, scale.sentence(), scale.seeds, [table])
+    words = (
+        f"{scale.sentence()} The paper's numbers are on its validation set, ours on test, by the"
+        " network that is best on validation."
+    )
+    return Outcome(numbers, words, scale.seeds, [table])
 
 
 def judge(numbers: Mapping[str, Any]) -> list[Claim]:

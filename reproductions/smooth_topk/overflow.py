@@ -13,6 +13,11 @@ from reproductions.smooth_topk.measurements import STABLE, stability
 TEMPERATURES = (1e1, 1e0, 1e-1, 1e-2, 1e-3, 1e-4, 1e-36)
 # From which temperature down an overflow occurs; None: at none of those tried.
 REPORTED = {"SA single": 1e-1, "SA double": 1e-2, "DC log single": None, "DC log double": None}
+ALGORITHMS = (
+    "DC log does what the authors' published code does: Algorithm 1 in log-space, and the hinge"
+    " where the k-th and the next score are far apart for the temperature; SA log, which the paper"
+    " does not have, is summation in log-space with the same threshold; SA has neither."
+)
 
 
 def run(size: Size, runs: Runs) -> Outcome:
@@ -41,7 +46,7 @@ def run(size: Size, runs: Runs) -> Outcome:
     )
     tables = [Table("Stability (float32 / float64)", columns, finite)]
     tables.append(Table(title, ["temperature", *STABLE], errors))
-    return Outcome(numbers, f"{what}; k = 5, {rows} samples.", [0], tables)
+    return Outcome(numbers, f"{what}; k = 5, {rows} samples. {ALGORITHMS}", [0], tables)
 
 
 def _finite_row(temperature: float, row: Mapping[str, Any]) -> list[str]:
