@@ -212,6 +212,14 @@ def test_batches_have_every_class_that_occurs():
     assert all(one.sort().values.tolist() == list(range(5)) for one in everything)
 
 
+def test_batches_that_cannot_have_every_class_are_an_error(monkeypatch):
+    monkeypatch.setattr(scenes_pieces, "DRAWS", 50)
+    alone = torch.eye(22, dtype=torch.bool)  # a class in each image, one more than a batch has
+    with pytest.raises(ValueError, match=r"`presence` must .* got 22 classes in 22 images"):
+        scenes_pieces.whole_batches(alone, 0)
+    assert len(scenes_pieces.whole_batches(alone[:21], 0)) == 20
+
+
 def two_images(*rows):
     """A base whose parts are two images of one row, with these labels."""
     images, target = torch.zeros(2, 3, 1, len(rows[0])), torch.tensor(rows)[:, None]
