@@ -4,13 +4,13 @@ import pytest
 import torch
 
 import evalgrad as eg
-from evalgrad_lab.data.dataset import Part, Sizes
+from evalgrad_lab.data.dataset import Dataset, Part, Sizes
 from evalgrad_lab.data.embedded import digits
 from evalgrad_lab.data.embedded.digits import INK
 from evalgrad_lab.data.fetched import mapped
 from evalgrad_lab.models.segnet import SegNet
 from evalgrad_lab.models.unet import UNet
-from reproductions.s_measures import sized
+from reproductions.s_measures import sized, training
 from reproductions.s_measures.digits import BASE, DIGITS, PROJECTIONS
 from reproductions.s_measures.literal import LAMBDA_STEP, MU_STEP
 from reproductions.s_measures.many_sizes import MANY_SIZES, WAYS
@@ -240,7 +240,27 @@ def test_more_than_two_sizes_are_judged_by_their_numbers():
     assert first.text.startswith("4 sizes, pairwise, alpha 0.001 is")  # validation chooses it
 
 
-def test_digits_of_all_sizes_share_groups_but_no_glyphs():
+def test_digits_of_all_sizes_share_no_glyphs_and_draw_each_at_two_sizes():
+    """Every image is a glyph of its own pool, at one of nine sizes."""
+    split, seen = digits_of_all_sizes(0, 4), []
+    for part, pool in zip((split.train, split.validation, split.test), digits.pools(0)):
+        sizes = []
+        for side in range(8, 17):
+            before, after = (16 - side) // 2, (17 - side) // 2
+            glyphs = digits.resized(pool.inputs, side)
+            sizes.append(torch.nn.functional.pad(glyphs, [before, after] * 2).flatten(1))
+        images = (part.inputs / 3 + 0.3).view(2, 1, len(pool), 256)
+        alike = (images - torch.stack(sizes)).abs().amax(-1) < 1e-5
+        assert (alike.sum(1) == 1).all()
+        first, second = alike.int().argmax(1)
+        assert len(first.unique()) == len(second.unique()) == 9
+        # two draws agree once in nine times
+        assert (first == second).double().mean() == pytest.approx(1 / 9, abs=0.05)
+        seen.append({glyph.numpy().tobytes() for glyph in pool.inputs})
+    assert len(set.union(*seen)) == sum(map(len, seen))
+
+
+def test_digits_of_all_sizes_share_groups():
     split = digits_of_all_sizes(0, 4)
     assert [len(part) for part in (split.train, split.validation, split.test)] == [2154, 540, 900]
     ink = [(part.inputs / 3 + 0.3 > INK).sum(1) for part in (split.train, split.test)]
@@ -263,6 +283,22 @@ def test_the_regulariser_tells_more_than_two_sizes_apart(average):
     assert found["weights"] != plain["weights"]
     assert found["f1"] > plain["f1"] + 5
     assert 0 <= plain["certificate"][-1] < found["certificate"][-1] < 100
+
+
+def test_validation_of_digits_is_not_measured_on_test(monkeypatch):
+    """A network that has seen nothing but sevens calls everything one."""
+
+    def part(*digits):
+        target = torch.tensor(digits)
+        return Part(torch.ones(len(digits), 256), torch.stack([target, target * 0], 1))
+
+    split = Dataset(part(*[7] * 6), part(7, 7, 7, 0), part(7, 1, 2, 3))
+    split.train.target[:3, 1] = 1
+    monkeypatch.setitem(training.DATA, "sevens", lambda seed, groups: split)
+    how = DIGIT_SETTINGS | {"data": "sevens", "learning_rate": 0.1, "epochs": 5}
+    found = train_digits(hidden=0, alpha=0.0, solver="ratio", **how)
+    assert (found["validation"], found["test"]) == (75, 25)
+    assert (len(found["curve"]), found["curve"][-1]) == (5, 25)
 
 
 def test_the_foreground_of_noisy_scenes_is_that_of_the_clean_ones():

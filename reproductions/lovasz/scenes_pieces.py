@@ -19,6 +19,7 @@ from reproductions.data_sets import DataSet
 from reproductions.training import Loss, adam_poly, equibatches, forked, train
 
 BATCHES, GROUP = 20, 21  # on which the paper tries Nowozin's rule, and images in each
+DRAWS = 10_000  # until one of them must have been found
 STRENGTHS = (0.5, 1.0, 2.0)  # of both messages of the CRF, chosen on validation
 EVERY = 4  # of so many validation images one chooses it
 
@@ -41,13 +42,20 @@ def class_table(target: Tensor, classes: int) -> Tensor:
 def whole_batches(presence: Tensor, seed: int) -> list[Tensor]:
     """The paper's random batches with every class that an image of the table has: their indices."""
     present = presence[:, presence.any(0)]
-    found: list[Tensor] = []
     generator = torch.Generator().manual_seed(seed)
-    while len(found) < BATCHES:
-        drawn = torch.randperm(len(present), generator=generator)[:GROUP]
-        if present[drawn].any(0).all():
-            found.append(drawn)
-    return found
+
+    def whole() -> Tensor:
+        for _ in range(DRAWS):
+            drawn = torch.randperm(len(present), generator=generator)[:GROUP]
+            if present[drawn].any(0).all():
+                return drawn
+        raise ValueError(
+            f"whole_batches: `presence` must let {GROUP} images hold every class; got"
+            f" {present.shape[1]} classes in {len(present)} images, and {DRAWS} random batches"
+            " lack one each. Use more images of the rare classes."
+        )
+
+    return [whole() for _ in range(BATCHES)]
 
 
 def on_batches(base: Base, labels: Callable[[Tensor], Tensor]) -> float:
