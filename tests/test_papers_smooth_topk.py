@@ -258,6 +258,24 @@ def test_a_training_by_epochs_is_one_training(monkeypatch):
     assert only.epoch == 4
 
 
+def test_the_network_that_is_best_on_validation_is_what_is_tested(monkeypatch):
+    """The second of three epochs is the best; the last look is at its weights, on the test part."""
+    seen, planted = [], iter([0.3, 0.9, 0.5, 0.7])
+
+    def accuracies(model, part):
+        seen.append((next(model.parameters()).detach().clone(), len(part)))
+        return {"top5": next(planted)}
+
+    monkeypatch.setattr(cost_pieces, "accuracies", accuracies)
+    settings = {"network": "perceptron", "width": 8, "seed": 0, "sizes": (200, 50, 70)}
+    found = list(cost_pieces.by_epochs(**settings, **cost.CASES["CE"], epochs=3))
+    assert found == [0.3, 0.9, 0.9, 0.7]
+    weights, sizes = zip(*seen)
+    assert sizes == (50, 50, 50, 70)
+    assert torch.equal(weights[3], weights[1])
+    assert not torch.equal(weights[2], weights[1])
+
+
 @pytest.mark.parametrize(
     ("finite", "log", "expected"),
     [((True, False), True, ["found"] * 3), ((True, True), False, ["not found"] * 2 + ["found"])],
