@@ -28,7 +28,6 @@ class Target:
     """A kind of processor that a wheel is for."""
 
     machine: str
-    emulator: str | None = None  # where it is not this machine's
 
     @property
     def compiler(self) -> str:
@@ -49,12 +48,12 @@ class Target:
 
     def run_by(self) -> tuple[str, ...]:
         """What a program for it has to be started with."""
-        if not self.foreign or self.emulator is None:
+        if not self.foreign:
             return ()
-        return self.emulator, "-L", str(self.file("libc.so.6").resolve().parents[1])
+        return f"qemu-{self.machine}", "-L", str(self.file("libc.so.6").resolve().parents[1])
 
 
-TARGETS = (Target("x86_64"), Target("aarch64", "qemu-aarch64"))
+TARGETS = (Target("x86_64"), Target("aarch64"))
 
 
 def link_rule(target: Target) -> str:

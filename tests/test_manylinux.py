@@ -7,6 +7,7 @@ import shutil
 import sys
 import zipfile
 from importlib.resources import files
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -114,6 +115,15 @@ def test_kernels_that_no_emulator_can_run_are_said_not_to_be_compared(
     said = capsys.readouterr().out
     assert f"wheel for {second}: its kernels were not compared: qemu-{second} is missing" in said
     assert [variant.name for variant in building] == [f"wheel for {first}"]
+
+
+@pytest.mark.parametrize("machine", ["x86_64", "aarch64", "riscv64"])
+def test_programs_for_another_processor_are_emulated(monkeypatch, machine):
+    monkeypatch.setattr(platform, "machine", lambda: machine)
+    monkeypatch.setattr(wheel.Target, "file", lambda target, name: Path("/cross/lib") / name)
+    run_by = {target.machine: target.run_by() for target in wheel.TARGETS}
+    emulated = {other: (f"qemu-{other}", "-L", "/cross") for other in ("x86_64", "aarch64")}
+    assert run_by == (emulated | {machine: ()} if machine in emulated else emulated)
 
 
 @reads_libraries
