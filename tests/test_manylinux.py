@@ -117,6 +117,15 @@ def test_kernels_that_no_emulator_can_run_are_said_not_to_be_compared(
     assert [variant.name for variant in building] == [f"wheel for {first}"]
 
 
+@pytest.mark.parametrize("tool", [None, "x86_64-linux-gnu-g++", "readelf", "auditwheel"])
+def test_every_tool_is_asked_for(monkeypatch, tmp_path, tool):
+    for name in {"x86_64-linux-gnu-g++", "readelf", "auditwheel"} - {tool}:
+        (tmp_path / name).touch(mode=0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr(wheel, "TOOLS", tmp_path)
+    assert wheel.Target("x86_64").missing() == tool
+
+
 @pytest.mark.parametrize("machine", ["x86_64", "aarch64", "riscv64"])
 def test_programs_for_another_processor_are_emulated(monkeypatch, machine):
     monkeypatch.setattr(platform, "machine", lambda: machine)
@@ -145,6 +154,18 @@ def test_a_newer_glibc_foreign_symbols_and_lost_clones_are_faults(tmp_path):
 @pytest.mark.parametrize("tag", ["linux_x86_64", "any"])
 def test_a_wheel_without_a_manylinux_tag_promises_no_glibc(tmp_path, tag):
     assert wheel.glibc_of(tmp_path / f"evalgrad-0.1.0-py3-none-{tag}.whl") > wheel.GLIBC
+
+
+@pytest.mark.parametrize(
+    ("tag", "oldest"),
+    [
+        ("manylinux_2_27_x86_64", (2, 27)),
+        ("manylinux_2_17_x86_64.manylinux_2_27_x86_64", (2, 17)),  # pip takes it for either
+        ("manylinux_2_27_x86_64.manylinux_2_9_x86_64", (2, 9)),
+    ],
+)
+def test_the_oldest_glibc_of_several_tags_is_what_a_wheel_promises(tmp_path, tag, oldest):
+    assert wheel.glibc_of(tmp_path / f"evalgrad-0.1.0-py3-none-{tag}.whl") == oldest
 
 
 def test_containers_and_the_page_name_the_same_glibc():
