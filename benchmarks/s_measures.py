@@ -1,5 +1,5 @@
-"""S-measures: cost of a step against BCE, of a projection against a sort, and both solvers against
-linear programs.
+"""S-measures: cost of a step against BCE, and both solvers against linear programs. The cost of
+projections is in `projections.py`.
 
 `python benchmarks/s_measures.py` prints all, writes `results/s_measures.json` and the costs into
 docs/s_measures.md; `--cost` leaves the linear programs out.
@@ -25,7 +25,7 @@ sys.path.insert(0, str(HERE.parent / "tests"))  # the problems and their oracles
 
 
 def processor_time(
-    jobs: dict[str, Callable[[], object]], rounds: int, repeat: int = 1
+    jobs: dict[str, Callable[[], object]], rounds: int, repeat: int
 ) -> dict[str, float]:
     """Least seconds of processor time per call, the jobs in turn; `repeat` calls make one sample.
     What else runs on the machine only adds to it.
@@ -77,16 +77,6 @@ def step_cost(*, network: bool, batch: int = 4096, items: int = 65536) -> dict[s
     return {name: 1e6 * seconds for name, seconds in times.items()}
 
 
-def projection_cost(size: int = 10**6) -> dict[str, float]:
-    """Milliseconds for one projection of `size` positives, and for the sort alone."""
-    tau, epsilon = torch.randn(size), torch.tensor(0.3)
-    jobs = {
-        "projection": lambda: eg.project_onto_ceiling(tau, epsilon, rho=1 / size),
-        "sort": lambda: tau.sort(descending=True),
-    }
-    return {name: 1e3 * seconds for name, seconds in processor_time(jobs, rounds=5).items()}
-
-
 def linear_programs(seeds: Sequence[int] = (1, 2, 3)) -> list[dict[str, object]]:
     """Certified share of every optimum and the multipliers at the end, both solvers, full batches
     and eighths.
@@ -135,9 +125,7 @@ def projection_figure(seeds: Sequence[int] = (1, 2, 3)) -> list[dict[str, object
     ]
 
 
-def cost_table(
-    scores: dict[str, float], network: dict[str, float], projection: dict[str, float]
-) -> str:
+def cost_table(scores: dict[str, float], network: dict[str, float]) -> str:
     lines = [
         f"| forward + backward, batch 4,096, µs of one thread | {' | '.join(scores)} |",
         "|---" * (len(scores) + 1) + "|",
@@ -148,22 +136,12 @@ def cost_table(
     ):
         cells = [f"{time:.0f} ({time / times['bce']:.2f}x)" for time in times.values()]
         lines.append(f"| {name} | {' | '.join(cells)} |")
-    took, sort = projection["projection"], projection["sort"]
-    return "\n".join(
-        [
-            *lines,
-            "",
-            (
-                f"A projection of 10^6 positives takes {took:.0f} ms of processor time, a sort of"
-                f" them {sort:.0f} ms."
-            ),
-        ]
-    )
+    return "\n".join(lines)
 
 
 if __name__ == "__main__":
     torch.set_num_threads(1)
-    costs = step_cost(network=False), step_cost(network=True), projection_cost()
+    costs = step_cost(network=False), step_cost(network=True)
     write_between(HERE.parent / "docs" / "s_measures.md", "cost", cost_table(*costs))
     print(cost_table(*costs), flush=True)
     result: dict[str, object] = {"machine": machine(), "costs": costs}

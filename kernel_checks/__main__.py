@@ -4,6 +4,7 @@ a compiler or an emulator, is said and left out.
 """
 
 import argparse
+import platform
 import shutil
 import subprocess
 import sys
@@ -152,13 +153,17 @@ def warned() -> bool:
 
 
 def wheels(seconds: float, fuzzing: float) -> bool:
-    """Build wheels for older systems; whether their kernels are those of the ordinary build."""
+    """Build wheels for older systems; whether this machine's own is among them, and their kernels
+    are those of the ordinary build.
+    """
     from evalgrad import _native
 
+    for target in wheel.TARGETS:
+        wheel.clear(target)  # a wheel of an earlier run would pass for one of this
     if _native.library is None:
         print("there are no compiled kernels to compare with; no wheel is built")
-        return True
-    variants, right = [], True
+        return False
+    variants, right, made = [], True, []
     for target in wheel.TARGETS:
         if tool := target.missing():
             print(f"wheel for {target.machine}: {tool} is missing; not built")
@@ -168,7 +173,15 @@ def wheels(seconds: float, fuzzing: float) -> bool:
         said = "; ".join(faults) or "glibc, symbols and clones are right"
         print(f"{path.relative_to(ROOT)}: {said}", flush=True)
         right &= not faults
-        variants.append(variant_of(target, wheel.library_of(path)))
+        made.append(target)
+        variant = variant_of(target, wheel.library_of(path))
+        if tool := variant.missing():
+            print(f"{variant.name}: its kernels were not compared: {tool} is missing", flush=True)
+        else:
+            variants.append(variant)
+    if all(target.foreign for target in made):
+        print(f"there is no wheel for this machine's own processor, {platform.machine()}")
+        right = False
     right = (not variants or replayed(tuple(variants), seconds, fuzzing)) and right
     for variant in variants:
         if not variant.emulator and right:

@@ -28,7 +28,6 @@ class Target:
     """A kind of processor that a wheel is for."""
 
     machine: str
-    emulator: str | None = None  # where it is not this machine's
 
     @property
     def compiler(self) -> str:
@@ -49,12 +48,12 @@ class Target:
 
     def run_by(self) -> tuple[str, ...]:
         """What a program for it has to be started with."""
-        if not self.foreign or self.emulator is None:
+        if not self.foreign:
             return ()
-        return self.emulator, "-L", str(self.file("libc.so.6").resolve().parents[1])
+        return f"qemu-{self.machine}", "-L", str(self.file("libc.so.6").resolve().parents[1])
 
 
-TARGETS = (Target("x86_64"), Target("aarch64", "qemu-aarch64"))
+TARGETS = (Target("x86_64"), Target("aarch64"))
 
 
 def link_rule(target: Target) -> str:
@@ -75,10 +74,15 @@ def _quoted(*parts: object) -> str:
     return shlex.join(map(str, parts))
 
 
+def clear(target: Target) -> None:
+    """Remove what an earlier run has left in the folder of its wheels."""
+    if (folder := FOLDER / target.machine).exists():
+        shutil.rmtree(folder)
+
+
 def built(target: Target) -> Path:
-    """The wheel as pip builds it, and the only file in its folder."""
+    """The wheel as pip builds it, and the only file in its folder, which must be clear."""
     folder = FOLDER / target.machine
-    shutil.rmtree(folder, ignore_errors=True)
     rule = {"CMAKE_CXX_CREATE_SHARED_MODULE": link_rule(target)}
     define = {"CMAKE_CXX_COMPILER": target.compiler, **rule}
     if target.foreign:

@@ -1,11 +1,18 @@
-"""`make sanitize`: its driver on a kernel with faults that only disturbed numbers reach."""
+"""`make sanitize`: its driver on a kernel with faults that only disturbed numbers reach; and the
+times of `make wheel`: which library is timed, and what is left as it was.
+"""
 
+import ctypes
 import shutil
 import struct
 import subprocess
+from pathlib import Path
 
 import pytest
+import torch
 
+from evalgrad import _native
+from kernel_checks import speed
 from kernel_checks.__main__ import EXACT, ROOT, UNDEFINED
 
 KERNEL = """
@@ -86,3 +93,60 @@ def test_disturbed_calls_find_what_recorded_ones_do_not(program, name):
     done = replayed(program, fault, seconds=2)
     assert (done.returncode == 0) == (name == "right"), done.stdout + done.stderr
     assert said in done.stdout + done.stderr
+
+
+@pytest.fixture
+def state(monkeypatch):
+    """The kernels and the threads, of which `compared` must leave everything as it was."""
+    if _native.library is None:
+        pytest.skip("there are no kernels to time")
+    monkeypatch.setattr(speed, "ROUNDS", 2)
+    threads, kernels = torch.get_num_threads(), _native.kernels
+    torch.set_num_threads(2)
+    yield lambda: _native.kernels is kernels and torch.get_num_threads() == 2
+    torch.set_num_threads(threads)
+    _native.kernels = kernels
+
+
+def test_all_losses_are_timed_with_three_libraries(state):
+    found = speed.compared(Path(_native.library._name))
+    assert len(found) == 10
+    for times in found.values():
+        assert len(times) == 3
+        assert all(0 < seconds < float("inf") for seconds in times)
+    assert state()
+
+
+def test_the_libraries_take_turns_on_one_thread(monkeypatch, state):
+    seen, installed = [], _native.kernels
+
+    def loss():
+        seen.append((_native.kernels, torch.get_num_threads()))
+
+    monkeypatch.setattr(speed, "_losses", lambda: {"loss": loss})
+    speed.compared(Path(_native.library._name))
+    tables = {id(table): table for table, _ in seen}
+    assert len(tables) == 3
+    assert all(table.keys() == installed.keys() for table in tables.values())
+    assert sorted(id(table) for table, _ in seen) == sorted(2 * [*tables])
+    assert {threads for _, threads in seen} == {1}
+    addresses = [_addresses(table) for table in tables.values()]
+    # the library given is the installed one here: only its copy is loaded a second time
+    assert sorted(addresses.count(found) for found in addresses) == [1, 2, 2]
+    assert state()
+
+
+def _addresses(table):
+    return [ctypes.cast(kernel.function, ctypes.c_void_p).value for kernel in table.values()]
+
+
+def test_a_loss_that_fails_leaves_the_kernels_and_the_threads(monkeypatch, state):
+    def loss():
+        if _native.kernels is not installed:
+            raise RuntimeError
+
+    installed = _native.kernels
+    monkeypatch.setattr(speed, "_losses", lambda: {"loss": loss})
+    with pytest.raises(RuntimeError):
+        speed.compared(Path(_native.library._name))
+    assert state()

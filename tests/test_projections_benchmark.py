@@ -2,9 +2,11 @@
 
 import math
 import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
+import torch
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "benchmarks"))
 
@@ -37,6 +39,36 @@ def test_times_as_counted_break_even_where_the_paper_says(n):
         assert costs["every step"] == pytest.approx(n / batch * costs["once"])
     assert projections.batches_of(10**6) == {"log n": 14, "√n": 1000}
     assert costs["counted"] == pytest.approx(2)  # of a root
+
+
+@pytest.mark.parametrize("size", [100, 10_000])
+def test_the_timed_projection_has_something_to_do_in_the_metric_of_the_steps(size):
+    """By its optimum: epsilon rises by the mean of what is cut off, its steps being 1 / n."""
+    torch.manual_seed(0)
+    job = projections.projection(size)
+    torch.manual_seed(0)
+    tau = torch.randn(size)
+    projected, epsilon = job()
+    assert 0.1 < (projected < tau).float().mean() < 0.9
+    assert projected.equal(tau.minimum(epsilon))
+    torch.testing.assert_close(epsilon, 0.3 + (tau - projected).mean())
+
+
+def test_a_pass_has_all_items_in_batches(monkeypatch):
+    """1,280 positives and as many negatives are 10 batches of 256; in the shares of a pass."""
+    seconds, called = {"step": 2.0, "project": 6.0, "dual": 4.0}, []
+
+    def timed(jobs, _):
+        """Every call of a job takes its seconds, as often as one sample repeats it."""
+        for job in jobs.values():
+            job()
+        return {name: called.count(name.split()[0]) * seconds[name.split()[0]] for name in jobs}
+
+    jobs = {name: partial(called.append, name) for name in seconds}
+    monkeypatch.setattr(projections, "training_jobs", lambda size: jobs)
+    monkeypatch.setattr(projections, "interleaved", timed)
+    expected = seconds | {"every step": 60 / 84, "once per pass": 6 / 30}
+    assert projections.training_times((1280,)) == [{"n": 1280, **expected}]
 
 
 def test_the_shares_of_a_pass():
