@@ -86,8 +86,8 @@ def crf_strength(base: Base) -> float:
 
 def at_test(base: Base, model: nn.Module, views: Sequence[str], strength: float) -> dict[str, Any]:
     """All kinds of mIoU on test, the mean of `on_batches`, the IoU of the classes, and by `views`
-    the mIoU of the dataset at several scales or with a CRF of the `strength` on them, and the mean
-    of the batches by Nowozin's rule.
+    the mIoU of the dataset at several scales, with a CRF of the `strength` on them or by Nowozin's
+    rule for groups of images, and the mean of the batches by that rule.
     """
     part, labels = base.split.test, {}
     found = scores_of(model, part.inputs, 32)
@@ -97,10 +97,12 @@ def at_test(base: Base, model: nn.Module, views: Sequence[str], strength: float)
         labels["multi-scale"] = scales.argmax(1)
     if "CRF" in views:
         labels["CRF"] = Crf(strength, strength)(scales, part.inputs).argmax(1)
+    rule = eg.decisions.dataset_jaccard_labels
+    if "groups" in views:
+        labels["groups"] = torch.cat([rule(some) for some in found.softmax(1).split(GROUP)])
     extra = {name: base.mious(some, part.target)["dataset"] for name, some in labels.items()}
     extra["batches"] = on_batches(base, lambda at: likely[at])
     if "Nowozin" in views:
-        rule = eg.decisions.dataset_jaccard_labels
         extra["Nowozin"] = on_batches(base, lambda at: rule(found[at].softmax(1)))
     counts = base.counts(likely, part.target)
     by_class = {"per_class": class_ious(counts), "pixels": counts[:, 2].tolist()}
