@@ -17,7 +17,6 @@ SOLVER = "reproductions/s_measures/regulariser.py"
 # report compares with the baseline.
 WORDS = {
     "reproductions/s_measures/digits.py",
-    "reproductions/s_measures/masks.py",
     "src/evalgrad_lab/report/panels.py",
 }
 

@@ -13,6 +13,7 @@ from evalgrad_lab.models.unet import UNet
 from reproductions.s_measures import sized, training
 from reproductions.s_measures.digits import BASE, DIGITS, PROJECTIONS
 from reproductions.s_measures.literal import LAMBDA_STEP, MU_STEP
+from reproductions.s_measures.many_classes import AVERAGE, MANY_CLASSES, THEIRS
 from reproductions.s_measures.many_sizes import MANY_SIZES, WAYS
 from reproductions.s_measures.mask_training import (
     THRESHOLDS,
@@ -21,7 +22,7 @@ from reproductions.s_measures.mask_training import (
     majority,
     quality,
 )
-from reproductions.s_measures.masks import AVERAGE, MASKS, SCENES_TABLE, THEIRS
+from reproductions.s_measures.one_class import ONE_CLASS
 from reproductions.s_measures.regulariser import Regulariser
 from reproductions.s_measures.sized import (
     NOISE,
@@ -188,15 +189,15 @@ def masks(regularised, **changes):
 
 def test_experiment_2_is_judged_by_its_numbers():
     won, lost = masks([53.0, 54.1, 53.3]), masks([48.0, 49.0, 48.4])
-    assert verdicts(MASKS, won) == ["found"] * 3 + ["not found"]  # the paper's +2.4 is excluded
-    assert verdicts(MASKS, lost)[0] == "not found"
+    assert verdicts(ONE_CLASS, won) == ["found"] * 3 + ["not found"]  # the paper's +2.4 is excluded
+    assert verdicts(ONE_CLASS, lost)[0] == "not found"
     none, far = "not testable here", [4.0, 5.0, 6.0]
-    constant = verdicts(MASKS, masks([53.0, 54.1, 53.3], constant=[50.0, 51.0, 50.3]))
+    constant = verdicts(ONE_CLASS, masks([53.0, 54.1, 53.3], constant=[50.0, 51.0, 50.3]))
     assert constant[:3] == [none] * 3
-    assert verdicts(MASKS, won | {"moved": far}) == [none] * 3 + ["not found"]
-    assert verdicts(MASKS, won | {"moved by the paper's": far}) == ["found"] * 3 + [none]
+    assert verdicts(ONE_CLASS, won | {"moved": far}) == [none] * 3 + ["not found"]
+    assert verdicts(ONE_CLASS, won | {"moved by the paper's": far}) == ["found"] * 3 + [none]
     nothing = won | {"paper's steps": both([5.0, 5.2, 5.1], [9.0, 9.2, 9.1])}
-    assert verdicts(MASKS, nothing)[3] == none
+    assert verdicts(ONE_CLASS, nothing)[3] == none
 
 
 def test_experiment_3_is_judged_by_its_numbers():
@@ -207,11 +208,11 @@ def test_experiment_3_is_judged_by_its_numbers():
     numbers |= {"middle": "0.07", "base": [50.0, 51.0, 50.3]}
     numbers["large - small"]["0.07"] = numbers["large - small"]["alpha 0.01"]
     one = ["found", "found", "found", "not found", "not found"]
-    assert verdicts(SCENES_TABLE, numbers) == one
+    assert verdicts(MANY_CLASSES, numbers) == one
     still = {name: [score + 0.1 for score in numbers["base"]] for name in numbers["ours"]}
-    rest = verdicts(SCENES_TABLE, numbers | {"ours": still})
+    rest = verdicts(MANY_CLASSES, numbers | {"ours": still})
     assert rest == ["not testable here"] * 4 + ["not found"]  # the paper's steps do move it
-    spoilt = verdicts(SCENES_TABLE, numbers | {"moved by the paper's": [-8.0, -7.0, -9.0]})
+    spoilt = verdicts(MANY_CLASSES, numbers | {"moved by the paper's": [-8.0, -7.0, -9.0]})
     assert spoilt == [*one[:-1], "not testable here"]
 
 

@@ -13,7 +13,7 @@ from evalgrad_lab.fit import Hook, scores_of
 from evalgrad_lab.tune import Tuned
 from reproductions.bases import Base
 from reproductions.data_sets import SCENES
-from reproductions.s_measures import mask_training, masks
+from reproductions.s_measures import mask_training, masks, one_class
 from reproductions.s_measures.literal import PRIMAL_STEP
 from reproductions.s_measures.mask_training import BATCH, course, fine_tune_scenes, pixel_loss
 from reproductions.s_measures.sized import Sized, noisy_foreground
@@ -148,19 +148,19 @@ def test_scenes_are_trained_further_as_every_way_says(monkeypatch):
 
 
 def test_moved_is_the_gain_of_the_last_quarter_over_the_one_before():
-    assert masks._moved([[0, 0, 4, 8]]) == [4]
+    assert one_class.moved([[0, 0, 4, 8]]) == [4]
     long = [9, 9, 9, 9, 1, 3, 4, 8]  # 6 after 2
-    assert masks._moved([long, long[::-1]]) == [4, 0]
-    assert masks._moved([[9, 9, 9, 9, 9, 9, 7, 4]]) == [5.5 - 9]
-    assert masks._moved([[5]]) == [0]  # one epoch, of a tiny run
-    assert masks._moved([[5, 7]]) == [2]
+    assert one_class.moved([long, long[::-1]]) == [4, 0]
+    assert one_class.moved([[9, 9, 9, 9, 9, 9, 7, 4]]) == [5.5 - 9]
+    assert one_class.moved([[5]]) == [0]  # one epoch, of a tiny run
+    assert one_class.moved([[5, 7]]) == [2]
 
 
 def test_the_course_is_the_late_swing_and_the_distance_of_the_sizes():
     curves = [[90, 10, 4, 6], [90, 10, 5, 5], [90, 10, 1, 2, 3], [7]]
     sizes = [[60.0, 70.0], [75.0, 70.0], [None, 70.0], [60.0, None]]
     results = [{"curve": c, "by size": s} for c, s in zip(curves, sizes, strict=True)]
-    found = masks._course({"all": Tuned({}, results, []), "last": Tuned({}, results[-1:], [])})
+    found = masks.course_of({"all": Tuned({}, results, []), "last": Tuned({}, results[-1:], [])})
     assert found["swing"]["all"] == pytest.approx([sqrt(2), 0, 1, 0])
     assert found["large - small"]["all"] == [10, 5, 0, 0]
     assert (found["swing"]["last"], found["large - small"]["last"]) == ([0], [0])

@@ -4,8 +4,9 @@
 
 from reproductions.experiment import Paper
 from reproductions.s_measures.digits import DIGITS, PROJECTIONS
+from reproductions.s_measures.many_classes import MANY_CLASSES
 from reproductions.s_measures.many_sizes import MANY_SIZES
-from reproductions.s_measures.masks import MASKS, SCENES_TABLE
+from reproductions.s_measures.one_class import ONE_CLASS
 
 PAPER = Paper(
     "s_measures",
@@ -22,5 +23,5 @@ PAPER = Paper(
     " multipliers by the epoch, with which they move even less"
     " (`reproductions/s_measures/literal.py` has both). The paper's histograms of sizes and"
     " pictures of masks are left out: they show MS-COCO, and decide no claim.",
-    [DIGITS, MANY_SIZES, PROJECTIONS, MASKS, SCENES_TABLE],
+    [DIGITS, MANY_SIZES, PROJECTIONS, ONE_CLASS, MANY_CLASSES],
 )
