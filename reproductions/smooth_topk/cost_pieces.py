@@ -6,7 +6,7 @@ from typing import Any
 
 from torch import nn
 
-from evalgrad_lab.data.batches import in_memory
+from evalgrad_lab.data.batches import in_memory, steps_per_epoch
 from evalgrad_lab.data.embedded.digits import PAIRS
 from evalgrad_lab.fit import Hook, Phase, Training, fit
 from evalgrad_lab.models.densenet import densenet
@@ -86,7 +86,7 @@ def by_epochs(
     """
     split = load("digits", seed, sizes, 0.0)
     model = seeded(seed, lambda: NETWORKS[network](width))
-    loss, steps = loss_of(objective), epochs * (len(split.train) // BATCH)
+    loss, steps = loss_of(objective), epochs * steps_per_epoch(split.train, BATCH, 1)
     phase = Phase(lambda scores, batch: loss(scores, batch.target), steps)
     training = Training(model, [phase], pace_of("paper", learning_rate, weight_decay, seed))
     best = Validation(lambda: accuracies(model, split.validation)["top5"], keep_best=True)
